@@ -1,0 +1,40 @@
+# Every target does its own set-up: on a fresh Debian or Ubuntu machine, `make demo` and `make test` are enough.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check interop bench lock clean
+
+PY := .venv/bin/python
+READY := .venv/.ready
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## create .venv from requirements.lock; find or install a Java runtime (for Spark)
+
+demo: setup ## run the main job on a table that it makes
+	$(PY) examples/demo.py
+
+test: setup ## run the tests (all but interop)
+	$(PY) -m pytest -n 2 --ignore=tests/interop
+
+check: setup ## lint, format check, mypy --strict, and who may import whom
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy --strict src
+	$(PY) -m pytest -q tests/test_architecture.py
+
+interop: setup ## run the tests against real S3, Azure and GCS servers, built into .peers
+	scripts/peers.sh
+	$(PY) -m pytest tests/interop
+
+bench: setup ## measure against peers, side by side
+	$(PY) -m bench
+
+lock: setup ## choose the newest versions again and write requirements.lock
+	scripts/lock.sh
+
+clean: ## remove what make created, except .peers
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	find . -name __pycache__ -type d -not -path './.peers/*' -prune -exec rm -rf {} +
+
+$(READY): requirements.lock pyproject.toml scripts/setup.sh
+	scripts/setup.sh

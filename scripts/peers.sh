@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Puts the servers that tests/interop talks to into .peers: versitygw (S3), fake-gcs-server (GCS) and Azurite (Azure).
+# A server that cannot be had is reported and left out; its tests say so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+VERSITYGW=v1.8.0
+FAKE_GCS_SERVER=v1.56.1
+AZURITE=3.35.0 # the last that runs on the Node.js of Debian 12
+
+peers=$PWD/.peers
+mkdir -p "$peers"
+
+say() { printf '%s\n' "$*" >&2; }
+
+# need COMMAND PACKAGE...: COMMAND is there, or can be installed from the distribution.
+need() {
+    local command=$1
+    shift
+    command -v "$command" >/dev/null && return
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    say "Installing $* with apt-get …"
+    apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# once NAME VERSION COMMAND...: run COMMAND unless it has already put this version in place.
+once() {
+    local stamp=$peers/$1-$2.ready name="$1 $2"
+    shift 2
+    [ -e "$stamp" ] && return
+    say "Building $name …"
+    if "$@" >"$peers/build.log" 2>&1; then
+        touch "$stamp"
+    else
+        say "$name could not be built:"
+        tail -n 5 "$peers/build.log" >&2
+    fi
+}
+
+if need go golang-go; then
+    once versitygw "$VERSITYGW" env GOBIN="$peers/bin" go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"
+    once fake-gcs-server "$FAKE_GCS_SERVER" env GOBIN="$peers/bin" go install "github.com/fsouza/fake-gcs-server@$FAKE_GCS_SERVER"
+else
+    say "The S3 and GCS servers need Go 1.25 or newer: install it and run make interop again."
+fi
+if need npm npm; then
+    once azurite "$AZURITE" npm install --prefix "$peers" --no-audit --no-fund --loglevel error "azurite@$AZURITE"
+else
+    say "Azurite needs Node.js and npm: install them and run make interop again."
+fi

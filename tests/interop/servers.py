@@ -1,0 +1,176 @@
+"""Real object stores on the loopback interface, each alive for the length of a ``with`` block.
+
+``scripts/peers.sh`` puts the programs into ``.peers``. Azurite and fake-gcs-server ignore the offset of a listing and
+return the objects before it too: a reader that lists from an offset has to filter.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import obstore
+from obstore.store import ObjectStore, from_url
+
+from tests.conftest import ROOT, missing
+
+PEERS = ROOT / ".peers"
+NAME = "lakeport"
+START_SECONDS = 30
+
+# Azurite's published development account: https://learn.microsoft.com/azure/storage/common/storage-use-azurite
+AZURE_ACCOUNT = "devstoreaccount1"
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """An empty bucket or container: ``obstore.store.from_url(bucket.url, **bucket.options)`` opens it."""
+
+    url: str
+    options: dict[str, Any] = field(repr=False)
+
+    def store(self) -> ObjectStore:
+        return from_url(self.url, **self.options)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Place an object for a test to read."""
+        obstore.put(self.store(), path, data)
+
+
+@dataclass(frozen=True)
+class FakeGcsBucket(Bucket):
+    """A bucket on fake-gcs-server, which takes uploads by Google's JSON interface; obstore writes by the XML one."""
+
+    endpoint: str
+
+    def put(self, path: str, data: bytes) -> None:
+        url = f"{self.endpoint}/upload/storage/v1/b/{NAME}/o?uploadType=media&name={quote(path, safe='')}"
+        send(urllib.request.Request(url, data=data, headers={"Content-Type": "application/octet-stream"}))
+
+
+@contextmanager
+def s3_bucket(folder: Path) -> Iterator[Bucket]:
+    """versitygw on a folder; to it, a folder in its root is a bucket."""
+    (folder / "root" / NAME).mkdir(parents=True)
+    # Metadata beside the files, not in extended attributes, which not every file system has.
+    (folder / "metadata").mkdir()
+    access, secret = "lakeport-access", "lakeport-secret"
+    port = free_port()
+    command = [program("bin/versitygw"), "--access", access, "--secret", secret, "--port", f"127.0.0.1:{port}"]
+    command += ["--quiet", "--keep-alive", "posix", "--sidecar", folder / "metadata", folder / "root"]
+    with running(command, port, folder / "server.log"):
+        yield Bucket(
+            f"s3://{NAME}",
+            {
+                "endpoint": f"http://127.0.0.1:{port}",
+                "region": "us-east-1",
+                "access_key_id": access,
+                "secret_access_key": secret,
+                "client_options": {"allow_http": True},
+            },
+        )
+
+
+@contextmanager
+def azure_container(folder: Path) -> Iterator[Bucket]:
+    """Azurite's blob service, in memory."""
+    port = free_port()
+    command = [program("node_modules/.bin/azurite-blob"), "--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    command += ["--inMemoryPersistence", "--silent", "--disableTelemetry"]
+    with running(command, port, folder / "server.log"):
+        endpoint = f"http://127.0.0.1:{port}/{AZURE_ACCOUNT}"
+        create_azure_container(endpoint)
+        yield Bucket(
+            f"az://{NAME}",
+            {
+                "endpoint": endpoint,
+                "account_name": AZURE_ACCOUNT,
+                "account_key": AZURE_KEY,
+                "client_options": {"allow_http": True},
+            },
+        )
+
+
+def create_azure_container(endpoint: str) -> None:
+    """Create Container, signed with the account's key (obstore has no call for it)."""
+    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2023-11-03"}
+    # The account stands twice: once as such, once as the first segment of the emulator's path.
+    resource = f"/{AZURE_ACCOUNT}/{AZURE_ACCOUNT}/{NAME}\nrestype:container"
+    text = "PUT" + "\n" * 12 + "".join(f"{name}:{value}\n" for name, value in headers.items()) + resource
+    digest = hmac.digest(base64.b64decode(AZURE_KEY), text.encode(), hashlib.sha256)
+    headers["Authorization"] = f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(digest).decode()}"
+    send(urllib.request.Request(f"{endpoint}/{NAME}?restype=container", method="PUT", headers=headers))
+
+
+@contextmanager
+def gcs_bucket(folder: Path) -> Iterator[FakeGcsBucket]:
+    """fake-gcs-server, in memory; through obstore it can be read, not written."""
+    port = free_port()
+    host = f"127.0.0.1:{port}"
+    command = [program("bin/fake-gcs-server"), "-backend", "memory", "-scheme", "http", "-log-level", "warn"]
+    command += ["-host", "127.0.0.1", "-port", str(port), "-public-host", host, "-external-url", f"http://{host}"]
+    key = {"gcs_base_url": f"http://{host}", "disable_oauth": True}
+    key |= dict.fromkeys(["client_email", "private_key", "private_key_id"], "")
+    with running(command, port, folder / "server.log"):
+        body = json.dumps({"name": NAME}).encode()
+        headers = {"Content-Type": "application/json"}
+        send(urllib.request.Request(f"http://{host}/storage/v1/b", data=body, headers=headers))
+        options = {"service_account_key": json.dumps(key), "client_options": {"allow_http": True}}
+        yield FakeGcsBucket(f"gs://{NAME}", options, f"http://{host}")
+
+
+def program(path: str) -> Path:
+    """A program in ``.peers``, or a skip."""
+    if not (PEERS / path).exists():
+        missing(f"{path} is not in .peers: run scripts/peers.sh")
+    return PEERS / path
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(command: list[Any], port: int, log: Path) -> Iterator[None]:
+    """Run a server from the moment its port answers to the end of the block."""
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            if not answers(process, port):
+                missing(f"{command[0]} did not start: {log.read_text()[-2000:]}")
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def answers(process: subprocess.Popen[bytes], port: int) -> bool:
+    end = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return True
+        except OSError:
+            time.sleep(0.05)
+    return False
+
+
+def send(request: urllib.request.Request) -> None:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10):
+        pass

@@ -1,0 +1,165 @@
+"""Who may import whom, read from the syntax trees of the sources."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).resolve().parent.parent / "src"
+
+KERNEL = {"errors", "kernel"}
+SHARING = KERNEL | {"sharing"}
+FRAME = SHARING | {"engine", "client", "sql", "frame"}
+
+# A component is a package or a module directly under lakeport; it may import itself and these.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "kernel": KERNEL,
+    "engine": KERNEL,
+    "tables": KERNEL | {"engine"},
+    "sql": KERNEL,
+    "sharing": KERNEL,
+    "server": SHARING,
+    "client": SHARING,
+    "spark": SHARING | {"client"},
+    "iceberg": KERNEL,
+    "frame": FRAME,
+    "__init__": FRAME,
+}
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
+MAY_IMPORT["__main__"] = {"cli"}
+
+# Components that need an extra: the rest imports them only inside a function.
+EXTRAS: dict[str, set[str]] = {
+    "server": {"litestar", "uvicorn", "sqlalchemy", "yaml"},
+    "spark": {"pyspark"},
+    "iceberg": {"pyiceberg"},
+}
+OPTIONAL = {"pandas", "polars", "duckdb"}.union(*EXTRAS.values())
+# Required, but worth deferring: reading a table without a SQL filter need not pay for the parser's start-up and memory.
+DEFERRED = {"sqlglot"}
+
+# The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
+NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}
+NOT_IN_KERNEL |= {"pyarrow.parquet", "pyarrow.dataset", "pyarrow.fs"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported dotted name, and where the statement stands."""
+
+    name: str
+    line: int
+    in_function: bool = False
+    for_types: bool = False
+
+    @property
+    def top(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def component(self) -> str | None:
+        """The part of lakeport that is imported, or None for a foreign module."""
+        if self.top != "lakeport":
+            return None
+        second = self.name.split(".")[1:2]
+        return second[0] if second and second[0] in MAY_IMPORT else "__init__"
+
+
+def imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import]:
+    """Every import in a module, with relative names made absolute."""
+    yield from _imports(tree, module.split(".") if is_package else module.split(".")[:-1], False, False)
+
+
+def _imports(node: ast.AST, package: list[str], in_function: bool, for_types: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(alias.name, child.lineno, in_function, for_types)
+        elif isinstance(child, ast.ImportFrom):
+            above = package[: len(package) - child.level + 1] if child.level else []
+            source = ".".join([*above, *filter(None, [child.module])])
+            for alias in child.names:
+                yield Import(f"{source}.{alias.name}", child.lineno, in_function, for_types)
+        else:
+            function = in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from _imports(child, package, function, for_types or _is_type_checking(child))
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+
+
+def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """What a module's imports break, one sentence each."""
+    parts = module.split(".")
+    component = parts[1] if len(parts) > 1 else "__init__"
+    if component not in MAY_IMPORT:
+        return [f"{module}: {component} is no part of the design"]
+    found = imports(ast.parse(source), module, is_package)
+    return [f"{module}:{i.line}: {reason}" for i in found for reason in _broken_rules(component, i)]
+
+
+def _broken_rules(component: str, i: Import) -> Iterator[str]:
+    own_extra = EXTRAS.get(component, set())
+    needs_extra = i.top in OPTIONAL - own_extra or (i.component in EXTRAS and i.component != component)
+    if i.component not in {None, component, *MAY_IMPORT[component]}:
+        yield f"{component} imports {i.component}"
+    if i.in_function and not needs_extra and i.top not in DEFERRED:
+        yield f"{i.name} is imported inside a function"
+    if needs_extra and not (i.in_function or i.for_types):
+        yield f"{i.name} is optional, but imported with the module"
+    if component == "kernel" and any(f"{i.name}.".startswith(f"{name}.") for name in NOT_IN_KERNEL):
+        yield f"the kernel imports {i.name}"
+
+
+MODULES = sorted(SOURCES.glob("lakeport/**/*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCES).as_posix())
+def test_a_module_imports_only_what_the_design_allows(path: Path) -> None:
+    is_package = path.name == "__init__.py"
+    module = ".".join((path.parent if is_package else path.with_suffix("")).relative_to(SOURCES).parts)
+    assert violations(path.read_text(), module, is_package=is_package) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "reason"),
+    [
+        ("lakeport.kernel.scan", "import lakeport.engine.json", "kernel imports engine"),
+        ("lakeport.kernel.scan", "from lakeport import engine", "kernel imports engine"),
+        ("lakeport.kernel.scan", "from ..engine import json", "kernel imports engine"),
+        ("lakeport.kernel.scan", "from lakeport import scan", "kernel imports __init__"),
+        ("lakeport.kernel.log", "from os import environ", "the kernel imports os.environ"),
+        ("lakeport.kernel.log", "import pyarrow.parquet as pq", "the kernel imports pyarrow.parquet"),
+        ("lakeport.errors", "from lakeport.kernel import schema", "errors imports kernel"),
+        ("lakeport.client.rest", "from lakeport.server import app", "client imports server"),
+        ("lakeport.iceberg.convert", "from lakeport.client import rest", "iceberg imports client"),
+        ("lakeport.server.app", "def f():\n    from lakeport.iceberg import convert", "server imports iceberg"),
+        ("lakeport.engine.json", "if TYPE_CHECKING:\n    from lakeport import frame", "engine imports frame"),
+        ("lakeport.engine.json", "def f():\n    import msgspec", "msgspec is imported inside a function"),
+        ("lakeport.frame", "import pandas as pd", "pandas is optional, but imported with the module"),
+        ("lakeport.cli.serve", "from lakeport.server import app", "lakeport.server.app is optional"),
+        ("lakeport.utils", "", "utils is no part of the design"),
+    ],
+)
+def test_a_violation_is_found(module: str, source: str, reason: str) -> None:
+    assert any(reason in violation for violation in violations(source, module))
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("lakeport.kernel.scan", "from lakeport.errors import CorruptTableError\nfrom . import schema\nimport pyarrow"),
+        ("lakeport.tables", "from lakeport.engine import json\nfrom lakeport.kernel import scan"),
+        ("lakeport.frame", "def to_pandas():\n    import pandas"),
+        ("lakeport.frame", "if TYPE_CHECKING:\n    import polars"),
+        ("lakeport.sql", "def parse():\n    from sqlglot import exp"),
+        ("lakeport.server.app", "import litestar\nfrom lakeport.sharing import models"),
+        ("lakeport.cli.serve", "def serve():\n    from lakeport.server import app"),
+    ],
+)
+def test_what_the_design_allows_passes(module: str, source: str) -> None:
+    assert violations(source, module) == []
