@@ -1,0 +1,1 @@
+"""Lakeport shares, reads and converts Delta tables."""

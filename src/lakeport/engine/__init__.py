@@ -1,0 +1,41 @@
+"""The default engine: obstore for storage, pyarrow and msgspec for JSON, pyarrow for Parquet and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakeport.engine.expressions import ArrowExpressions
+from lakeport.engine.json import JsonFiles
+from lakeport.engine.memory import MemoryStorage
+from lakeport.engine.parquet import ParquetFiles
+from lakeport.engine.storage import Storage
+from lakeport.kernel.engine import ExpressionHandler, JsonHandler, ParquetHandler, StorageClient
+
+__all__ = ["ComposedEngine", "default_engine", "memory_engine"]
+
+
+@dataclass(frozen=True)
+class ComposedEngine:
+    """An engine put together from handlers; replace any of them by your own."""
+
+    storage: StorageClient
+    json: JsonHandler
+    parquet: ParquetHandler
+    expressions: ExpressionHandler
+
+
+def default_engine(storage_options: Mapping[str, Any] | None = None) -> ComposedEngine:
+    """Disks, S3, GCS, Azure and HTTP; `storage_options` by obstore's names, the rest from the environment."""
+    return engine_over(Storage(storage_options))
+
+
+def memory_engine() -> ComposedEngine:
+    """Everything in memory: for tests, and for logs that are made up on the way."""
+    return engine_over(MemoryStorage())
+
+
+def engine_over(storage: StorageClient) -> ComposedEngine:
+    """The default handlers over another storage."""
+    return ComposedEngine(storage, JsonFiles(storage), ParquetFiles(storage), ArrowExpressions())

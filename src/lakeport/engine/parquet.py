@@ -1,0 +1,116 @@
+"""Parquet into Arrow with pyarrow: column pruning, row-group skipping, row positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeport.engine.row_groups import row_groups_that_may_match
+from lakeport.errors import CorruptTableError, LakeportError
+from lakeport.kernel.columns import columns_to_read, conform
+from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
+from lakeport.kernel.expressions import Expression
+
+DEFAULT_BATCH_SIZE = 128 * 1024
+
+
+class ParquetFiles:
+    """The `ParquetHandler` of the default engine."""
+
+    def __init__(self, storage: StorageClient) -> None:
+        self._storage = storage
+
+    def read_parquet_files(
+        self,
+        files: Iterable[FileSplit],
+        schema: pa.Schema,
+        predicate: Expression | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        for split in files:
+            with _parquet_errors(split.file.path), self._open(split.file) as file:
+                yield from _read_split(file, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+
+    def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
+        with _parquet_errors(file.path), self._open(file) as opened:
+            groups = opened.metadata.num_row_groups
+        cuts = sorted({groups * part // parts for part in range(parts + 1)}) if groups else [0]
+        pieces = [FileSplit(file, first, end) for first, end in zip(cuts, cuts[1:], strict=False)]
+        return pieces or [FileSplit(file)]
+
+    def _open(self, file: FileStatus) -> pq.ParquetFile:
+        source = self._storage.open_input(file)
+        try:
+            return pq.ParquetFile(
+                source, coerce_int96_timestamp_unit="us", pre_buffer=not isinstance(source, pa.OSFile)
+            )
+        except BaseException:
+            source.close()
+            raise
+
+
+def _read_split(
+    file: pq.ParquetFile, split: FileSplit, schema: pa.Schema, predicate: Expression | None, batch_size: int
+) -> Iterator[pa.RecordBatch]:
+    metadata = file.metadata
+    starts = np.cumsum([0] + [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
+    end = metadata.num_row_groups if split.end_row_group is None else split.end_row_group
+    groups = list(range(split.first_row_group, end))
+    if predicate is not None and groups:
+        groups = row_groups_that_may_match(file, groups, schema, predicate)
+    stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
+    columns = columns_to_read(list(file.schema_arrow), stored)
+    for first, last in _runs(groups):
+        position = int(starts[first])
+        batches = (
+            file.iter_batches(batch_size, list(range(first, last + 1)), columns)
+            if columns
+            else _empty_batches(int(starts[last + 1]) - position, batch_size)
+        )
+        for batch in batches:
+            yield _complete(conform(batch, stored, path=split.file.path), schema, position)
+            position += batch.num_rows
+
+
+def _complete(batch: pa.RecordBatch, schema: pa.Schema, position: int) -> pa.RecordBatch:
+    """The batch with the row index put where the schema has it."""
+    if len(schema) == batch.num_columns:
+        return batch
+    arrays, fields = batch.columns, list(batch.schema)
+    for index, field in enumerate(schema):
+        if METADATA_COLUMN in (field.metadata or {}):
+            arrays.insert(index, pa.array(np.arange(position, position + batch.num_rows, dtype=np.int64)))
+            fields.insert(index, field)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _empty_batches(rows: int, batch_size: int) -> Iterator[pa.RecordBatch]:
+    """Batches that have rows but no columns, for files of which no column is needed."""
+    for start in range(0, rows, batch_size):
+        length = min(batch_size, rows - start)
+        yield pa.RecordBatch.from_struct_array(pa.nulls(length, pa.struct([])))
+
+
+def _runs(groups: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of consecutive numbers, as (first, last)."""
+    start = 0
+    for i in range(1, len(groups) + 1):
+        if i == len(groups) or groups[i] != groups[i - 1] + 1:
+            yield groups[start], groups[i - 1]
+            start = i
+
+
+@contextmanager
+def _parquet_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except LakeportError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as error:
+        raise CorruptTableError(
+            f"the Parquet file cannot be read: {str(error).splitlines()[0] if str(error) else error!r}", path=path
+        ) from error

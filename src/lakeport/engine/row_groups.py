@@ -1,0 +1,81 @@
+"""Leaving out row groups by the statistics in a Parquet file's footer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeport.engine.json import array_of
+from lakeport.kernel.columns import find_field
+from lakeport.kernel.expressions import Column, Expression
+from lakeport.kernel.skipping import Bounds, may_match
+
+
+def row_groups_that_may_match(
+    file: pq.ParquetFile, groups: list[int], schema: pa.Schema, predicate: Expression
+) -> list[int]:
+    """Those of `groups` in which a row can satisfy the predicate, which is in terms of `schema`."""
+    leaves = {file.schema.column(i).path: i for i in range(len(file.schema))}
+
+    def bounds_of(column: Column) -> Bounds | None:
+        found = _find_leaf(file.schema_arrow, schema, column.path)
+        if found is None or found[0] not in leaves:
+            return None
+        path, target = found
+        return _bounds(file.metadata, groups, leaves[path], target)
+
+    mask = may_match(predicate, bounds_of, len(groups))
+    return [group for group, keep in zip(groups, mask, strict=True) if keep]
+
+
+def _find_leaf(source: pa.Schema, schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, pa.DataType] | None:
+    """The Parquet path of a (nested) column of `schema`, and its type there."""
+    fields, targets = list(source), list(schema)
+    names: list[str] = []
+    data_type: pa.DataType | None = None
+    for name in path:
+        target = next((f for f in targets if f.name == name), None)
+        index = None if target is None else find_field(fields, target)
+        if target is None or index is None:
+            return None
+        names.append(fields[index].name)
+        data_type = target.type
+        fields = list(fields[index].type) if pa.types.is_struct(fields[index].type) else []
+        targets = list(data_type) if pa.types.is_struct(data_type) else []
+    return (".".join(names), data_type) if data_type is not None and not fields else None
+
+
+def _bounds(metadata: pq.FileMetaData, groups: list[int], leaf: int, target: pa.DataType) -> Bounds | None:
+    chunks = [metadata.row_group(group).column(leaf) for group in groups]
+    statistics = [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
+    rows = [metadata.row_group(group).num_rows for group in groups]
+    nulls = [s.null_count if s is not None and s.has_null_count else None for s in statistics]
+    bounded = [s is not None and s.has_min_max for s in statistics]
+    return Bounds(
+        lower=_values([s.min if b else None for s, b in zip(statistics, bounded, strict=True)], target),
+        upper=_values([s.max if b else None for s, b in zip(statistics, bounded, strict=True)], target),
+        nulls=array_of(nulls, pa.int64()),
+        rows=array_of(rows, pa.int64()),
+    )
+
+
+def _values(values: list[Any], target: pa.DataType) -> pa.Array | None:
+    """Statistics as a column of the type, or None if they are of another kind."""
+    try:
+        if pa.types.is_timestamp(target):
+            return array_of([_moment(value, zoned=target.tz is not None) for value in values], target)
+        if pa.types.is_string(target):
+            return array_of([value.decode() if isinstance(value, bytes) else value for value in values], target)
+        return array_of(values, target)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _moment(value: Any, zoned: bool) -> datetime | None:
+    if not isinstance(value, datetime):
+        return None
+    utc = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    return utc if zoned else utc.replace(tzinfo=None)

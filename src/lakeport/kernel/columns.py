@@ -1,0 +1,231 @@
+"""Between the columns of a file and the columns of a table: names, ids, missing fields, widened types.
+
+Physical schemas are Arrow schemas that say how a column is found in a file: by the `FIELD_ID` in its metadata, or else
+by its name. Every engine that reads Parquet can use `conform` to meet its obligations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import CorruptTableError
+from lakeport.kernel.engine import AS_STORED, FIELD_ID
+from lakeport.kernel.schema import VARIANT_MARK, StructField, arrow_type, is_variant
+from lakeport.kernel.variant_shredding import rebuild_variant
+
+
+def physical_field(field: StructField, mapping_mode: str) -> pa.Field:
+    """The Arrow field by which a column is found in data files under a column mapping mode (`none`, `name`, `id`)."""
+    metadata: dict[bytes, bytes] = {}
+    if mapping_mode == "id" and field.field_id is not None:
+        metadata[FIELD_ID] = str(field.field_id).encode()
+    if is_variant(field.type):
+        metadata[VARIANT_MARK] = b"true"
+    name = field.name if mapping_mode == "none" else field.physical_name
+    data_type = arrow_type(field.type, lambda inner: physical_field(inner, mapping_mode))
+    return pa.field(name, data_type, field.nullable, metadata or None)
+
+
+def find_field(fields: Sequence[pa.Field], target: pa.Field) -> int | None:
+    """Where the column `target` is among a file's `fields`."""
+    if (field_id := (target.metadata or {}).get(FIELD_ID)) is not None:
+        return next((i for i, f in enumerate(fields) if (f.metadata or {}).get(FIELD_ID) == field_id), None)
+    for index, field in enumerate(fields):
+        if field.name == target.name:
+            return index
+    folded = target.name.casefold()
+    return next((i for i, f in enumerate(fields) if f.name.casefold() == folded), None)
+
+
+def columns_to_read(fields: Sequence[pa.Field], targets: Iterable[pa.Field], parents: str = "") -> list[str]:
+    """The dotted paths of the Parquet columns that `conform` needs; fields of structs are pruned."""
+    paths: list[str] = []
+    for target in targets:
+        if (index := find_field(fields, target)) is None:
+            continue
+        source, path = fields[index], f"{parents}{fields[index].name}"
+        if pa.types.is_struct(target.type) and pa.types.is_struct(source.type) and not _is_variant(target):
+            # At least one leaf of a struct is read: it tells which rows are null.
+            inner = columns_to_read(list(source.type), target.type, f"{path}.")
+            paths += inner or [_first_leaf(source, path)]
+        else:
+            paths.append(path)
+    return paths
+
+
+def _first_leaf(field: pa.Field, path: str) -> str:
+    while pa.types.is_struct(field.type) and field.type.num_fields:
+        field = field.type.field(0)
+        path = f"{path}.{field.name}"
+    return path
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema, *, path: str) -> pa.RecordBatch:
+    """`batch`, as it was read from the file at `path`, with exactly the columns and types of `schema`.
+
+    Nullable columns that the file lacks are null. Raises `CorruptTableError` for required ones, and for types that
+    Delta does not widen into those of the schema."""
+    sources = list(batch.schema)
+    arrays, fields = [], []
+    for target in schema:
+        index = find_field(sources, target)
+        array = _conform(None if index is None else batch.column(index), target, batch.num_rows, target.name, path)
+        arrays.append(array)
+        fields.append(target if array.type == target.type else target.with_type(array.type))
+    return make_batch(arrays, pa.schema(fields), batch.num_rows)
+
+
+def make_batch(arrays: list[pa.Array], schema: pa.Schema, num_rows: int) -> pa.RecordBatch:
+    """A batch that keeps its number of rows even if it has no columns."""
+    if not arrays:
+        return pa.RecordBatch.from_struct_array(pa.nulls(num_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _conform(array: pa.Array | None, target: pa.Field, length: int, name: str, path: str) -> pa.Array:
+    if array is None:
+        if not target.nullable:
+            raise CorruptTableError(f"the required column {name!r} is missing from the data file", path=path)
+        return pa.nulls(length, target.type)
+    if _is_variant(target) or AS_STORED in (target.metadata or {}) or array.type == target.type:
+        return array
+    return _conform_type(array, target.type, name, path)
+
+
+def _conform_type(array: pa.Array, target: pa.DataType, name: str, path: str) -> pa.Array:
+    source = array.type
+    if pa.types.is_struct(target) and pa.types.is_struct(source):
+        fields = list(source)
+        children = []
+        for inner in target:
+            index = find_field(fields, inner)
+            child = None if index is None else array.field(index)
+            children.append(_conform(child, inner, len(array), f"{name}.{inner.name}", path))
+        return _struct(children, target, array)
+    if pa.types.is_list(target) and _is_any_list(source):
+        array = array if pa.types.is_list(source) else array.cast(pa.list_(source.value_field))
+        values = _conform(array.values, target.value_field, len(array.values), f"{name}.element", path)
+        return _with_children(array, pa.list_(target.value_field.with_type(values.type)), [values])
+    if pa.types.is_map(target) and pa.types.is_map(source):
+        keys = _conform(array.keys, target.key_field, len(array.keys), f"{name}.key", path)
+        items = _conform(array.items, target.item_field, len(array.items), f"{name}.value", path)
+        return _map(array, target, keys, items)
+    try:
+        return cast(array, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
+        raise CorruptTableError(
+            f"the column {name!r} has the type {source} in the data file, which cannot be read as {target}: {error}",
+            path=path,
+        ) from error
+
+
+def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """A primitive column in a wider or equal type: Delta's type widening, and other writers' choices for one type.
+
+    Raises `TypeError` for a pair of types that Delta does not widen, `ArrowInvalid` for a value that does not fit."""
+    source = array.type
+    if source == target:
+        return array
+    if pa.types.is_dictionary(source):
+        return cast(array.cast(source.value_type), target)
+    if pa.types.is_null(source) or pa.types.is_null(target):
+        return pa.nulls(len(array), target)
+    if pa.types.is_timestamp(target):
+        return _cast_timestamp(array, target)
+    if not _widens(source, target):
+        raise TypeError("Delta does not widen this type into that one")
+    return array.cast(target)
+
+
+def _cast_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_date(array.type):
+        if target.tz is not None:
+            raise TypeError("Delta does not widen a date into a timestamp with a zone")
+        return array.cast(pa.date32()).cast(target)
+    if not pa.types.is_timestamp(array.type):
+        raise TypeError("not a timestamp")
+    micros = array.cast(pa.timestamp(target.unit, array.type.tz), safe=False)
+    # Both kinds count from the epoch in UTC: only the label changes.
+    return micros.cast(pa.int64()).cast(target)
+
+
+def _widens(source: pa.DataType, target: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_integer(source):
+        return (
+            types.is_integer(target)
+            or types.is_decimal(target)
+            or (types.is_float64(target) and source.bit_width <= 32)
+        )
+    if types.is_float32(source):
+        return bool(types.is_float64(target))
+    if types.is_decimal(source):
+        return bool(types.is_decimal(target))
+    if _is_bytes(source):
+        return _is_bytes(target)
+    return bool(types.is_date(source) and types.is_date(target))
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(data_type)
+        or types.is_large_string(data_type)
+        or types.is_string_view(data_type)
+        or types.is_binary(data_type)
+        or types.is_large_binary(data_type)
+        or types.is_binary_view(data_type)
+        or types.is_fixed_size_binary(data_type)
+    )
+
+
+def to_logical(array: pa.Array, physical: pa.Field, logical: pa.Field) -> pa.Array:
+    """A conformed physical column under its logical names, variants rebuilt into their plain struct."""
+    if _is_variant(physical):
+        return rebuild_variant(array)
+    if array.type == logical.type:
+        return array
+    if pa.types.is_struct(logical.type):
+        pairs = zip(range(array.type.num_fields), physical.type, logical.type, strict=True)
+        return _struct([to_logical(array.field(i), p, inner) for i, p, inner in pairs], logical.type, array)
+    if pa.types.is_list(logical.type):
+        values = to_logical(array.values, physical.type.value_field, logical.type.value_field)
+        return _with_children(array, logical.type, [values])
+    if pa.types.is_map(logical.type):
+        keys = to_logical(array.keys, physical.type.key_field, logical.type.key_field)
+        items = to_logical(array.items, physical.type.item_field, logical.type.item_field)
+        return _map(array, logical.type, keys, items)
+    return array
+
+
+def _is_variant(field: pa.Field) -> bool:
+    return VARIANT_MARK in (field.metadata or {})
+
+
+def _is_any_list(data_type: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type))
+
+
+def _struct(children: list[pa.Array], target: pa.DataType, parent: pa.StructArray) -> pa.StructArray:
+    fields = [f.with_type(child.type) for f, child in zip(target, children, strict=True)]
+    if not fields:
+        return pa.Array.from_buffers(
+            pa.struct([]), len(parent), [None if not parent.null_count else parent.is_valid().buffers()[1]]
+        )
+    mask = pc.is_null(parent) if parent.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _map(array: pa.MapArray, target: pa.DataType, keys: pa.Array, items: pa.Array) -> pa.MapArray:
+    data_type = pa.map_(target.key_field.with_type(keys.type), target.item_field.with_type(items.type))
+    entries = pa.StructArray.from_arrays([keys, items], fields=[data_type.key_field, data_type.item_field])
+    return _with_children(array, data_type, [entries])
+
+
+def _with_children(array: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:
+    """A list or map with the same offsets and nulls over other children."""
+    return pa.Array.from_buffers(target, len(array), array.buffers()[:2], array.null_count, array.offset, children)

@@ -1,0 +1,148 @@
+"""The seam between the kernel and the world: an `Engine` is storage + JSON + Parquet + expressions.
+
+The kernel holds the protocol and does no I/O of its own. Whoever implements these Protocols takes on the
+obligations in their docstrings; `tests/engine_contract.py` checks them for every engine.
+
+Paths are plain text, never percent-encoded: an absolute path on a disk, or `scheme://authority/key`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakeport.kernel.expressions import Expression
+
+FIELD_ID = b"PARQUET:field_id"
+"""Arrow field metadata: the column is matched by this Parquet field id, at every level of nesting."""
+
+METADATA_COLUMN = b"lakeport.metadata_column"
+"""Arrow field metadata: the column is not in the file but about it; the only one so far is `row_index`."""
+
+AS_STORED = b"lakeport.as_stored"
+"""Arrow field metadata: the column is returned with the types that the file has, only its fields are pruned."""
+
+ROW_INDEX = pa.field("__row_index", pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"row_index"})
+"""The position of each row in the physical file, whatever was skipped before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """A file: where it is, its size in bytes and its modification time in milliseconds since the epoch."""
+
+    path: str
+    size: int
+    modification_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """A file to read, or the row groups `first_row_group` … `end_row_group - 1` of it."""
+
+    file: FileStatus
+    first_row_group: int = 0
+    end_row_group: int | None = None
+
+
+class StorageClient(Protocol):
+    """Files by path.
+
+    Raises `MissingFileError` for a file that is not there, `AccessDeniedError` where permission is lacking,
+    and `StorageError` where the storage fails; never another exception.
+    """
+
+    def resolve(self, path: str) -> str:
+        """The absolute form of what a person gave: the file system's path or `scheme://authority/key`, no `/` at its
+        end. Does not look whether it exists."""
+
+    def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+        """The files directly in `directory` whose names are >= `first_name`, sorted by name in byte order.
+        Nothing if the directory does not exist."""
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file or of a part of it; fewer where the file ends earlier."""
+
+    def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
+        """The contents of small files, in order; they may be fetched ahead in parallel."""
+
+    def open_input(self, file: FileStatus) -> pa.NativeFile:
+        """The file for random access."""
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        """Create a file in one atomic step. Without `overwrite`, raises `FileExistsError` if it exists."""
+
+
+class JsonHandler(Protocol):
+    """JSON into Arrow."""
+
+    def read_json_files(self, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The lines of the files as batches of exactly `schema`, files in the order given, lines in theirs.
+
+        Keys that the schema does not name are ignored, at every level; keys that a line lacks are null. A JSON object
+        is read as a struct or as a map, as the schema says. Raises `CorruptTableError` with the file and the line for
+        text that is not JSON or does not fit the schema.
+        """
+
+    def parse_json(self, texts: pa.StringArray, schema: pa.Schema) -> pa.RecordBatch:
+        """One row per text. What does not parse, or does not fit its column's type, is null: a bad statistic is an
+        unknown one. Dates, timestamps and decimals are accepted as strings and as numbers."""
+
+
+class ParquetHandler(Protocol):
+    """Parquet into Arrow."""
+
+    def read_parquet_files(
+        self,
+        files: Iterable[FileSplit],
+        schema: pa.Schema,
+        predicate: Expression | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows as batches of exactly `schema`: files in the order given, rows in theirs, no batch over two files.
+
+        - A column with `FIELD_ID` is matched by that id, otherwise by its name; nested fields likewise.
+        - A nullable column that the file lacks is all null; a required one raises `CorruptTableError`.
+        - A column of another physical type is cast where Delta's type widening allows it (`columns.conform`),
+          otherwise `CorruptTableError` is raised.
+        - A column marked `VARIANT_MARK` or `AS_STORED` is returned with the type that the file has.
+        - `ROW_INDEX` is filled with the positions in the physical file, not counted over what was read.
+        - `predicate` is in terms of `schema`. It may be used to leave out row groups in which no row can match. It
+          promises nothing: rows that do not match may be returned.
+        - Batches have at most `batch_size` rows; no more than a few of them are held in memory.
+
+        Raises `MissingFileError` and `CorruptTableError` with the path.
+        """
+
+    def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
+        """The file cut at row groups into at most `parts` pieces of similar size that together are the whole."""
+
+
+class ExpressionHandler(Protocol):
+    """Expressions over Arrow batches."""
+
+    def evaluator(self, schema: pa.Schema, expression: Expression) -> Callable[[pa.RecordBatch], pa.Array]:
+        """A function from batches of `schema` to one column of values.
+
+        Raises `UnsupportedExpressionError` for an expression that it does not know."""
+
+    def predicate_evaluator(
+        self, schema: pa.Schema, predicate: Expression
+    ) -> Callable[[pa.RecordBatch, pa.BooleanArray | None], pa.BooleanArray]:
+        """A function from a batch and what is selected of it so far to what is selected after the predicate: no nulls,
+        and never a row that was not selected before."""
+
+
+class Engine(Protocol):
+    """What the kernel needs from the world. Handlers can be mixed; they must be safe to use from several threads."""
+
+    @property
+    def storage(self) -> StorageClient: ...
+    @property
+    def json(self) -> JsonHandler: ...
+    @property
+    def parquet(self) -> ParquetHandler: ...
+    @property
+    def expressions(self) -> ExpressionHandler: ...

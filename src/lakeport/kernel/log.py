@@ -1,0 +1,219 @@
+"""The files of `_delta_log`: their names, and which of them make a version of the table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from lakeport.errors import CorruptTableError, MissingFileError, TableNotFoundError, VersionNotFoundError
+from lakeport.kernel.engine import FileStatus, StorageClient
+
+_NAME = re.compile(
+    r"(?P<version>\d{20})(?:"
+    r"(?P<commit>\.json)"
+    r"|\.(?P<end>\d{20})\.compacted\.json"
+    r"|(?P<crc>\.crc)"
+    r"|\.checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
+    r"|\.checkpoint(?P<uuid>\.[^.]+)?\.(?:parquet|json)"
+    r"|\.(?P<staged>[0-9a-fA-F-]{36})\.json)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint: one file, or all the parts of a multi-part one."""
+
+    version: int
+    files: tuple[FileStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A log file that holds the actions of the versions `first` … `last`: a commit (of one) or a compaction."""
+
+    first: int
+    last: int
+    file: FileStatus
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """The files that make `version`: a checkpoint, if there is one, and every commit after it, oldest first."""
+
+    version: int
+    checkpoint: Checkpoint | None
+    commits: tuple[Commit, ...]
+    checksum: FileStatus | None
+    latest_file: FileStatus
+    """The commit of `version`, or the checkpoint where the commit is cleaned up."""
+
+    @property
+    def newest_first(self) -> list[FileStatus]:
+        return [commit.file for commit in reversed(self.commits)]
+
+
+@dataclass(slots=True)
+class LogListing:
+    """What was found in the log directory."""
+
+    commits: dict[int, FileStatus] = field(default_factory=dict)
+    compactions: dict[int, list[Commit]] = field(default_factory=dict)
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
+    checksums: dict[int, FileStatus] = field(default_factory=dict)
+
+    @property
+    def latest(self) -> int | None:
+        return max([*self.commits, *self.checkpoints], default=None)
+
+    @property
+    def earliest(self) -> int | None:
+        """The first version that can be read: 0, or that of the first checkpoint."""
+        starts = [0] if 0 in self.commits else []
+        return min([*starts, *self.checkpoints], default=None)
+
+    def limit(self, version: int) -> None:
+        """Forgets everything later than `version`."""
+        for files in (self.commits, self.checkpoints, self.checksums):
+            for late in [v for v in files if v > version]:
+                del files[late]
+
+
+def log_path(root: str) -> str:
+    return f"{root}/_delta_log"
+
+
+def version_name(version: int) -> str:
+    return f"{version:020d}"
+
+
+def list_log(storage: StorageClient, root: str, first_version: int = 0) -> LogListing:
+    """The log files of `first_version` and later, sorted into kinds; other files are ignored."""
+    return sort_log_files(storage.list_from(log_path(root), f"{version_name(first_version)}."))
+
+
+def sort_log_files(files: Iterable[FileStatus]) -> LogListing:
+    listing = LogListing()
+    parts: dict[tuple[int, int], dict[int, FileStatus]] = {}
+    for file in files:
+        match = _NAME.fullmatch(file.path.rpartition("/")[2])
+        if not match:
+            continue
+        version = int(match["version"])
+        if match["commit"]:
+            listing.commits[version] = file
+        elif match["staged"]:
+            continue  # proposals: only a catalog knows which of them are commits
+        elif match["end"]:
+            listing.compactions.setdefault(version, []).append(Commit(version, int(match["end"]), file))
+        elif match["crc"]:
+            listing.checksums[version] = file
+        elif match["part"]:
+            parts.setdefault((version, int(match["parts"])), {})[int(match["part"])] = file
+        elif match["uuid"] or version not in listing.checkpoints:
+            listing.checkpoints[version] = Checkpoint(version, (file,))
+    for (version, count), found in parts.items():
+        if version not in listing.checkpoints and set(found) == set(range(1, count + 1)):
+            listing.checkpoints[version] = Checkpoint(version, tuple(found[i] for i in sorted(found)))
+    return listing
+
+
+def find_segment(
+    storage: StorageClient, root: str, version: int | None = None, log_tail: Sequence[Commit] = ()
+) -> LogSegment:
+    """The files that make `version`, or the latest version.
+
+    `log_tail` are commits that a catalog vouches for; they take the place of published ones.
+
+    Raises `TableNotFoundError`, `VersionNotFoundError`, and `CorruptTableError` for a log with a gap."""
+    hint = _last_checkpoint(storage, root)
+    if hint is not None and hint > 0 and (version is None or hint <= version):
+        listing = list_log(storage, root, hint)
+        if hint in listing.checkpoints:
+            return build_segment(listing, root, version, log_tail)
+    return build_segment(list_log(storage, root), root, version, log_tail)
+
+
+def build_segment(
+    listing: LogListing, root: str, version: int | None = None, log_tail: Sequence[Commit] = ()
+) -> LogSegment:
+    for commit in log_tail:
+        listing.commits[commit.last] = commit.file
+    latest = listing.latest
+    if latest is None:
+        raise TableNotFoundError(
+            f"there is no Delta table at {root}: its _delta_log has no commits; check the path", path=root
+        )
+    target = latest if version is None else version
+    base = max((v for v in listing.checkpoints if v <= target), default=None)
+    if version is not None and (version > latest or (base is None and 0 not in listing.commits)):
+        raise version_not_found(listing, root, version)
+    commits = tuple(_cover(listing, root, 0 if base is None else base + 1, target))
+    checkpoint = None if base is None else listing.checkpoints[base]
+    latest_file = listing.commits.get(target) or (checkpoint.files[0] if checkpoint else commits[-1].file)
+    return LogSegment(target, checkpoint, commits, listing.checksums.get(target), latest_file)
+
+
+def version_not_found(listing: LogListing, root: str, version: int) -> VersionNotFoundError:
+    earliest, latest = listing.earliest, listing.latest
+    can = f"it can read {earliest} to {latest}" if earliest is not None else "no version can be read"
+    return VersionNotFoundError(
+        f"the table has no version {version}: {can} [{root}]", version=version, earliest=earliest, latest=latest
+    )
+
+
+def _cover(listing: LogListing, root: str, first: int, last: int) -> Iterator[Commit]:
+    """Log files that hold the versions first … last, each once: compactions where they fit, commits otherwise."""
+    version = first
+    while version <= last:
+        compactions = [c for c in listing.compactions.get(version, ()) if version < c.last <= last]
+        if compactions:
+            commit = max(compactions, key=lambda c: c.last)
+        elif version in listing.commits:
+            commit = Commit(version, version, listing.commits[version])
+        else:
+            raise CorruptTableError(
+                f"the log has a gap: version {version} is missing, versions {_span(listing.commits)} are there and no "
+                f"complete checkpoint bridges it; restore the missing commit file",
+                path=log_path(root),
+            )
+        yield commit
+        version = commit.last + 1
+
+
+def _span(versions: Iterable[int]) -> str:
+    """Versions for people, runs shortened: "0, 2 to 14"."""
+    runs: list[list[int]] = []
+    for version in sorted(versions):
+        if runs and runs[-1][-1] == version - 1:
+            runs[-1] = [runs[-1][0], version]
+        else:
+            runs.append([version])
+    return ", ".join(" to ".join(map(str, run)) for run in runs) or "none"
+
+
+def extend_segment(segment: LogSegment, storage: StorageClient, root: str) -> LogSegment:
+    """The segment of the latest version, from a listing of what is newer than this one; itself if nothing is."""
+    listing = list_log(storage, root, segment.version + 1)
+    newest = max(listing.commits, default=segment.version)
+    if newest <= segment.version:
+        return segment
+    added = tuple(_cover(listing, root, segment.version + 1, newest))
+    return LogSegment(
+        newest, segment.checkpoint, segment.commits + added, listing.checksums.get(newest), listing.commits[newest]
+    )
+
+
+class _Hint(msgspec.Struct):
+    version: int
+
+
+def _last_checkpoint(storage: StorageClient, root: str) -> int | None:
+    """The version in `_last_checkpoint`; None if the file is missing or says nothing."""
+    try:
+        data = storage.read(f"{log_path(root)}/_last_checkpoint")
+        return msgspec.json.decode(data, type=_Hint).version
+    except (MissingFileError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None

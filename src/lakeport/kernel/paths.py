@@ -1,0 +1,38 @@
+"""Where a path of the log points: the log writes URIs, storage takes plain text.
+
+A path is decoded exactly once: the directory `a%3Ab` on disk is `a%253Ab` in the log.
+"""
+
+import re
+from urllib.parse import unquote_to_bytes
+
+ABSOLUTE = re.compile(r"^/|^[a-zA-Z][a-zA-Z0-9+.-]*:/")
+"""What a plain path begins with if it is not relative to the table."""
+
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
+_AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*")
+
+
+def resolve_path(root: str, uri: str) -> str:
+    """The plain path of `uri` in the table at `root`, which is plain text itself.
+
+    A relative URI is below `root`; `file:/x` and `file:///x` are `/x`; another scheme stays. A path that starts with
+    `/` but has no scheme is in the storage of `root`. `a:b.parquet` is a file name, for `:` makes a scheme only
+    before `/`. Percent sequences that are invalid, or that are not UTF-8, stand for themselves.
+    """
+    if file := _FILE.match(uri):
+        return _decode(uri[file.end() :])
+    if _SCHEME.match(uri):
+        return _decode(uri)
+    if uri.startswith("/"):
+        authority = _AUTHORITY.match(root)
+        return (authority[0] if authority else "") + _decode(uri)
+    return f"{root.rstrip('/')}/{_decode(uri)}"
+
+
+def _decode(uri: str) -> str:
+    try:
+        return unquote_to_bytes(uri).decode()
+    except UnicodeError:
+        return uri

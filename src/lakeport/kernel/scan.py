@@ -1,0 +1,235 @@
+"""Planning a scan: which files to read, and what is left to filter. Reads the log only, never a data file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.kernel.binding import bind, normalize
+from lakeport.kernel.columns import make_batch
+from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, rewrite
+from lakeport.kernel.partitions import parse_partition_values
+from lakeport.kernel.replay import FileColumns
+from lakeport.kernel.scan_files import FilteredBatch, ScanFile, ScanState, scan_files_in
+from lakeport.kernel.schema import StructField, StructType, arrow_field, format_schema
+from lakeport.kernel.skipping import Bounds, may_match
+from lakeport.kernel.statistics import (
+    FileStatistics,
+    conform_parsed,
+    format_stats,
+    physical_path,
+    stats_type,
+    whole_stats_type,
+)
+
+if TYPE_CHECKING:
+    from lakeport.kernel.snapshot import Snapshot
+
+
+class ScanBuilder:
+    """Collects what a scan should return; each `with_…` gives a new builder."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._schema: StructType = snapshot.schema
+        self._filter: Expression | None = None
+        self._stats = False
+        self._row_tracking = False
+
+    def with_filter(self, predicate: Expression) -> ScanBuilder:
+        """Rows that do not satisfy the filter may be left out; `Scan.remaining_filter` tells which may still come.
+        Several filters must all hold. Raises `InvalidFilterError` and `UnknownColumnError`."""
+        bound = bind(predicate, self._snapshot.schema)
+        return self._with(_filter=all_of([self._filter, bound] if self._filter is not None else [bound]))
+
+    def with_read_schema(self, schema: StructType) -> ScanBuilder:
+        """The columns to return: a part of the table's schema (see `StructType.select`), nested fields included."""
+        return self._with(_schema=schema)
+
+    def with_stats(self) -> ScanBuilder:
+        """Scan files carry their statistics."""
+        return self._with(_stats=True)
+
+    def with_row_tracking(self) -> ScanBuilder:
+        """The rows carry `_row_id` and `_row_commit_version`. Raises `ValueError` if the table does not track rows."""
+        if self._snapshot.properties.get("delta.enableRowTracking") != "true":
+            raise ValueError(
+                f"the table does not track rows: delta.enableRowTracking is not set [{self._snapshot.root}]"
+            )
+        return self._with(_row_tracking=True)
+
+    def build(self) -> Scan:
+        return Scan(self._snapshot, self._schema, self._filter, self._stats, self._row_tracking)
+
+    def _with(self, **changes: object) -> ScanBuilder:
+        builder = ScanBuilder(self._snapshot)
+        builder.__dict__.update(self.__dict__ | changes)
+        return builder
+
+
+class Scan:
+    """What to read of a snapshot."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        schema: StructType,
+        predicate: Expression | None,
+        with_stats: bool,
+        with_row_tracking: bool,
+    ) -> None:
+        self.snapshot, self.schema, self.filter = snapshot, schema, predicate
+        self._with_stats, self._with_row_tracking = with_stats, with_row_tracking
+        parts = conjuncts(predicate) if predicate is not None else []
+        self._partition_filter = all_of(p for p in parts if self._is_on_partitions(p))
+        self.remaining_filter = all_of(p for p in parts if not self._is_on_partitions(p))
+        """The part of the filter that the scan files do not already guarantee."""
+
+    @cached_property
+    def scan_state(self) -> ScanState:
+        snapshot = self.snapshot
+        properties = snapshot.properties
+        tracking = self._with_row_tracking
+        return ScanState(
+            table_root=snapshot.root,
+            schema_json=format_schema(self.schema),
+            partition_columns=tuple(f.name for f in self.schema if f.name in snapshot.partition_columns),
+            mapping_mode=snapshot.mapping_mode,
+            with_row_tracking=tracking,
+            row_id_column=properties.get("delta.rowTracking.materializedRowIdColumnName") if tracking else None,
+            row_commit_version_column=(
+                properties.get("delta.rowTracking.materializedRowCommitVersionColumnName") if tracking else None
+            ),
+        )
+
+    def scan_files(self) -> Iterator[FilteredBatch]:
+        """Batches with a row for each file of the table, and which of them to read."""
+        for batch in self.snapshot.files.batches(self._columns):
+            mask = self._selection(batch)
+            selection = None if mask.all() else pa.array(mask)
+            yield FilteredBatch(self._public(batch), selection)
+
+    def files(self) -> Iterator[ScanFile]:
+        """The files to read."""
+        for batch in self.scan_files():
+            yield from scan_files_in(batch, self.snapshot.root)
+
+    @cached_property
+    def physical_filter(self) -> Expression | None:
+        """The remaining filter in the names of the data files, for the Parquet handler, as far as it is on their columns."""
+        parts = conjuncts(self.remaining_filter) if self.remaining_filter is not None else []
+        return all_of(rewrite(part, self._to_physical) for part in parts if not self._mentions_partitions(part))
+
+    def _to_physical(self, node: Expression) -> Expression:
+        if not isinstance(node, Column):
+            return node
+        return Column(physical_path(self.snapshot.schema, node.path, self.snapshot.mapping_mode))
+
+    def _is_on_partitions(self, predicate: Expression) -> bool:
+        """Whether partition values alone decide the predicate."""
+        columns = columns_in(predicate)
+        return all(column.path[0] in self.snapshot.partition_columns for column in columns)
+
+    def _mentions_partitions(self, predicate: Expression) -> bool:
+        return any(column.path[0] in self.snapshot.partition_columns for column in columns_in(predicate))
+
+    @cached_property
+    def _stats_type(self) -> pa.DataType | None:
+        """The statistics that the remaining filter needs."""
+        if self.remaining_filter is None:
+            return None
+        columns = [c for c in columns_in(self.remaining_filter) if c.path[0] not in self.snapshot.partition_columns]
+        return stats_type(self.snapshot.schema, columns, self.snapshot.mapping_mode) if columns else None
+
+    @cached_property
+    def _columns(self) -> FileColumns:
+        snapshot = self.snapshot
+        parsed = self._stats_type
+        if self._with_stats:
+            parsed = whole_stats_type(snapshot.schema, snapshot.partition_columns, snapshot.mapping_mode)
+        return FileColumns(snapshot.physical_partition_columns, stats=parsed is not None, stats_parsed=parsed)
+
+    def _public(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch as people see it: statistics as JSON text if they asked for them."""
+        index = batch.schema.get_field_index("stats_parsed")
+        if index < 0:
+            return batch
+        parsed = batch.column(index)
+        batch = batch.remove_column(index)
+        stats = batch.schema.get_field_index("stats")
+        if not self._with_stats:
+            return batch.remove_column(stats)
+        missing = pa.array(_has_statistics(parsed) & np.asarray(batch.column(stats).is_null()))
+        if missing.true_count:
+            texts = format_stats(parsed.filter(missing))
+            batch = batch.set_column(stats, "stats", pc.replace_with_mask(batch.column(stats), missing, texts))
+        return batch
+
+    def _selection(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        mask = np.ones(len(batch), dtype=np.bool_)
+        if self.filter is None:
+            return mask
+        mask &= self._partition_selection(batch)
+        if self.remaining_filter is not None and mask.any():
+            mask &= self._statistics_selection(batch)
+        return mask
+
+    def _partition_selection(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        if self._partition_filter is None:
+            return np.ones(len(batch), dtype=np.bool_)
+        names = {column.path[0] for column in columns_in(self._partition_filter)}
+        fields = [f for f in self.snapshot.partition_fields if f.name in names]
+        schema = pa.schema([arrow_field(f) for f in fields])
+        arrays = [self._partition_values(batch, f) for f in fields]
+        rows = make_batch(arrays, schema, len(batch))
+        evaluate = self.snapshot.engine.expressions.predicate_evaluator(schema, self._partition_filter)
+        return np.asarray(evaluate(rows, None))
+
+    def _partition_values(self, batch: pa.RecordBatch, field: StructField) -> pa.Array:
+        name = field.name if self.snapshot.mapping_mode == "none" else field.physical_name
+        texts = batch.column("partitionValues").field(name)
+        return parse_partition_values(texts, field, path=self.snapshot.root)
+
+    def _statistics_selection(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        assert self.remaining_filter is not None
+        schema, mode = self.snapshot.schema, self.snapshot.mapping_mode
+        statistics = None if self._stats_type is None else FileStatistics(self._statistics(batch), schema, mode)
+
+        def bounds_of(column: Column) -> Bounds | None:
+            if column.path[0] in self.snapshot.partition_columns:
+                return _partition_bounds(self._partition_values(batch, schema.resolve(column.path)[0]))
+            return None if statistics is None else statistics.bounds_of(column)
+
+        return may_match(normalize(self.remaining_filter, schema), bounds_of, len(batch))
+
+    def _statistics(self, batch: pa.RecordBatch) -> pa.StructArray:
+        """The statistics that the filter needs: from `stats_parsed` where a checkpoint has it, else from the JSON."""
+        assert self._stats_type is not None
+        texts, parsed = batch.column("stats"), batch.column("stats_parsed")
+        known = _has_statistics(parsed)
+        if known.all():
+            return conform_parsed(parsed, self._stats_type)
+        texts = pc.if_else(pa.array(known), pa.scalar(None, pa.string()), texts)
+        from_json = self.snapshot.engine.json.parse_json(texts, pa.schema(list(self._stats_type))).to_struct_array()
+        if not known.any():
+            return from_json
+        return pc.if_else(pa.array(known), conform_parsed(parsed, self._stats_type), from_json)
+
+
+def _has_statistics(parsed: pa.StructArray) -> npt.NDArray[np.bool_]:
+    if parsed.null_count == len(parsed):
+        return np.zeros(len(parsed), dtype=np.bool_)
+    return np.asarray(parsed.flatten()[0].is_valid())
+
+
+def _partition_bounds(values: pa.Array) -> Bounds:
+    """A partition value as bounds: every row of the file has it."""
+    nulls = values.is_null().cast(pa.int64())
+    ones = pa.array(np.ones(len(values), dtype=np.int64))
+    return Bounds(lower=values, upper=values, nulls=nulls, rows=ones, exact=not pa.types.is_floating(values.type))

@@ -1,0 +1,151 @@
+"""`ScanFile` and `ScanState`: what a worker needs to read a part of a table, as values that travel as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.kernel.columns import physical_field
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.engine import ROW_INDEX, FileStatus
+from lakeport.kernel.paths import ABSOLUTE
+from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema, parse_schema
+
+ROW_ID = StructField("_row_id", PrimitiveType("long"))
+ROW_COMMIT_VERSION = StructField("_row_commit_version", PrimitiveType("long"))
+"""Columns that a scan can ask for in tables with row tracking."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredBatch:
+    """A batch and which of its rows count; None means all of them."""
+
+    data: pa.RecordBatch
+    selection: pa.BooleanArray | None = None
+
+    def selected(self) -> pa.RecordBatch:
+        """The rows that count."""
+        return self.data if self.selection is None else self.data.filter(self.selection)
+
+
+class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A data file to read, and what the log says about it."""
+
+    path: str
+    """Absolute and plain, as storage takes it."""
+    size: int
+    modification_time: int = 0
+    partition_values: dict[str, str | None] = {}
+    """Serialised, by physical name."""
+    deletion_vector: DeletionVectorDescriptor | None = None
+    stats: str | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+    @property
+    def status(self) -> FileStatus:
+        return FileStatus(self.path, self.size, self.modification_time)
+
+    @property
+    def num_records(self) -> int | None:
+        """How many rows the table has in this file, if its statistics tell."""
+        records = decode_num_records(self.stats)
+        if records is None or self.deletion_vector is None:
+            return records
+        return records - self.deletion_vector.cardinality
+
+    def to_bytes(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScanFile:
+        return msgspec.msgpack.decode(data, type=cls)
+
+
+class _NumRecords(msgspec.Struct):
+    numRecords: int | None = None  # noqa: N815  # the key in JSON
+
+
+def decode_num_records(stats: str | None) -> int | None:
+    """`numRecords` of a file's statistics; None if it is not there or makes no sense."""
+    try:
+        records = msgspec.json.decode(stats, type=_NumRecords).numRecords if stats else None
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+    return records if records is not None and records >= 0 else None
+
+
+def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
+    """The files in a batch of `Scan.scan_files`."""
+    for row in batch.selected().to_pylist():
+        vector = row["deletionVector"]
+        path = row["path"]
+        yield ScanFile(
+            path=path if ABSOLUTE.match(path) else f"{root}/{path}",
+            size=row["size"] or 0,
+            modification_time=row["modificationTime"] or 0,
+            partition_values=row["partitionValues"] or {},
+            deletion_vector=None if vector is None else msgspec.convert(_known(vector), DeletionVectorDescriptor),
+            stats=row.get("stats"),
+            base_row_id=row["baseRowId"],
+            default_row_commit_version=row["defaultRowCommitVersion"],
+        )
+
+
+def _known(row: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What all files of a scan share."""
+
+    table_root: str
+    schema_json: str
+    """The logical schema to return, with the columns' metadata."""
+    partition_columns: tuple[str, ...]
+    """Logical names, of those that the schema has."""
+    mapping_mode: str = "none"
+    row_id_column: str | None = None
+    row_commit_version_column: str | None = None
+    """Physical names of the materialised row tracking columns, for scans that ask for them."""
+    with_row_tracking: bool = False
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The logical schema of the rows, row tracking columns included."""
+        extra = (ROW_ID, ROW_COMMIT_VERSION) if self.with_row_tracking else ()
+        return StructType(self.table_schema.fields + extra)
+
+    @cached_property
+    def table_schema(self) -> StructType:
+        return parse_schema(self.schema_json)
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        return arrow_schema(self.schema)
+
+    @cached_property
+    def data_fields(self) -> tuple[StructField, ...]:
+        """The columns that are in the data files."""
+        return tuple(f for f in self.table_schema if f.name not in self.partition_columns)
+
+    def physical_schema(self, file: ScanFile) -> pa.Schema:
+        """What to read from a data file: pass it to the Parquet handler."""
+        fields = [physical_field(f, self.mapping_mode) for f in self.data_fields]
+        if self.with_row_tracking:
+            for name in (self.row_id_column, self.row_commit_version_column):
+                fields += [pa.field(name, pa.int64())] if name else []
+        if file.deletion_vector is not None or self.with_row_tracking:
+            fields.append(ROW_INDEX)
+        return pa.schema(fields)
+
+    def to_bytes(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScanState:
+        return msgspec.msgpack.decode(data, type=cls)

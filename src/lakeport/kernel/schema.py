@@ -1,0 +1,251 @@
+"""Delta's types and schemas: their JSON form, their Arrow form, and how names are looked up in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedFeatureError
+
+VARIANT_MARK = b"lakeport.variant"
+"""Arrow field metadata: this column is a variant, and is handed over as the struct that the file has."""
+
+_ARROW_PRIMITIVES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "variant": pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())]),
+}
+_ALIASES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte", "null": "void"}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType:
+    """A type without parts, by its protocol name: `long`, `string`, `decimal(10,2)`, `variant` …"""
+
+    name: str
+
+    @property
+    def decimal(self) -> tuple[int, int] | None:
+        """(precision, scale) of a decimal, None for another type."""
+        match = _DECIMAL.fullmatch(self.name)
+        return (int(match[1]), int(match[2])) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    element: DataType
+    contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    key: DataType
+    value: DataType
+    value_contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def physical_name(self) -> str:
+        """The name in data files, partition values and statistics of a table with column mapping."""
+        name: str = self.metadata.get("delta.columnMapping.physicalName", self.name)
+        return name
+
+    @property
+    def field_id(self) -> int | None:
+        return self.metadata.get("delta.columnMapping.id")
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    fields: tuple[StructField, ...]
+
+    def __iter__(self) -> Iterator[StructField]:
+        return iter(self.fields)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    def find(self, name: str) -> StructField | None:
+        """The field of this name; Delta's column names are unique regardless of case."""
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+        folded = name.casefold()
+        return next((f for f in self.fields if f.name.casefold() == folded), None)
+
+    def resolve(self, path: tuple[str, ...]) -> tuple[StructField, ...]:
+        """The fields on the way to a (nested) column. Raises `UnknownColumnError`."""
+        found: list[StructField] = []
+        struct: DataType = self
+        for depth, name in enumerate(path):
+            match = struct.find(name) if isinstance(struct, StructType) else None
+            if match is None:
+                known = ", ".join(struct.names) if isinstance(struct, StructType) else "no fields"
+                where = f" in {'.'.join(path[:depth])}" if depth else ""
+                raise UnknownColumnError(
+                    f"unknown column {'.'.join(path)!r}: there is no {name!r}{where}; it has {known}",
+                    column=".".join(path),
+                )
+            found.append(match)
+            struct = match.type
+        return tuple(found)
+
+    def select(self, columns: list[str] | tuple[str, ...]) -> StructType:
+        """This schema cut down to `columns`, in their order; `a.b` keeps one field of a struct."""
+        wanted: dict[str, list[str] | None] = {}
+        for column in columns:
+            exact = self.find(column)
+            head, _, rest = (column, "", "") if exact else column.partition(".")
+            name = self.resolve((head,))[0].name
+            inner = wanted.get(name, [])
+            wanted[name] = [*inner, rest] if rest and inner is not None else None
+        return StructType(tuple(_select_in(self.resolve((name,))[0], inner) for name, inner in wanted.items()))
+
+
+DataType = PrimitiveType | ArrayType | MapType | StructType
+
+
+def _select_in(whole: StructField, inner: list[str] | None) -> StructField:
+    if inner is None:
+        return whole
+    if not isinstance(whole.type, StructType):
+        raise UnknownColumnError(f"{whole.name!r} is not a struct: it has no {inner[0]!r}", column=whole.name)
+    return replace(whole, type=whole.type.select(inner))
+
+
+def parse_schema(text: str, *, path: str = "") -> StructType:
+    """The schema in the JSON of a `metaData` action. Raises `CorruptTableError`, naming `path`."""
+    try:
+        parsed = _parse_type(msgspec.json.decode(text))
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise CorruptTableError(f"the table's schema cannot be read: {error!r}", path=path) from error
+    if not isinstance(parsed, StructType):
+        raise CorruptTableError("the table's schema is not a struct", path=path)
+    return parsed
+
+
+def _parse_type(raw: Any) -> DataType:
+    if isinstance(raw, str):
+        return _parse_primitive(raw)
+    match raw["type"]:
+        case "struct":
+            return StructType(tuple(_parse_field(item) for item in raw["fields"]))
+        case "array":
+            return ArrayType(_parse_type(raw["elementType"]), bool(raw.get("containsNull", True)))
+        case "map":
+            return MapType(
+                _parse_type(raw["keyType"]), _parse_type(raw["valueType"]), bool(raw.get("valueContainsNull", True))
+            )
+        case str(name):
+            return _parse_primitive(name)
+    raise ValueError(f"unknown type {raw!r}")
+
+
+def _parse_field(raw: Any) -> StructField:
+    name, nullable, metadata = raw["name"], raw.get("nullable", True), raw.get("metadata") or {}
+    if not isinstance(name, str) or not isinstance(nullable, bool) or not isinstance(metadata, dict):
+        raise ValueError(f"bad field {raw!r}")
+    return StructField(name, _parse_type(raw["type"]), nullable, metadata)
+
+
+def _parse_primitive(name: str) -> PrimitiveType:
+    name = _ALIASES.get(name, name)
+    if name == "decimal":
+        name = "decimal(10,0)"
+    if name in _ARROW_PRIMITIVES:
+        return PrimitiveType(name)
+    if match := _DECIMAL.fullmatch(name):
+        precision, scale = int(match[1]), int(match[2])
+        if not 1 <= precision <= 38 or not 0 <= scale <= precision:
+            raise ValueError(f"bad type {name!r}")
+        return PrimitiveType(f"decimal({precision},{scale})")
+    raise UnsupportedFeatureError(
+        f"a column has the type {name!r}, which this version of Lakeport does not read; upgrade Lakeport",
+        features=[f"type {name}"],
+    )
+
+
+def format_schema(schema: StructType) -> str:
+    """The JSON of a schema, as a `metaData` action holds it."""
+    return msgspec.json.encode(_format_type(schema)).decode()
+
+
+def _format_type(data_type: DataType) -> Any:
+    match data_type:
+        case PrimitiveType(name):
+            return name
+        case ArrayType(element, contains_null):
+            return {"type": "array", "elementType": _format_type(element), "containsNull": contains_null}
+        case MapType(key, value, contains_null):
+            return {
+                "type": "map",
+                "keyType": _format_type(key),
+                "valueType": _format_type(value),
+                "valueContainsNull": contains_null,
+            }
+        case StructType(fields):
+            return {
+                "type": "struct",
+                "fields": [
+                    {"name": f.name, "type": _format_type(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)}
+                    for f in fields
+                ],
+            }
+
+
+def arrow_type(data_type: DataType, field_of: Callable[[StructField], pa.Field] | None = None) -> pa.DataType:
+    """The Arrow type; `field_of` decides how the fields of structs are named and marked."""
+    make = field_of or arrow_field
+    match data_type:
+        case PrimitiveType(name):
+            if decimal := data_type.decimal:
+                return pa.decimal128(*decimal)
+            return _ARROW_PRIMITIVES[name]
+        case ArrayType(element, contains_null):
+            return pa.list_(make(StructField("element", element, contains_null)))
+        case MapType(key, value, contains_null):
+            return pa.map_(
+                make(StructField("key", key, nullable=False)), make(StructField("value", value, contains_null))
+            )
+        case StructType(fields):
+            return pa.struct([make(f) for f in fields])
+
+
+def is_variant(data_type: DataType) -> bool:
+    return data_type == PrimitiveType("variant")
+
+
+def arrow_field(struct_field: StructField) -> pa.Field:
+    """The logical Arrow field of a column."""
+    metadata = {VARIANT_MARK: b"true"} if is_variant(struct_field.type) else None
+    return pa.field(struct_field.name, arrow_type(struct_field.type), struct_field.nullable, metadata)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The logical Arrow schema of a table."""
+    return pa.schema([arrow_field(f) for f in schema])

@@ -1,0 +1,204 @@
+"""`Table` and `Snapshot`: a table by its path, and one version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from lakeport.errors import CorruptTableError, UnsupportedFeatureError
+from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.features import check_readable, check_type_changes, column_mapping_mode, is_catalog_managed
+from lakeport.kernel.history import CommitInfo, CommitTimes, read_history
+from lakeport.kernel.log import Commit, LogListing, LogSegment, extend_segment, find_segment, list_log, log_path
+from lakeport.kernel.replay import FileReplay
+from lakeport.kernel.scan import ScanBuilder
+from lakeport.kernel.schema import StructField, StructType, parse_schema
+from lakeport.kernel.state import TableState, read_checksum, read_commits, read_state, require
+
+
+class Table:
+    """A Delta table at a path. Nothing is read until a snapshot is asked for."""
+
+    def __init__(
+        self, engine: Engine, root: str, catalog_version: int | None, staged_commits: Sequence[Commit]
+    ) -> None:
+        self.engine, self.root = engine, root
+        self._catalog_version, self._staged_commits = catalog_version, staged_commits
+
+    @classmethod
+    def for_path(
+        cls,
+        engine: Engine,
+        path: str,
+        *,
+        max_catalog_version: int | None = None,
+        staged_commits: Sequence[str] = (),
+    ) -> Table:
+        """The table at `path`, which need not exist yet.
+
+        A table that a catalog manages is read through the catalog: `max_catalog_version` is the latest version that it
+        has ratified, `staged_commits` are the names in `_staged_commits` of those that are not published."""
+        root = engine.storage.resolve(path)
+        commits = [_staged(root, name) for name in staged_commits]
+        return cls(engine, root, max_catalog_version, commits)
+
+    def latest_snapshot(self) -> Snapshot:
+        """Raises `TableNotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`."""
+        return self._snapshot(self._catalog_version)
+
+    def snapshot_at_version(self, version: int) -> Snapshot:
+        """Raises `VersionNotFoundError` too."""
+        if version < 0:
+            raise ValueError(f"a version is 0 or more, not {version}")
+        if self._catalog_version is not None and version > self._catalog_version:
+            raise ValueError(f"version {version} is later than what the catalog has ratified: {self._catalog_version}")
+        return self._snapshot(version)
+
+    def snapshot_at_timestamp(self, timestamp: int | datetime) -> Snapshot:
+        """The version that was the latest at a time: milliseconds since the epoch, or a datetime (UTC if it is naive)."""
+        return self.snapshot_at_version(self.version_at_timestamp(timestamp))
+
+    def version_at_timestamp(self, timestamp: int | datetime) -> int:
+        latest = self.latest_snapshot()
+        return latest.commit_times().version_at(to_milliseconds(timestamp))
+
+    def _snapshot(self, version: int | None) -> Snapshot:
+        storage = self.engine.storage
+        segment = find_segment(storage, self.root, version, self._staged_commits)
+        state = read_checksum(self.engine, segment.checksum)
+        snapshot = Snapshot(self.engine, self.root, segment, state or read_state(self.engine, segment), state is None)
+        if is_catalog_managed(snapshot.protocol) and self._catalog_version is None:
+            raise UnsupportedFeatureError(
+                "the table is managed by a catalog, which alone knows its latest version; ask the catalog and pass "
+                f"max_catalog_version and its staged_commits [{self.root}]",
+                features=["catalogManaged"],
+            )
+        return snapshot
+
+
+class Snapshot:
+    """One version of a table. Its protocol and metadata are read when it is made, its files when they are asked for."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        root: str,
+        segment: LogSegment,
+        state: TableState,
+        state_is_whole: bool,
+        older: Snapshot | None = None,
+    ) -> None:
+        self.engine, self.root, self.segment = engine, root, segment
+        self.protocol, self.metadata = require(state, root)
+        check_readable(self.protocol, root)
+        self._known_state = state
+        self._state_is_whole = state_is_whole
+        self.schema: StructType = parse_schema(self.metadata.schema_string, path=root)
+        self.mapping_mode = column_mapping_mode(self.protocol, self.metadata, root)
+        check_type_changes(self.schema, root)
+        self._check_columns()
+        same = older is not None and older.physical_partition_columns == self.physical_partition_columns
+        self.files = FileReplay(
+            engine, root, segment, self.physical_partition_columns, older.files if older and same else None
+        )
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of {self.root} at version {self.version}>"
+
+    @property
+    def version(self) -> int:
+        return self.segment.version
+
+    @property
+    def timestamp(self) -> int:
+        """When this version was made, in milliseconds since the epoch."""
+        if self.properties.get("delta.enableInCommitTimestamps") == "true":
+            listing = LogListing(commits={self.version: self.segment.latest_file})
+            return CommitTimes(self.engine.storage, listing, self.metadata, self.root).of(self.version)
+        return self.segment.latest_file.modification_time
+
+    @property
+    def properties(self) -> dict[str, str | None]:
+        return self.metadata.configuration
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Logical names, as the schema writes them."""
+        return tuple(field.name for field in self.partition_fields)
+
+    @cached_property
+    def partition_fields(self) -> tuple[StructField, ...]:
+        return tuple(self.schema.resolve((name,))[0] for name in self.metadata.partition_columns)
+
+    @cached_property
+    def physical_partition_columns(self) -> tuple[str, ...]:
+        return tuple(f.name if self.mapping_mode == "none" else f.physical_name for f in self.partition_fields)
+
+    @cached_property
+    def domain_metadata(self) -> dict[str, str]:
+        """The configuration of each metadata domain."""
+        return {name: d.configuration for name, d in self._state.domains.items() if not d.removed}
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The last version of an application's work (`txn`) in the table."""
+        transaction = self._state.transactions.get(app_id)
+        return None if transaction is None else transaction.version
+
+    @cached_property
+    def _state(self) -> TableState:
+        return self._known_state if self._state_is_whole else read_state(self.engine, self.segment)
+
+    def history(self, limit: int | None = None) -> Iterator[CommitInfo]:
+        """The commits that led here, newest first, as far back as the log goes."""
+        times = self.commit_times()
+        for count, commit in enumerate(read_history(self.engine.storage, times.listing, times, self.version)):
+            if limit is not None and count >= limit:
+                return
+            yield commit
+
+    def commit_times(self) -> CommitTimes:
+        listing = list_log(self.engine.storage, self.root)
+        for commit in self.segment.commits:
+            if commit.first == commit.last:
+                listing.commits[commit.last] = commit.file
+        listing.limit(self.version)
+        return CommitTimes(self.engine.storage, listing, self.metadata, self.root)
+
+    def refresh(self) -> Snapshot:
+        """The latest version, by reading only the commits that are newer than this one; itself if there are none."""
+        segment = extend_segment(self.segment, self.engine.storage, self.root)
+        if segment is self.segment:
+            return self
+        newer = [c.file for c in reversed(segment.commits) if c.first > self.version]
+        state = read_commits(self.engine, newer).over(self._known_state)
+        return Snapshot(self.engine, self.root, segment, state, self._state_is_whole, older=self)
+
+    def scan_builder(self) -> ScanBuilder:
+        return ScanBuilder(self)
+
+    def _check_columns(self) -> None:
+        folded = [f.name.casefold() for f in self.schema]
+        if len(set(folded)) != len(folded):
+            raise CorruptTableError("the schema has two columns of one name", path=self.root)
+        for name in self.metadata.partition_columns:
+            if self.schema.find(name) is None:
+                raise CorruptTableError(f"the partition column {name!r} is not in the schema", path=self.root)
+
+
+def to_milliseconds(timestamp: int | datetime) -> int:
+    """Milliseconds since the epoch, rounded down; a naive datetime is UTC."""
+    if not isinstance(timestamp, datetime):
+        return timestamp
+    moment = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
+
+
+_MILLISECOND = datetime(1970, 1, 1, microsecond=1000) - datetime(1970, 1, 1)
+
+
+def _staged(root: str, name: str) -> Commit:
+    version = name.partition(".")[0]
+    if not version.isdigit():
+        raise ValueError(f"{name!r} is not the name of a staged commit")
+    return Commit(int(version), int(version), FileStatus(f"{log_path(root)}/_staged_commits/{name}", 0))

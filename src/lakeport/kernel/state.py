@@ -1,0 +1,122 @@
+"""The state of a table other than its files: protocol, metadata, application transactions, domain metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.errors import CorruptTableError, LakeportError
+from lakeport.kernel.actions import (
+    DOMAIN_METADATA,
+    METADATA,
+    PROTOCOL,
+    TRANSACTION,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Transaction,
+    to_action,
+)
+from lakeport.kernel.checkpoint import read_checkpoint_actions
+from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.log import LogSegment
+
+_FIELDS = [PROTOCOL, METADATA, TRANSACTION, DOMAIN_METADATA]
+
+
+@dataclass
+class TableState:
+    """The newest action of each kind; filled newest first, so what is there already stays."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+
+    def add_older(self, batch: pa.RecordBatch, path: str) -> None:
+        """Takes in the actions of a batch that is older than everything taken in so far."""
+        for raw in _actions(batch, "protocol"):
+            self.protocol = self.protocol or to_action(raw, Protocol, path)
+        for raw in _actions(batch, "metaData"):
+            self.metadata = self.metadata or to_action(_with_dicts(raw), Metadata, path)
+        for raw in _actions(batch, "txn"):
+            transaction = to_action(raw, Transaction, path)
+            self.transactions.setdefault(transaction.app_id, transaction)
+        for raw in _actions(batch, "domainMetadata"):
+            domain = to_action(raw, DomainMetadata, path)
+            self.domains.setdefault(domain.domain, domain)
+
+    def over(self, older: TableState) -> TableState:
+        """This state, of a run of commits, after an older one."""
+        return TableState(
+            self.protocol or older.protocol,
+            self.metadata or older.metadata,
+            older.transactions | self.transactions,
+            older.domains | self.domains,
+        )
+
+
+def read_state(engine: Engine, segment: LogSegment) -> TableState:
+    """One pass over the segment."""
+    state = read_commits(engine, segment.newest_first)
+    if segment.checkpoint is not None:
+        path = segment.checkpoint.files[0].path
+        for batch in read_checkpoint_actions(engine, segment.checkpoint, _FIELDS):
+            state.add_older(batch, path)
+    return state
+
+
+def read_commits(engine: Engine, newest_first: list[FileStatus]) -> TableState:
+    state = TableState()
+    for batch in engine.json.read_json_files(newest_first, pa.schema(_FIELDS)):
+        state.add_older(batch, newest_first[0].path)
+    return state
+
+
+def read_checksum(engine: Engine, file: FileStatus | None) -> TableState | None:
+    """Protocol and metadata from a version's checksum file, which spares the pass over the log. None if there is no such
+    file or if it is not whole: it is a help, never a need."""
+    if file is None:
+        return None
+    try:
+        checksum = msgspec.json.decode(engine.storage.read(file.path), type=_Checksum)
+    except (LakeportError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return TableState(checksum.protocol, checksum.metadata)
+
+
+class _Checksum(msgspec.Struct):
+    metadata: Metadata
+    protocol: Protocol
+
+
+def require(state: TableState, root: str) -> tuple[Protocol, Metadata]:
+    if state.protocol is None:
+        raise CorruptTableError("no protocol found in the table's log; restore its first commits", path=root)
+    if state.metadata is None:
+        raise CorruptTableError("no metadata found in the table's log; restore its first commits", path=root)
+    return state.protocol, state.metadata
+
+
+def _actions(batch: pa.RecordBatch, name: str) -> list[dict[str, Any]]:
+    """The actions of one kind in a batch, newest last in the file, so last first."""
+    column = batch.column(name)
+    if column.null_count == len(column):
+        return []
+    rows = [row for row in column.drop_null().to_pylist() if any(value is not None for value in row.values())]
+    return rows[::-1]
+
+
+def _with_dicts(raw: dict[str, Any]) -> dict[str, Any]:
+    """Arrow gives maps as pairs."""
+    fixed = dict(raw)
+    fixed["configuration"] = dict(raw["configuration"] or ())
+    if raw["format"] is not None:
+        fixed["format"] = {
+            "provider": raw["format"]["provider"] or "parquet",
+            "options": dict(raw["format"]["options"] or ()),
+        }
+    return fixed

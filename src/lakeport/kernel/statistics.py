@@ -1,0 +1,171 @@
+"""The statistics of files in the log as bounds of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.kernel.columns import cast
+from lakeport.kernel.expressions import Column
+from lakeport.kernel.schema import DataType, PrimitiveType, StructType, arrow_type, is_variant
+from lakeport.kernel.skipping import Bounds
+
+_CUT_LENGTH = 32
+"""Writers cut long strings to this many characters. A greatest value that is shorter is a whole one."""
+
+_LAST_CHARACTER = "\U0010ffff"
+_MILLISECOND = pa.scalar(1000, pa.duration("us"))
+_LATEST = pa.scalar(2**63 - 1 - 1000, pa.int64())
+_BOUNDED_INEXACTLY = ("float", "double", "string", "timestamp", "timestamp_ntz")
+
+_Tree = dict[str, Any]
+
+
+def physical_path(schema: StructType, path: tuple[str, ...], mapping_mode: str) -> tuple[str, ...]:
+    """The physical names on the way to a column."""
+    fields = schema.resolve(path)
+    return tuple(f.name if mapping_mode == "none" else f.physical_name for f in fields)
+
+
+def stats_type(schema: StructType, columns: Iterable[Column], mapping_mode: str) -> pa.DataType:
+    """The type of the statistics of some columns, as `stats_parsed` has it and JSON is parsed to."""
+    values: _Tree = {}
+    nulls: _Tree = {}
+    for column in columns:
+        physical = physical_path(schema, column.path, mapping_mode)
+        data_type = schema.resolve(column.path)[-1].type
+        if not isinstance(data_type, StructType):
+            _plant(nulls, physical, pa.int64())
+        if _is_ordered(data_type):
+            _plant(values, physical, arrow_type(data_type))
+    fields = [pa.field("numRecords", pa.int64()), pa.field("tightBounds", pa.bool_())]
+    for name, tree in (("minValues", values), ("maxValues", values), ("nullCount", nulls)):
+        fields += [pa.field(name, _type_of(tree))] if tree else []
+    return pa.struct(fields)
+
+
+def whole_stats_type(schema: StructType, partition_columns: Iterable[str], mapping_mode: str) -> pa.DataType:
+    """The type of the statistics of all columns."""
+    skip = set(partition_columns)
+    leaves = [Column(path) for path in _leaves(schema, ()) if path[0] not in skip]
+    return stats_type(schema, leaves, mapping_mode)
+
+
+def _leaves(data_type: DataType, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    if isinstance(data_type, StructType):
+        return [leaf for f in data_type for leaf in _leaves(f.type, (*path, f.name))]
+    return [path]
+
+
+def _is_ordered(data_type: DataType) -> bool:
+    return (
+        isinstance(data_type, PrimitiveType) and not is_variant(data_type) and data_type.name not in ("binary", "void")
+    )
+
+
+def _plant(tree: _Tree, path: tuple[str, ...], leaf: pa.DataType) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = leaf
+
+
+def _type_of(tree: _Tree | pa.DataType) -> pa.DataType:
+    if not isinstance(tree, dict):
+        return tree
+    return pa.struct([pa.field(name, _type_of(inner)) for name, inner in tree.items()])
+
+
+class FileStatistics:
+    """The statistics of a batch of files, of a type that `stats_type` gave."""
+
+    def __init__(self, statistics: pa.StructArray, schema: StructType, mapping_mode: str) -> None:
+        self._stats, self._schema, self._mapping_mode = statistics, schema, mapping_mode
+
+    def bounds_of(self, column: Column) -> Bounds | None:
+        physical = physical_path(self._schema, column.path, self._mapping_mode)
+        data_type = self._schema.resolve(column.path)[-1].type
+        if data_type == PrimitiveType("void"):
+            ones = pa.scalar([1] * len(self._stats), pa.list_(pa.int64())).values
+            return Bounds(None, None, nulls=ones, rows=ones)
+        rows = _descend(self._stats, ("numRecords",))
+        upper = _descend(self._stats, ("maxValues", *physical))
+        return Bounds(
+            lower=_descend(self._stats, ("minValues", *physical)),
+            upper=None if upper is None else _widen(upper),
+            nulls=self._trusted_nulls(_descend(self._stats, ("nullCount", *physical)), rows),
+            rows=rows,
+            exact=isinstance(data_type, PrimitiveType) and data_type.name not in _BOUNDED_INEXACTLY,
+        )
+
+    def _trusted_nulls(self, nulls: pa.Array | None, rows: pa.Array | None) -> pa.Array | None:
+        """With wide bounds a count of nulls means something only at 0 and at all rows."""
+        tight = _descend(self._stats, ("tightBounds",))
+        if nulls is None or rows is None or tight is None:
+            return nulls
+        sound = pc.or_kleene(pc.fill_null(tight, True), pc.or_kleene(pc.equal(nulls, 0), pc.equal(nulls, rows)))
+        return pc.if_else(pc.fill_null(sound, False), nulls, pa.scalar(None, pa.int64()))
+
+
+def _descend(array: pa.Array, path: tuple[str, ...]) -> pa.Array | None:
+    for name in path:
+        if not pa.types.is_struct(array.type):
+            return None
+        index = array.type.get_field_index(name)
+        if index < 0:
+            return None
+        array = array.flatten()[index]  # unlike field(), with the parent's nulls
+    return array
+
+
+def _widen(upper: pa.Array) -> pa.Array:
+    """A greatest value that no value of the file exceeds: strings are cut, timestamps rounded down to milliseconds."""
+    if pa.types.is_string(upper.type):
+        cut = pc.greater_equal(pc.utf8_length(upper), _CUT_LENGTH)
+        return pc.if_else(cut, pc.binary_join_element_wise(upper, _LAST_CHARACTER, ""), upper)
+    if pa.types.is_timestamp(upper.type):
+        micros = upper.cast(pa.int64())
+        late = pc.greater(micros, _LATEST)
+        return pc.if_else(late, pa.scalar(None, pa.int64()), pc.add(pc.min_element_wise(micros, _LATEST), 999)).cast(
+            upper.type
+        )
+    return upper
+
+
+def conform_parsed(array: pa.StructArray, target: pa.DataType) -> pa.StructArray:
+    """`stats_parsed` in the wanted type; cells that do not fit are unknown."""
+    children = []
+    for field in target:
+        index = array.type.get_field_index(field.name)
+        child = array.flatten()[index] if index >= 0 else pa.nulls(len(array), field.type)
+        if pa.types.is_struct(field.type):
+            fits = pa.types.is_struct(child.type)
+            child = conform_parsed(child, field.type) if fits else pa.nulls(len(array), field.type)
+        else:
+            child = _cast_or_unknown(child, field.type)
+        children.append(child)
+    return pa.StructArray.from_arrays(children, fields=list(target))
+
+
+def _cast_or_unknown(array: pa.Array, target: pa.DataType) -> pa.Array:
+    try:
+        return cast(array, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError):
+        return pa.nulls(len(array), target)
+
+
+def format_stats(parsed: pa.StructArray) -> pa.StringArray:
+    """`stats_parsed` as the JSON text that `stats` would hold."""
+    texts = [
+        None if row is None else msgspec.json.encode(_plain(row), enc_hook=str).decode() for row in parsed.to_pylist()
+    ]
+    return pa.scalar(texts, pa.list_(pa.string())).values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items() if inner is not None}
+    return value

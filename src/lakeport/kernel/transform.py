@@ -1,0 +1,72 @@
+"""Physical rows to logical rows: partition columns, names, deletion vectors, row tracking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import CorruptTableError
+from lakeport.kernel.columns import make_batch, to_logical
+from lakeport.kernel.deletion_vectors import DeletionVector, read_deletion_vector
+from lakeport.kernel.engine import ROW_INDEX, Engine
+from lakeport.kernel.partitions import constant_column, parse_partition_value
+from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, FilteredBatch, ScanFile, ScanState
+from lakeport.kernel.schema import StructField, arrow_field
+
+
+def transform_physical_data(
+    engine: Engine, state: ScanState, file: ScanFile, batches: Iterable[pa.RecordBatch]
+) -> Iterator[FilteredBatch]:
+    """The rows of a file as the table has them. `batches` are what the Parquet handler read from `file` with
+    `state.physical_schema(file)`; they may be any part of it. Raises `CorruptTableError` for a bad deletion vector."""
+    vector = None
+    if file.deletion_vector is not None:
+        vector = read_deletion_vector(file.deletion_vector, state.table_root, engine.storage)
+    for batch in batches:
+        yield FilteredBatch(_logical_batch(state, file, batch), _selection(vector, batch))
+
+
+def _selection(vector: DeletionVector | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+    if vector is None:
+        return None
+    living = vector.selection(batch.column(ROW_INDEX.name).to_numpy())
+    return None if living.all() else pa.array(living)
+
+
+def _logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.RecordBatch:
+    arrays = {}
+    for index, field in enumerate(state.data_fields):
+        arrays[field.name] = to_logical(batch.column(index), batch.schema.field(index), arrow_field(field))
+    for field in state.table_schema:
+        if field.name in state.partition_columns:
+            arrays[field.name] = _partition_column(state, file, field, batch.num_rows)
+    if state.with_row_tracking:
+        arrays[ROW_ID.name] = _row_ids(state, file, batch)
+        arrays[ROW_COMMIT_VERSION.name] = _row_commit_versions(state, file, batch)
+    schema = state.arrow_schema
+    return make_batch([arrays[name] for name in schema.names], schema, batch.num_rows)
+
+
+def _partition_column(state: ScanState, file: ScanFile, field: StructField, length: int) -> pa.Array:
+    name = field.name if state.mapping_mode == "none" else field.physical_name
+    value = parse_partition_value(file.partition_values.get(name), field, path=file.path)
+    return constant_column(value, arrow_field(field).type, length)
+
+
+def _row_ids(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.Array:
+    if file.base_row_id is None:
+        raise CorruptTableError("the file has no baseRowId, but the table tracks rows", path=file.path)
+    default = pa.array(batch.column(ROW_INDEX.name).to_numpy() + np.int64(file.base_row_id))
+    return _materialised(batch, state.row_id_column, default)
+
+
+def _row_commit_versions(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.Array:
+    default = constant_column(file.default_row_commit_version, pa.int64(), batch.num_rows)
+    return _materialised(batch, state.row_commit_version_column, default)
+
+
+def _materialised(batch: pa.RecordBatch, name: str | None, default: pa.Array) -> pa.Array:
+    return default if name is None else pc.coalesce(batch.column(name), default)
