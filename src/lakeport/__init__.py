@@ -1,1 +1,15 @@
-"""Lakeport shares, reads and converts Delta tables."""
+"""Lakeport shares, reads and converts Delta tables.
+
+    import lakeport
+    orders = lakeport.scan("s3://bucket/orders")
+    orders.select("id", "amount").where("amount > 100 AND day = '2026-01-01'").at(version=12).to_arrow()
+
+Everything that Lakeport raises on purpose is a `LakeportError`; the tree is in `lakeport.errors`.
+"""
+
+from lakeport.errors import LakeportError
+from lakeport.frame import Frame, scan
+from lakeport.kernel.expressions import col, lit
+
+__all__ = ["Frame", "LakeportError", "col", "lit", "scan"]
+__version__ = "0.1.0"

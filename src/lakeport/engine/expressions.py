@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lakeport.engine.literals import LOCAL, MOMENT, array_of, decimal_type, fits, fitting_scalar, null, own_scalar
+from lakeport.engine.literals import LOCAL, MOMENT, fits, fitting_scalar
 from lakeport.errors import UnknownColumnError, UnsupportedExpressionError
+from lakeport.kernel.arrays import FALSE, TRUE, array_of, decimal_type, null_of, own_scalar
 from lakeport.kernel.expressions import (
     And,
     Column,
@@ -35,7 +36,7 @@ from lakeport.kernel.expressions import (
 
 Datum = Any  # pa.Array | pa.Scalar
 
-_NULL, _TRUE, _FALSE = null(pa.bool_()), own_scalar(True), own_scalar(False)
+_NULL = null_of(pa.bool_())
 
 _KERNELS: dict[CompareOp, Callable[[Datum, Datum], Datum]] = {
     "=": pc.equal,
@@ -78,7 +79,7 @@ class ArrowExpressions:
             matches = _array(node.run(batch), batch.num_rows)
             if selection is not None:
                 matches = pc.and_kleene(matches, selection)
-            return pc.fill_null(matches, _FALSE) if matches.null_count else matches
+            return pc.fill_null(matches, FALSE) if matches.null_count else matches
 
         return select
 
@@ -111,7 +112,7 @@ def _compile(expression: Expression, schema: pa.Schema) -> _Node:
         case Column(path):
             return _column(path, schema)
         case Literal(value):
-            return _constant(own_scalar(value))
+            return _constant(_own_literal(value))
         case Comparison(op, left, right):
             return _comparison(op, left, right, schema)
         case And(left, right):
@@ -129,6 +130,13 @@ def _compile(expression: Expression, schema: pa.Schema) -> _Node:
         case Like(child, pattern):
             return _like(_compile(child, schema), pattern)
     raise UnsupportedExpressionError(f"this engine cannot evaluate {expression!r}")
+
+
+def _own_literal(value: Any) -> pa.Scalar:
+    try:
+        return own_scalar(value)
+    except TypeError as error:
+        raise UnsupportedExpressionError(f"this engine cannot use {value!r} as a literal: {error}") from error
 
 
 def _column(path: tuple[str, ...], schema: pa.Schema) -> _Node:
@@ -188,7 +196,7 @@ def _literal(expression: Expression, beside: _Node | None) -> _Node:
     """A literal, in the type of the other side if it is a value of it."""
     value = expression.value if isinstance(expression, Literal) else None
     scalar = None if beside is None else fitting_scalar(value, beside.type)
-    return _constant(own_scalar(value) if scalar is None else scalar)
+    return _constant(_own_literal(value) if scalar is None else scalar)
 
 
 def _cast(node: _Node, target: pa.DataType) -> _Node:
@@ -245,7 +253,7 @@ def _digits(data_type: pa.DataType) -> tuple[int, int]:
 def _membership(child: Expression, values: tuple[Expression, ...], schema: pa.Schema) -> _Node:
     node = _compile(child, schema)
     if not values:
-        return _constant(_FALSE)
+        return _constant(FALSE)
     known = [value.value for value in values if isinstance(value, Literal) and value.value is not None]
     has_null = any(isinstance(value, Literal) and value.value is None for value in values)
     fit = all(fits(value, node.type) for value in known)
@@ -265,7 +273,7 @@ def _as_set(values: list[Any]) -> list[Any]:
 def _is_in(array: pa.Array, value_set: pa.Array, has_null: bool) -> pa.BooleanArray:
     found = pc.is_in(array, value_set=value_set)
     if has_null:
-        return pc.if_else(found, _TRUE, _NULL)
+        return pc.if_else(found, TRUE, _NULL)
     return pc.if_else(pc.is_valid(array), found, _NULL) if array.null_count else found
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from lakeport.engine.row_groups import row_groups_that_may_match
 from lakeport.errors import CorruptTableError, LakeportError
+from lakeport.kernel.arrays import from_numpy
 from lakeport.kernel.columns import columns_to_read, conform
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
@@ -83,7 +84,7 @@ def _complete(batch: pa.RecordBatch, schema: pa.Schema, position: int) -> pa.Rec
     arrays, fields = batch.columns, list(batch.schema)
     for index, field in enumerate(schema):
         if METADATA_COLUMN in (field.metadata or {}):
-            arrays.insert(index, pa.array(np.arange(position, position + batch.num_rows, dtype=np.int64)))
+            arrays.insert(index, from_numpy(np.arange(position, position + batch.num_rows, dtype=np.int64)))
             fields.insert(index, field)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeport.engine.json import array_of
+from lakeport.kernel.arrays import array_of
 from lakeport.kernel.columns import find_field
 from lakeport.kernel.expressions import Column, Expression
 from lakeport.kernel.skipping import Bounds, may_match

@@ -220,10 +220,9 @@ class _Ranges(io.RawIOBase):
 
 
 def _store_root(path: str) -> str:
-    """`scheme://authority`, which for `az://account/container` includes the container."""
+    """`scheme://authority`"""
     scheme, _, rest = path.partition("://")
-    depth = 2 if scheme in ("az", "azure", "adl") else 1
-    return f"{scheme}://{'/'.join(rest.split('/')[:depth])}"
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 _CLIENT_OPTIONS = frozenset(

@@ -9,9 +9,10 @@ names are resolved regardless of case, and literals take the type of what they a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal as OneOf
+from typing import Any
+from typing import Literal as OneOf
 
 
 class Expression:
@@ -149,7 +150,7 @@ class Like(Expression):
 
 def col(name: str | tuple[str, ...]) -> Column:
     """A column by name; dots lead into structs, backticks keep a dot: "a.b", "`a.b`.c", ("a.b", "c")."""
-    return Column(name if isinstance(name, tuple) else tuple(_split(name)))
+    return Column(name if isinstance(name, tuple) else parse_path(name))
 
 
 def lit(value: Any) -> Literal:
@@ -160,17 +161,17 @@ def _wrap(value: Any) -> Expression:
     return value if isinstance(value, Expression) else Literal(value)
 
 
-def _split(name: str) -> Iterator[str]:
-    part, quoted = "", False
+def parse_path(name: str) -> tuple[str, ...]:
+    """The parts of a dotted name; backticks keep a dot."""
+    parts, quoted = [""], False
     for char in name:
         if char == "`":
             quoted = not quoted
         elif char == "." and not quoted:
-            yield part
-            part = ""
+            parts.append("")
         else:
-            part += char
-    yield part
+            parts[-1] += char
+    return tuple(parts)
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:

@@ -7,10 +7,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
+from lakeport.kernel.arrays import array_of, scalar_of
 from lakeport.kernel.schema import PrimitiveType, StructField, arrow_type
 
 
@@ -20,7 +22,7 @@ def parse_partition_values(texts: pa.Array, field: StructField, *, path: str) ->
     Raises `CorruptTableError`, naming the table at `path`."""
     encoded = texts.dictionary_encode()
     values = [parse_partition_value(text, field, path=path) for text in encoded.dictionary.to_pylist()]
-    return pa.scalar(values, pa.list_(arrow_type(field.type))).values.take(encoded.indices)
+    return array_of(values, arrow_type(field.type)).take(encoded.indices)
 
 
 def parse_partition_value(text: str | None, field: StructField, *, path: str) -> Any:
@@ -43,13 +45,32 @@ def constant_column(value: Any, data_type: pa.DataType, length: int) -> pa.Array
     """A column that repeats one value."""
     if value is None:
         return pa.nulls(length, data_type)
-    return pa.repeat(pa.scalar(value, data_type), length)
+    return pa.repeat(scalar_of(value, data_type), length)
 
 
-def partition_struct(values: pa.Array, names: list[str]) -> pa.StructArray:
-    """The serialised values of `names` as a struct, from the map that a checkpoint has."""
-    columns = [pc.map_lookup(values, name, "first").cast(pa.string()) for name in names]
-    return pa.StructArray.from_arrays(columns, fields=[pa.field(name, pa.string()) for name in names])
+def partition_struct(values: pa.Array | None, names: tuple[str, ...], length: int, *, path: str) -> pa.StructArray:
+    """The serialised values of `names` as a struct: from JSON texts as commits have them (each distinct text is parsed
+    once), or from maps as checkpoints have them. Raises `CorruptTableError`, naming the table at `path`."""
+    if values is None or not names or pa.types.is_null(values.type):
+        columns = [pa.nulls(length, pa.string()) for _ in names]
+    elif pa.types.is_map(values.type):
+        columns = [pc.map_lookup(values, scalar_of(name, pa.string()), "first").cast(pa.string()) for name in names]
+    else:
+        encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        objects = [_parse_object(text, path) for text in encoded.dictionary.to_pylist()]
+        columns = [array_of([o.get(name) for o in objects], pa.string()).take(encoded.indices) for name in names]
+    fields = [pa.field(name, pa.string()) for name in names]
+    return pa.Array.from_buffers(pa.struct(fields), length, [None], children=columns)
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, str | None])
+
+
+def _parse_object(text: str | None, path: str) -> dict[str, str | None]:
+    try:
+        return _OBJECT.decode(text) if text else {}
+    except msgspec.MsgspecError as error:
+        raise CorruptTableError(f"{text!r:.80} are not partition values: {error}", path=path) from error
 
 
 def _parse_integer(bits: int) -> Callable[[str], int]:

@@ -1,7 +1,7 @@
 """Action reconciliation: from the files of a log segment to the files that are alive.
 
 Newest first, the first action on a file decides: an add makes it live, a remove does not. The key of a file is its
-path and its deletion vector. What the commits say is kept in memory as columns (`Tail`); a checkpoint is streamed,
+path and its deletion vector. What the commits say is kept in memory as columns (`Commits`); a checkpoint is streamed,
 less what the commits after it replace.
 """
 
@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.actions import DELETION_VECTOR, REMOVE
+from lakeport.kernel.actions import DELETION_VECTOR, REMOVE, Metadata, Protocol
+from lakeport.kernel.arrays import array_of, from_numpy, scalar_of
 from lakeport.kernel.checkpoint import read_checkpoint_adds
-from lakeport.kernel.columns import make_batch
-from lakeport.kernel.engine import AS_STORED, Engine, FileStatus
-from lakeport.kernel.log import Checkpoint, LogSegment
+from lakeport.kernel.engine import AS_STORED, JSON_TEXT, Engine, FileStatus
+from lakeport.kernel.log import Checkpoint, LogSegment, log_path
 from lakeport.kernel.partitions import partition_struct
 from lakeport.kernel.paths import ABSOLUTE, resolve_path
+from lakeport.kernel.state import STATE_FIELDS, TableState, read_checkpoint_state
 from lakeport.kernel.statistics import conform_parsed
 
+_AT, _EMPTY, _NUL = (scalar_of(text, pa.string()) for text in ("@", "", "\0"))
+_PARTITION_TEXT = pa.field("partitionValues", pa.string(), metadata={JSON_TEXT: b"true"})
 _CACHE_LIMIT = 256 << 20
 """The files of a checkpoint are kept in memory up to this many bytes, so that a second scan need not read it again."""
 
@@ -34,6 +38,7 @@ class FileColumns:
 
     partitions: tuple[str, ...] = ()
     """Physical names of the partition columns."""
+    row_tracking: bool = False
     stats: bool = False
     stats_parsed: pa.DataType | None = None
     """The part of a checkpoint's `stats_parsed` to read."""
@@ -47,9 +52,9 @@ class FileColumns:
             pa.field("size", pa.int64()),
             pa.field("modificationTime", pa.int64()),
             pa.field("deletionVector", DELETION_VECTOR),
-            pa.field("baseRowId", pa.int64()),
-            pa.field("defaultRowCommitVersion", pa.int64()),
         ]
+        if self.row_tracking:
+            fields += [pa.field("baseRowId", pa.int64()), pa.field("defaultRowCommitVersion", pa.int64())]
         fields += [pa.field("stats", pa.string())] if self.stats else []
         fields += [pa.field("stats_parsed", self.stats_parsed)] if self.stats_parsed is not None else []
         return pa.schema(fields)
@@ -57,8 +62,7 @@ class FileColumns:
     @property
     def json_add(self) -> pa.DataType:
         """The type of `add` in JSON, where partition values are an object."""
-        dropped = {"stats_parsed"} if self.partitions else {"stats_parsed", "partitionValues"}
-        return pa.struct([f for f in self.schema if f.name not in dropped])
+        return pa.struct([_PARTITION_TEXT if f.name == "partitionValues" else f for f in self.schema if f.name != "stats_parsed"])
 
     @property
     def parquet_add(self) -> pa.DataType:
@@ -75,16 +79,18 @@ class FileColumns:
 
 
 @dataclass(frozen=True)
-class Tail:
-    """What a run of commits says: the files that it adds and keeps, and the keys of all that it touches."""
+class Commits:
+    """What a run of commits says: the files that it adds and keeps, the keys of all files that it touches, the rest."""
 
     adds: tuple[pa.RecordBatch, ...]
     keys: pa.ChunkedArray
+    state: TableState
 
-    def over(self, older: Tail) -> Tail:
+    def over(self, older: Commits) -> Commits:
         """This run of commits after an older one."""
         kept = tuple(batch for batch in map(self.mask, older.adds) if batch.num_rows)
-        return Tail(self.adds + kept, pa.chunked_array([*self.keys.chunks, *older.keys.chunks], pa.string()))
+        keys = pa.chunked_array([*self.keys.chunks, *older.keys.chunks], pa.string())
+        return Commits(self.adds + kept, keys, self.state.over(older.state))
 
     def mask(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """An older batch of files without those that this run replaces or removes."""
@@ -109,7 +115,9 @@ class CheckpointFiles:
         kept: list[pa.RecordBatch] = []
         size = 0
         for add in read_checkpoint_adds(self._engine, self.checkpoint, columns.json_add, columns.parquet_add):
-            batch = _file_batch(add, columns, self._root)
+            files = pa.RecordBatch.from_struct_array(add)
+            paths = _decode_paths(files.column("path"), self._root)
+            batch = _file_batch(files.set_column(0, "path", paths), columns, self._root)
             size += batch.nbytes
             if size <= _CACHE_LIMIT:
                 kept.append(batch)
@@ -120,71 +128,79 @@ class CheckpointFiles:
             self._cache = {columns: kept}
 
 
-class FileReplay:
-    """The live files of one version of a table, read when they are first asked for."""
+class LogReplay:
+    """A log segment, each of its files read once, when it is first needed."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        root: str,
-        segment: LogSegment,
-        partitions: tuple[str, ...],
-        older: FileReplay | None = None,
-    ) -> None:
-        """`older` is the replay of an earlier version with the same partition columns: what it read is reused."""
-        self._engine, self._root, self._segment = engine, root, segment
-        self._partitions = partitions
-        self._tail: Tail | None = None
-        self._older = older if older is not None and older._tail is not None else None
+    def __init__(self, engine: Engine, root: str, segment: LogSegment, older: LogReplay | None = None) -> None:
+        """`older` is the replay of an earlier version: what it has read is not read again."""
+        self.segment = segment
+        self._engine, self._root, self._older = engine, root, older
         if older is not None and older._base is not None and older._base.checkpoint == segment.checkpoint:
             self._base: CheckpointFiles | None = older._base
         else:
             self._base = None if segment.checkpoint is None else CheckpointFiles(engine, root, segment.checkpoint)
 
-    def batches(self, columns: FileColumns) -> Iterator[pa.RecordBatch]:
+    @cached_property
+    def new_commits(self) -> Commits:
+        """The commits that are newer than the older replay; all of them if there is none."""
+        known = self._older.segment.version if self._older else -1
+        files = [commit.file for commit in reversed(self.segment.commits) if commit.first > known]
+        return read_commits(self._engine, self._root, files)
+
+    @cached_property
+    def commits(self) -> Commits:
+        if self._older is None:
+            return self.new_commits
+        merged = self.new_commits.over(self._older.commits)
+        self._older = None
+        return merged
+
+    @cached_property
+    def state(self) -> TableState:
+        """The newest action of each kind in the whole segment."""
+        if self.segment.checkpoint is None:
+            return self.commits.state
+        return self.commits.state.over(read_checkpoint_state(self._engine, self.segment.checkpoint))
+
+    def protocol_and_metadata(self) -> tuple[Protocol, Metadata]:
+        """Reads the checkpoint only if the commits lack one of them."""
+        state = self.commits.state
+        return (state if state.protocol and state.metadata else self.state).require(self._root)
+
+    def live_files(self, columns: FileColumns) -> Iterator[pa.RecordBatch]:
         """Batches of `columns.schema` with a row for each live file. Reads log files only."""
-        tail = self.tail()
-        for batch in tail.adds:
-            yield _select(batch, columns.schema)
+        for batch in self.commits.adds:
+            yield _file_batch(batch, columns, self._root)
         if self._base is not None:
-            yield from (batch for batch in map(tail.mask, self._base.batches(columns)) if batch.num_rows)
-
-    def tail(self) -> Tail:
-        if self._tail is None:
-            known = self._older._segment.version if self._older else -1
-            files = [c.file for c in reversed(self._segment.commits) if c.first > known]
-            tail = read_tail(self._engine, self._root, files, FileColumns(self._partitions, stats=True))
-            if self._older:
-                tail = tail.over(self._older.tail())
-            self._tail, self._older = tail, None
-        return self._tail
+            yield from (batch for batch in map(self.commits.mask, self._base.batches(columns)) if batch.num_rows)
 
 
-def read_tail(engine: Engine, root: str, newest_first: list[FileStatus], columns: FileColumns) -> Tail:
-    """Replays commits."""
-    schema = pa.schema([pa.field("add", columns.json_add), REMOVE])
+def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> Commits:
+    """Replays commit files in one pass."""
+    add = FileColumns(row_tracking=True, stats=True).json_add
+    schema = pa.schema([pa.field("add", add), REMOVE, *STATE_FIELDS])
+    state = TableState()
     batches: list[pa.RecordBatch] = []
     keys: list[pa.Array] = []  # of adds and of removes, by turns
     for batch in engine.json.read_json_files(newest_first, schema):
-        adds = _present(batch.column("add"), newest_first)
-        removes = _present(batch.column("remove"), newest_first)
-        files = _file_batch(adds, columns, root)
-        batches.append(_compact(files))
-        keys.append(_keys(files.column("path"), files.column("deletionVector")))
+        state.add_older(batch, newest_first[0].path)
+        adds, removes = (_present(batch.column(name), root) for name in ("add", "remove"))
+        batches.append(_compact(adds, root))
+        keys.append(_keys(batches[-1].column("path"), adds.field("deletionVector")))
         keys.append(_keys(_decode_paths(removes.field("path"), root), removes.field("deletionVector")))
     live = _first_occurrences(keys)
     kept = tuple(
-        batch if mask.all() else batch.filter(pa.array(mask))
+        batch if mask.all() else batch.filter(from_numpy(mask))
         for batch, mask in zip(batches, live[::2], strict=True)
         if mask.any()
     )
-    return Tail(kept, pa.chunked_array([k for k in keys if len(k)], pa.string()))
+    return Commits(kept, pa.chunked_array([k for k in keys if len(k)], pa.string()), state)
 
 
-def _present(column: pa.StructArray, files: list[FileStatus]) -> pa.StructArray:
+def _present(column: pa.StructArray, root: str) -> pa.StructArray:
     kept = column.drop_null() if column.null_count else column
     if kept.field("path").null_count:
-        raise CorruptTableError("a file action has no path", path=files[0].path.rpartition("/")[0])
+        raise CorruptTableError("a file action in the log has no path", path=log_path(root))
     return kept
 
 
@@ -203,74 +219,65 @@ def _first_occurrences(keys: list[pa.Array]) -> list[np.ndarray[tuple[int], np.d
         flat = pa.chunked_array(keys, pa.string())
         candidates = np.flatnonzero(np.isin(hashes, repeated))
         seen: set[str] = set()
-        for row, key in zip(candidates.tolist(), flat.take(pa.array(candidates)).to_pylist(), strict=True):
+        for row, key in zip(candidates.tolist(), flat.take(from_numpy(candidates)).to_pylist(), strict=True):
             first[row] = key not in seen
             seen.add(key)
     return np.split(first, np.cumsum(lengths)[:-1]) if lengths else []
 
 
-def _file_batch(add: pa.StructArray, columns: FileColumns, root: str) -> pa.RecordBatch:
-    """A batch of `columns.schema` from a column of adds."""
-    schema = columns.schema
-    arrays: list[pa.Array] = []
-    names = [f.name for f in add.type]
-    for field in schema:
-        if field.name not in names:
-            arrays.append(
-                _no_partitions(len(add)) if field.name == "partitionValues" else pa.nulls(len(add), field.type)
-            )
-            continue
-        array = add.field(field.name)
+def _compact(add: pa.StructArray, root: str) -> pa.RecordBatch:
+    """A column of adds as a batch that takes little memory: what is all null takes none, partition values that repeat
+    are kept once. `_file_batch` makes it whole again."""
+    arrays = []
+    for field, array in zip(add.type, (add.field(i) for i in range(add.type.num_fields)), strict=True):
         if field.name == "path":
             array = _decode_paths(array, root)
-        elif field.name == "partitionValues" and pa.types.is_map(array.type):
-            array = partition_struct(array, list(columns.partitions))
+        elif len(array) and array.null_count == len(array):
+            array = pa.nulls(len(array))
+        elif field.name == "partitionValues":
+            array = array.dictionary_encode()
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in add.type])
+
+
+def _file_batch(files: pa.RecordBatch, columns: FileColumns, root: str) -> pa.RecordBatch:
+    """A batch of `columns.schema` from the columns of adds, as JSON or Parquet has them."""
+    schema = columns.schema
+    arrays: list[pa.Array] = []
+    for field in schema:
+        index = files.schema.get_field_index(field.name)
+        array = files.column(index) if index >= 0 else None
+        if field.name == "partitionValues":
+            array = partition_struct(array, columns.partitions, len(files), path=root)
+        elif array is None or (pa.types.is_null(array.type) and not pa.types.is_null(field.type)):
+            array = pa.nulls(len(files), field.type)
         elif field.name == "stats_parsed":
             array = conform_parsed(array, field.type)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _no_partitions(length: int) -> pa.StructArray:
-    return pa.Array.from_buffers(pa.struct([]), length, [None])
-
-
-def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with columns that are all null in no memory at all; `_select` restores their type."""
-    arrays = [pa.nulls(len(c)) if len(c) and c.null_count == len(c) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
-
-
-def _select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    arrays = []
-    for field in schema:
-        index = batch.schema.get_field_index(field.name)
-        array = batch.column(index) if index >= 0 else None
-        if array is None or (pa.types.is_null(array.type) and not pa.types.is_null(field.type)):
-            array = pa.nulls(len(batch), field.type)
-        arrays.append(array)
-    return make_batch(arrays, schema, len(batch))
-
-
 def _keys(paths: pa.Array, deletion_vectors: pa.Array) -> pa.Array:
     """The key of each file: its path and, behind a NUL, the unique id of its deletion vector."""
     if deletion_vectors.null_count == len(deletion_vectors):
         return paths
-    offsets = pc.binary_join_element_wise("@", deletion_vectors.field("offset").cast(pa.string()), "")
+    offsets = pc.binary_join_element_wise(_AT, deletion_vectors.field("offset").cast(pa.string()), _EMPTY)
     unique_ids = pc.binary_join_element_wise(
-        deletion_vectors.field("storageType"), deletion_vectors.field("pathOrInlineDv"), pc.coalesce(offsets, ""), ""
+        deletion_vectors.field("storageType"), deletion_vectors.field("pathOrInlineDv"), pc.coalesce(offsets, _EMPTY), _EMPTY
     )
-    with_vector = pc.binary_join_element_wise(paths, unique_ids, "\0")
+    with_vector = pc.binary_join_element_wise(paths, unique_ids, _NUL)
     return pc.if_else(deletion_vectors.is_valid(), pc.coalesce(with_vector, paths), paths)
 
 
 def _decode_paths(paths: pa.Array, root: str) -> pa.Array:
     """Paths as plain text: absolute, or relative to the table's root. Most need no decoding, and cost nothing."""
-    encoded = pc.match_substring_regex(paths, f"%|{ABSOLUTE.pattern}")
-    if not encoded.true_count:
+    text = paths.buffers()[2]
+    plain = text is None or not any(sign in text.to_pybytes() for sign in (b"%", b":"))
+    if plain and not pc.starts_with(paths, "/").true_count:
         return paths
+    encoded = pc.match_substring_regex(paths, f"%|{ABSOLUTE.pattern}")
     decoded = [_plain_path(path, root) for path in paths.filter(encoded).to_pylist()]
-    return pc.replace_with_mask(paths, encoded, pa.scalar(decoded, pa.list_(pa.string())).values)
+    return pc.replace_with_mask(paths, encoded, array_of(decoded, pa.string()))
 
 
 def _plain_path(path: str, root: str) -> str:

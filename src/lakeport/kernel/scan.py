@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.kernel.arrays import from_numpy, null_of, to_mask
 from lakeport.kernel.binding import bind, normalize
 from lakeport.kernel.columns import make_batch
 from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, rewrite
@@ -58,7 +59,7 @@ class ScanBuilder:
 
     def with_row_tracking(self) -> ScanBuilder:
         """The rows carry `_row_id` and `_row_commit_version`. Raises `ValueError` if the table does not track rows."""
-        if self._snapshot.properties.get("delta.enableRowTracking") != "true":
+        if not self._snapshot.tracks_rows:
             raise ValueError(
                 f"the table does not track rows: delta.enableRowTracking is not set [{self._snapshot.root}]"
             )
@@ -110,9 +111,9 @@ class Scan:
 
     def scan_files(self) -> Iterator[FilteredBatch]:
         """Batches with a row for each file of the table, and which of them to read."""
-        for batch in self.snapshot.files.batches(self._columns):
+        for batch in self.snapshot.live_files(self._columns):
             mask = self._selection(batch)
-            selection = None if mask.all() else pa.array(mask)
+            selection = None if mask.all() else from_numpy(mask)
             yield FilteredBatch(self._public(batch), selection)
 
     def files(self) -> Iterator[ScanFile]:
@@ -153,7 +154,9 @@ class Scan:
         parsed = self._stats_type
         if self._with_stats:
             parsed = whole_stats_type(snapshot.schema, snapshot.partition_columns, snapshot.mapping_mode)
-        return FileColumns(snapshot.physical_partition_columns, stats=parsed is not None, stats_parsed=parsed)
+        return FileColumns(
+            snapshot.physical_partition_columns, self._with_row_tracking, stats=parsed is not None, stats_parsed=parsed
+        )
 
     def _public(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch as people see it: statistics as JSON text if they asked for them."""
@@ -165,7 +168,7 @@ class Scan:
         stats = batch.schema.get_field_index("stats")
         if not self._with_stats:
             return batch.remove_column(stats)
-        missing = pa.array(_has_statistics(parsed) & np.asarray(batch.column(stats).is_null()))
+        missing = from_numpy(_has_statistics(parsed) & to_mask(batch.column(stats).is_null()))
         if missing.true_count:
             texts = format_stats(parsed.filter(missing))
             batch = batch.set_column(stats, "stats", pc.replace_with_mask(batch.column(stats), missing, texts))
@@ -189,7 +192,7 @@ class Scan:
         arrays = [self._partition_values(batch, f) for f in fields]
         rows = make_batch(arrays, schema, len(batch))
         evaluate = self.snapshot.engine.expressions.predicate_evaluator(schema, self._partition_filter)
-        return np.asarray(evaluate(rows, None))
+        return to_mask(evaluate(rows, None))
 
     def _partition_values(self, batch: pa.RecordBatch, field: StructField) -> pa.Array:
         name = field.name if self.snapshot.mapping_mode == "none" else field.physical_name
@@ -215,21 +218,21 @@ class Scan:
         known = _has_statistics(parsed)
         if known.all():
             return conform_parsed(parsed, self._stats_type)
-        texts = pc.if_else(pa.array(known), pa.scalar(None, pa.string()), texts)
+        texts = pc.if_else(from_numpy(known), null_of(pa.string()), texts)
         from_json = self.snapshot.engine.json.parse_json(texts, pa.schema(list(self._stats_type))).to_struct_array()
         if not known.any():
             return from_json
-        return pc.if_else(pa.array(known), conform_parsed(parsed, self._stats_type), from_json)
+        return pc.if_else(from_numpy(known), conform_parsed(parsed, self._stats_type), from_json)
 
 
 def _has_statistics(parsed: pa.StructArray) -> npt.NDArray[np.bool_]:
     if parsed.null_count == len(parsed):
         return np.zeros(len(parsed), dtype=np.bool_)
-    return np.asarray(parsed.flatten()[0].is_valid())
+    return to_mask(parsed.flatten()[0].is_valid())
 
 
 def _partition_bounds(values: pa.Array) -> Bounds:
     """A partition value as bounds: every row of the file has it."""
     nulls = values.is_null().cast(pa.int64())
-    ones = pa.array(np.ones(len(values), dtype=np.int64))
+    ones = from_numpy(np.ones(len(values), dtype=np.int64))
     return Bounds(lower=values, upper=values, nulls=nulls, rows=ones, exact=not pa.types.is_floating(values.type))

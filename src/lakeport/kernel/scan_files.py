@@ -91,8 +91,8 @@ def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
             partition_values=row["partitionValues"] or {},
             deletion_vector=None if vector is None else msgspec.convert(_known(vector), DeletionVectorDescriptor),
             stats=row.get("stats"),
-            base_row_id=row["baseRowId"],
-            default_row_commit_version=row["defaultRowCommitVersion"],
+            base_row_id=row.get("baseRowId"),
+            default_row_commit_version=row.get("defaultRowCommitVersion"),
         )
 
 

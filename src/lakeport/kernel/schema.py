@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedFeatureError
+from lakeport.kernel.expressions import parse_path
 
 VARIANT_MARK = b"lakeport.variant"
 """Arrow field metadata: this column is a variant, and is handed over as the struct that the file has."""
@@ -115,26 +116,27 @@ class StructType:
             struct = match.type
         return tuple(found)
 
-    def select(self, columns: list[str] | tuple[str, ...]) -> StructType:
-        """This schema cut down to `columns`, in their order; `a.b` keeps one field of a struct."""
-        wanted: dict[str, list[str] | None] = {}
-        for column in columns:
-            exact = self.find(column)
-            head, _, rest = (column, "", "") if exact else column.partition(".")
-            name = self.resolve((head,))[0].name
+    def path_of(self, column: str) -> tuple[str, ...]:
+        """The path that a person means: a column of this very name, or dots that lead into structs."""
+        return (column,) if self.find(column) else parse_path(column)
+
+    def select(self, paths: Iterable[tuple[str, ...]]) -> StructType:
+        """This schema cut down to some columns, in the order in which they are first named; ("a", "b") keeps one field
+        of a struct. Raises `UnknownColumnError`."""
+        wanted: dict[str, list[tuple[str, ...]] | None] = {}
+        for path in paths:
+            name = self.resolve(path)[0].name
             inner = wanted.get(name, [])
-            wanted[name] = [*inner, rest] if rest and inner is not None else None
-        return StructType(tuple(_select_in(self.resolve((name,))[0], inner) for name, inner in wanted.items()))
+            wanted[name] = None if len(path) == 1 or inner is None else [*inner, path[1:]]
+        return StructType(tuple(_cut(self.resolve((name,))[0], inner) for name, inner in wanted.items()))
 
 
 DataType = PrimitiveType | ArrayType | MapType | StructType
 
 
-def _select_in(whole: StructField, inner: list[str] | None) -> StructField:
-    if inner is None:
+def _cut(whole: StructField, inner: list[tuple[str, ...]] | None) -> StructField:
+    if inner is None or not isinstance(whole.type, StructType):
         return whole
-    if not isinstance(whole.type, StructType):
-        raise UnknownColumnError(f"{whole.name!r} is not a struct: it has no {inner[0]!r}", column=whole.name)
     return replace(whole, type=whole.type.select(inner))
 
 

@@ -15,9 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.kernel.arrays import own_scalar, scalar_of, to_mask
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Like, Literal, Not, Or
 
 Mask = npt.NDArray[np.bool_]
+_ZERO = scalar_of(0, pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,13 @@ class _Skipper:
         """Where the answer is known to be yes."""
         if array is None:
             return self._all(False)
-        return np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+        return to_mask(array)
 
     def _has_null(self, column: Column) -> Mask:
         bounds = self._bounds_of(column)
         if bounds is None or bounds.nulls is None:
             return self._all(True)
-        return ~self._known_true(pc.equal(bounds.nulls, 0))
+        return ~self._known_true(pc.equal(bounds.nulls, _ZERO))
 
     def _has_value(self, column: Column) -> Mask:
         bounds = self._bounds_of(column)
@@ -120,8 +122,8 @@ class _Skipper:
         if bound is None:
             return self._all(False)
         try:
-            return self._known_true(compare(bound, pa.scalar(value)))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError):
+            return self._known_true(compare(bound, own_scalar(value)))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError):
             return self._all(False)
 
     def _any_of(self, column: Column, values: list[Any], count: int) -> Mask:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+
+import pyarrow as pa
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.features import check_readable, check_type_changes, column_mapping_mode, is_catalog_managed
 from lakeport.kernel.history import CommitInfo, CommitTimes, read_history
 from lakeport.kernel.log import Commit, LogListing, LogSegment, extend_segment, find_segment, list_log, log_path
-from lakeport.kernel.replay import FileReplay
+from lakeport.kernel.replay import FileColumns, LogReplay
 from lakeport.kernel.scan import ScanBuilder
 from lakeport.kernel.schema import StructField, StructType, parse_schema
-from lakeport.kernel.state import TableState, read_checksum, read_commits, read_state, require
+from lakeport.kernel.state import read_checksum
 
 
 class Table:
@@ -66,8 +68,9 @@ class Table:
     def _snapshot(self, version: int | None) -> Snapshot:
         storage = self.engine.storage
         segment = find_segment(storage, self.root, version, self._staged_commits)
-        state = read_checksum(self.engine, segment.checksum)
-        snapshot = Snapshot(self.engine, self.root, segment, state or read_state(self.engine, segment), state is None)
+        replay = LogReplay(self.engine, self.root, segment)
+        known = read_checksum(self.engine, segment.checksum) or replay.protocol_and_metadata()
+        snapshot = Snapshot(self.engine, self.root, replay, *known)
         if is_catalog_managed(snapshot.protocol) and self._catalog_version is None:
             raise UnsupportedFeatureError(
                 "the table is managed by a catalog, which alone knows its latest version; ask the catalog and pass "
@@ -81,30 +84,23 @@ class Snapshot:
     """One version of a table. Its protocol and metadata are read when it is made, its files when they are asked for."""
 
     def __init__(
-        self,
-        engine: Engine,
-        root: str,
-        segment: LogSegment,
-        state: TableState,
-        state_is_whole: bool,
-        older: Snapshot | None = None,
+        self, engine: Engine, root: str, replay: LogReplay, protocol: Protocol, metadata: Metadata
     ) -> None:
-        self.engine, self.root, self.segment = engine, root, segment
-        self.protocol, self.metadata = require(state, root)
-        check_readable(self.protocol, root)
-        self._known_state = state
-        self._state_is_whole = state_is_whole
-        self.schema: StructType = parse_schema(self.metadata.schema_string, path=root)
-        self.mapping_mode = column_mapping_mode(self.protocol, self.metadata, root)
+        self.engine, self.root, self._replay = engine, root, replay
+        self.protocol, self.metadata = protocol, metadata
+        check_readable(protocol, root)
+        self.schema: StructType = parse_schema(metadata.schema_string, path=root)
+        self.mapping_mode = column_mapping_mode(protocol, metadata, root)
         check_type_changes(self.schema, root)
         self._check_columns()
-        same = older is not None and older.physical_partition_columns == self.physical_partition_columns
-        self.files = FileReplay(
-            engine, root, segment, self.physical_partition_columns, older.files if older and same else None
-        )
 
     def __repr__(self) -> str:
         return f"<Snapshot of {self.root} at version {self.version}>"
+
+    @property
+    def segment(self) -> LogSegment:
+        """The log files that make this version."""
+        return self._replay.segment
 
     @property
     def version(self) -> int:
@@ -138,16 +134,20 @@ class Snapshot:
     @cached_property
     def domain_metadata(self) -> dict[str, str]:
         """The configuration of each metadata domain."""
-        return {name: d.configuration for name, d in self._state.domains.items() if not d.removed}
+        return {name: d.configuration for name, d in self._replay.state.domains.items() if not d.removed}
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last version of an application's work (`txn`) in the table."""
-        transaction = self._state.transactions.get(app_id)
+        transaction = self._replay.state.transactions.get(app_id)
         return None if transaction is None else transaction.version
 
-    @cached_property
-    def _state(self) -> TableState:
-        return self._known_state if self._state_is_whole else read_state(self.engine, self.segment)
+    @property
+    def tracks_rows(self) -> bool:
+        return self.properties.get("delta.enableRowTracking") == "true"
+
+    def live_files(self, columns: FileColumns) -> Iterator[pa.RecordBatch]:
+        """Batches of `columns.schema` with a row for each file of this version. Reads log files only."""
+        return self._replay.live_files(columns)
 
     def history(self, limit: int | None = None) -> Iterator[CommitInfo]:
         """The commits that led here, newest first, as far back as the log goes."""
@@ -170,9 +170,11 @@ class Snapshot:
         segment = extend_segment(self.segment, self.engine.storage, self.root)
         if segment is self.segment:
             return self
-        newer = [c.file for c in reversed(segment.commits) if c.first > self.version]
-        state = read_commits(self.engine, newer).over(self._known_state)
-        return Snapshot(self.engine, self.root, segment, state, self._state_is_whole, older=self)
+        replay = LogReplay(self.engine, self.root, segment, older=self._replay)
+        newer = replay.new_commits.state
+        return Snapshot(
+            self.engine, self.root, replay, newer.protocol or self.protocol, newer.metadata or self.metadata
+        )
 
     def scan_builder(self) -> ScanBuilder:
         return ScanBuilder(self)

@@ -22,9 +22,9 @@ from lakeport.kernel.actions import (
 )
 from lakeport.kernel.checkpoint import read_checkpoint_actions
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.log import LogSegment
+from lakeport.kernel.log import Checkpoint
 
-_FIELDS = [PROTOCOL, METADATA, TRANSACTION, DOMAIN_METADATA]
+STATE_FIELDS = [PROTOCOL, METADATA, TRANSACTION, DOMAIN_METADATA]
 
 
 @dataclass
@@ -49,6 +49,14 @@ class TableState:
             domain = to_action(raw, DomainMetadata, path)
             self.domains.setdefault(domain.domain, domain)
 
+    def require(self, root: str) -> tuple[Protocol, Metadata]:
+        """Raises `CorruptTableError` if the log at `root` lacks one of them."""
+        if self.protocol is None:
+            raise CorruptTableError("no protocol found in the table's log; restore its first commits", path=root)
+        if self.metadata is None:
+            raise CorruptTableError("no metadata found in the table's log; restore its first commits", path=root)
+        return self.protocol, self.metadata
+
     def over(self, older: TableState) -> TableState:
         """This state, of a run of commits, after an older one."""
         return TableState(
@@ -59,24 +67,14 @@ class TableState:
         )
 
 
-def read_state(engine: Engine, segment: LogSegment) -> TableState:
-    """One pass over the segment."""
-    state = read_commits(engine, segment.newest_first)
-    if segment.checkpoint is not None:
-        path = segment.checkpoint.files[0].path
-        for batch in read_checkpoint_actions(engine, segment.checkpoint, _FIELDS):
-            state.add_older(batch, path)
-    return state
-
-
-def read_commits(engine: Engine, newest_first: list[FileStatus]) -> TableState:
+def read_checkpoint_state(engine: Engine, checkpoint: Checkpoint) -> TableState:
     state = TableState()
-    for batch in engine.json.read_json_files(newest_first, pa.schema(_FIELDS)):
-        state.add_older(batch, newest_first[0].path)
+    for batch in read_checkpoint_actions(engine, checkpoint, STATE_FIELDS):
+        state.add_older(batch, checkpoint.files[0].path)
     return state
 
 
-def read_checksum(engine: Engine, file: FileStatus | None) -> TableState | None:
+def read_checksum(engine: Engine, file: FileStatus | None) -> tuple[Protocol, Metadata] | None:
     """Protocol and metadata from a version's checksum file, which spares the pass over the log. None if there is no such
     file or if it is not whole: it is a help, never a need."""
     if file is None:
@@ -85,20 +83,12 @@ def read_checksum(engine: Engine, file: FileStatus | None) -> TableState | None:
         checksum = msgspec.json.decode(engine.storage.read(file.path), type=_Checksum)
     except (LakeportError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return TableState(checksum.protocol, checksum.metadata)
+    return checksum.protocol, checksum.metadata
 
 
 class _Checksum(msgspec.Struct):
     metadata: Metadata
     protocol: Protocol
-
-
-def require(state: TableState, root: str) -> tuple[Protocol, Metadata]:
-    if state.protocol is None:
-        raise CorruptTableError("no protocol found in the table's log; restore its first commits", path=root)
-    if state.metadata is None:
-        raise CorruptTableError("no metadata found in the table's log; restore its first commits", path=root)
-    return state.protocol, state.metadata
 
 
 def _actions(batch: pa.RecordBatch, name: str) -> list[dict[str, Any]]:

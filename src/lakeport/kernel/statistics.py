@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.kernel.arrays import FALSE, TRUE, array_of, from_numpy, null_of, scalar_of
 from lakeport.kernel.columns import cast
 from lakeport.kernel.expressions import Column
 from lakeport.kernel.schema import DataType, PrimitiveType, StructType, arrow_type, is_variant
@@ -17,9 +19,9 @@ from lakeport.kernel.skipping import Bounds
 _CUT_LENGTH = 32
 """Writers cut long strings to this many characters. A greatest value that is shorter is a whole one."""
 
-_LAST_CHARACTER = "\U0010ffff"
-_MILLISECOND = pa.scalar(1000, pa.duration("us"))
-_LATEST = pa.scalar(2**63 - 1 - 1000, pa.int64())
+_ZERO, _ALMOST_A_MILLISECOND, _LATEST = (scalar_of(n, pa.int64()) for n in (0, 999, 2**63 - 1000))
+_CUT = scalar_of(_CUT_LENGTH, pa.int32())
+_EMPTY, _LAST_CHARACTER = (scalar_of(text, pa.string()) for text in ("", "\U0010ffff"))
 _BOUNDED_INEXACTLY = ("float", "double", "string", "timestamp", "timestamp_ntz")
 
 _Tree = dict[str, Any]
@@ -89,7 +91,7 @@ class FileStatistics:
         physical = physical_path(self._schema, column.path, self._mapping_mode)
         data_type = self._schema.resolve(column.path)[-1].type
         if data_type == PrimitiveType("void"):
-            ones = pa.scalar([1] * len(self._stats), pa.list_(pa.int64())).values
+            ones = from_numpy(np.ones(len(self._stats), np.int64))
             return Bounds(None, None, nulls=ones, rows=ones)
         rows = _descend(self._stats, ("numRecords",))
         upper = _descend(self._stats, ("maxValues", *physical))
@@ -106,8 +108,8 @@ class FileStatistics:
         tight = _descend(self._stats, ("tightBounds",))
         if nulls is None or rows is None or tight is None:
             return nulls
-        sound = pc.or_kleene(pc.fill_null(tight, True), pc.or_kleene(pc.equal(nulls, 0), pc.equal(nulls, rows)))
-        return pc.if_else(pc.fill_null(sound, False), nulls, pa.scalar(None, pa.int64()))
+        sound = pc.or_kleene(pc.fill_null(tight, TRUE), pc.or_kleene(pc.equal(nulls, _ZERO), pc.equal(nulls, rows)))
+        return pc.if_else(pc.fill_null(sound, FALSE), nulls, null_of(pa.int64()))
 
 
 def _descend(array: pa.Array, path: tuple[str, ...]) -> pa.Array | None:
@@ -124,12 +126,12 @@ def _descend(array: pa.Array, path: tuple[str, ...]) -> pa.Array | None:
 def _widen(upper: pa.Array) -> pa.Array:
     """A greatest value that no value of the file exceeds: strings are cut, timestamps rounded down to milliseconds."""
     if pa.types.is_string(upper.type):
-        cut = pc.greater_equal(pc.utf8_length(upper), _CUT_LENGTH)
-        return pc.if_else(cut, pc.binary_join_element_wise(upper, _LAST_CHARACTER, ""), upper)
+        cut = pc.greater_equal(pc.utf8_length(upper), _CUT)
+        return pc.if_else(cut, pc.binary_join_element_wise(upper, _LAST_CHARACTER, _EMPTY), upper)
     if pa.types.is_timestamp(upper.type):
         micros = upper.cast(pa.int64())
         late = pc.greater(micros, _LATEST)
-        return pc.if_else(late, pa.scalar(None, pa.int64()), pc.add(pc.min_element_wise(micros, _LATEST), 999)).cast(
+        return pc.if_else(late, null_of(pa.int64()), pc.add(pc.min_element_wise(micros, _LATEST), _ALMOST_A_MILLISECOND)).cast(
             upper.type
         )
     return upper
@@ -162,7 +164,7 @@ def format_stats(parsed: pa.StructArray) -> pa.StringArray:
     texts = [
         None if row is None else msgspec.json.encode(_plain(row), enc_hook=str).decode() for row in parsed.to_pylist()
     ]
-    return pa.scalar(texts, pa.list_(pa.string())).values
+    return array_of(texts, pa.string())
 
 
 def _plain(value: Any) -> Any:

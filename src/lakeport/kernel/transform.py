@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
+from lakeport.kernel.arrays import from_numpy, to_integers
 from lakeport.kernel.columns import make_batch, to_logical
 from lakeport.kernel.deletion_vectors import DeletionVector, read_deletion_vector
 from lakeport.kernel.engine import ROW_INDEX, Engine
@@ -32,8 +33,8 @@ def transform_physical_data(
 def _selection(vector: DeletionVector | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
     if vector is None:
         return None
-    living = vector.selection(batch.column(ROW_INDEX.name).to_numpy())
-    return None if living.all() else pa.array(living)
+    living = vector.selection(to_integers(batch.column(ROW_INDEX.name)))
+    return None if living.all() else from_numpy(living)
 
 
 def _logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -59,7 +60,7 @@ def _partition_column(state: ScanState, file: ScanFile, field: StructField, leng
 def _row_ids(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.Array:
     if file.base_row_id is None:
         raise CorruptTableError("the file has no baseRowId, but the table tracks rows", path=file.path)
-    default = pa.array(batch.column(ROW_INDEX.name).to_numpy() + np.int64(file.base_row_id))
+    default = from_numpy(to_integers(batch.column(ROW_INDEX.name)) + np.int64(file.base_row_id))
     return _materialised(batch, state.row_id_column, default)
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel import variant as v
+from lakeport.kernel.arrays import array_of
 from lakeport.kernel.schema import PrimitiveType, arrow_type
 
 VARIANT_TYPE = arrow_type(PrimitiveType("variant"))
@@ -70,7 +71,7 @@ def _rebuild_values(array: pa.StructArray) -> pa.Array:
             names = v.decode_keys(key_bytes)
             known[key_bytes] = _Keys(names, field_ids(names))
         rows.append(known[key_bytes])
-    return pa.array(_encode_group(array, rows), pa.binary())
+    return array_of(_encode_group(array, rows), pa.binary())
 
 
 def _assemble(array: pa.StructArray, metadata: pa.Array, values: pa.Array) -> pa.StructArray:

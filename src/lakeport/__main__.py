@@ -1,0 +1,5 @@
+"""`python -m lakeport`."""
+
+from lakeport.cli import main
+
+main()

@@ -1,0 +1,97 @@
+"""The program: its commands, and what a failure looks like to people.
+
+Exit codes: 0 it worked, 1 it failed, 2 it was called wrongly (an option, a filter, a column), 130 it was interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import pyarrow as pa
+import typer
+
+from lakeport import __version__
+from lakeport.cli.describe import files, history, schema
+from lakeport.cli.export import export
+from lakeport.cli.rows import count, head
+from lakeport.errors import InvalidFilterError, LakeportError
+
+_DEBUG = "--debug"
+
+app = typer.Typer(
+    help="Reads Delta tables.",
+    epilog=f"{_DEBUG}, anywhere on the line, shows where a failure comes from.",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (schema, head, count, files, history, export):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def lakeport(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version of Lakeport.")] = False,
+) -> None:
+    """Reads Delta tables."""
+    if version:
+        typer.echo(f"lakeport {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+    else:
+        return
+    raise typer.Exit
+
+
+def main() -> NoReturn:
+    """The console script."""
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has gone: what is still buffered goes nowhere, and nobody hears of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command and returns its exit code; a failure is told on stderr."""
+    try:
+        code = app([a for a in arguments if a != _DEBUG], prog_name="lakeport", standalone_mode=False)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if _DEBUG in arguments:
+            traceback.print_exc()
+        else:
+            print(f"lakeport: {_told(error)}", file=sys.stderr)
+        return _exit_code(error)
+    return code if isinstance(code, int) else 0
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, typer.TyperException):
+        return error.exit_code
+    # Arrow's errors are ValueErrors too, but not of the caller's making.
+    return 2 if isinstance(error, ValueError) and not isinstance(error, pa.ArrowException) else 1
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, typer.TyperException):
+        return f"{_one_line(error.format_message())} (lakeport --help tells more)"
+    if isinstance(error, InvalidFilterError):
+        return str(error)  # its further lines show the place
+    if isinstance(error, LakeportError | ValueError) and not isinstance(error, pa.ArrowException):
+        return _one_line(str(error))
+    if isinstance(error, OSError):
+        return _one_line(f"{error.strerror or error}{f' [{error.filename}]' if error.filename else ''}")
+    return f"unexpected {type(error).__name__}: {_one_line(str(error))} ({_DEBUG} shows where)"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

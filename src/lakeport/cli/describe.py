@@ -1,0 +1,139 @@
+"""`schema`, `files` and `history`: what the log says about a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from lakeport.cli.display import format_time, print_json, print_json_lines, print_table, print_text, printable
+from lakeport.cli.options import Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
+from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, format_schema
+from lakeport.kernel.snapshot import Snapshot
+
+
+def schema(
+    target: Target,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """Show the columns, the version and the properties of a table."""
+    snapshot = open_frame(target, option, version, timestamp).snapshot
+    if json:
+        print_json(_schema_document(snapshot))
+        return
+    rows = [
+        [f.name, format_type(f.type), "" if f.nullable else "not null", _role(f.name, snapshot)]
+        for f in snapshot.schema
+    ]
+    print_table(["column", "type", "null", "partition"], rows, [False] * 4)
+    print_text(f"\n{printable(snapshot.root)} at version {snapshot.version}, made {format_time(snapshot.timestamp)}")
+    for name, value in sorted(snapshot.properties.items()):
+        print_text(f"  {printable(name)} = {printable(str(value))}")
+
+
+def files(
+    target: Target,
+    where: Where = None,
+    limit: Limit = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """List the data files; with --where, those that have to be read. As JSON, one object per line."""
+    frame = open_frame(target, option, version, timestamp, where=where)
+    snapshot = frame.snapshot
+    documents = [_file_document(file, snapshot) for file in frame.files()[:limit]]
+    if json:
+        print_json_lines(documents)
+        return
+    rows = [
+        [d["path"].removeprefix(f"{snapshot.root}/"), d["size"], d["rows"], _pairs(d["partitionValues"]), _deleted(d)]
+        for d in documents
+    ]
+    print_table(["path", "size", "rows", "partition", "deletion vector"], rows, [False, True, True, False, False])
+
+
+def history(
+    target: Target,
+    limit: Limit = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """List the commits, newest first. As JSON, one object per line."""
+    commits = open_frame(target, option, version, timestamp).history(limit)
+    documents = [_commit_document(commit) for commit in commits]
+    if json:
+        print_json_lines(documents)
+        return
+    rows = [[d["version"], d["timestamp"], d["operation"], _pairs(d["operationParameters"])] for d in documents]
+    print_table(["version", "time", "operation", "parameters"], rows, [True, False, False, False])
+
+
+def format_type(data_type: DataType) -> str:
+    """A type as SQL writes it: `array<struct<a: long, b: string>>`."""
+    match data_type:
+        case PrimitiveType(name):
+            return name
+        case ArrayType(element, _):
+            return f"array<{format_type(element)}>"
+        case MapType(key, value, _):
+            return f"map<{format_type(key)}, {format_type(value)}>"
+        case StructType(fields):
+            return f"struct<{', '.join(f'{f.name}: {format_type(f.type)}' for f in fields)}>"
+
+
+def _role(name: str, snapshot: Snapshot) -> str:
+    return "partition" if name in snapshot.partition_columns else ""
+
+
+def _schema_document(snapshot: Snapshot) -> dict[str, Any]:
+    columns = msgspec.json.decode(format_schema(snapshot.schema))["fields"]
+    protocol = snapshot.protocol
+    return {
+        "table": snapshot.root,
+        "version": snapshot.version,
+        "timestamp": format_time(snapshot.timestamp),
+        "columns": [column | {"partition": column["name"] in snapshot.partition_columns} for column in columns],
+        "partitionColumns": snapshot.partition_columns,
+        "properties": snapshot.properties,
+        "protocol": protocol,
+    }
+
+
+def _file_document(file: ScanFile, snapshot: Snapshot) -> dict[str, Any]:
+    names = zip(snapshot.partition_columns, snapshot.physical_partition_columns, strict=True)
+    return {
+        "path": file.path,
+        "size": file.size,
+        "rows": file.num_records,
+        "modificationTime": format_time(file.modification_time),
+        "partitionValues": {logical: file.partition_values.get(physical) for logical, physical in names},
+        "deletionVector": file.deletion_vector,
+    }
+
+
+def _commit_document(commit: CommitInfo) -> dict[str, Any]:
+    told = ("operation", "operationParameters", "operationMetrics", "engineInfo", "userName")
+    return {"version": commit.version, "timestamp": format_time(commit.timestamp)} | {
+        name: commit.info.get(name) for name in told
+    }
+
+
+def _pairs(values: Any) -> str:
+    if not isinstance(values, Mapping):
+        return ""
+    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+
+
+def _deleted(document: dict[str, Any]) -> str:
+    vector = document["deletionVector"]
+    return "" if vector is None else f"{vector.cardinality} deleted"

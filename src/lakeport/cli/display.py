@@ -1,0 +1,100 @@
+"""Printing: JSON for machines, tables for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lakeport.cli.values import ENCODER
+
+_UNBOUNDED = 1_000_000
+"""The width of a page where nobody looks: nothing is cut in a pipe or a file."""
+
+_WIDEST = 60
+"""How wide a column may be on a terminal before others have to go."""
+
+
+def print_json(value: Any) -> None:
+    """One document on one line."""
+    print_json_lines([value])
+
+
+def print_json_lines(values: Iterable[Any]) -> None:
+    for value in values:
+        sys.stdout.buffer.write(ENCODER.encode(value) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_text(text: str) -> None:
+    console().print(Text(text))
+
+
+def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[bool]) -> None:
+    """The rows, with as many columns as the terminal has room for, and a word on those that were left out.
+
+    `numbers` tells which columns to align to the right."""
+    page = console()
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max(len(name), *(c.cell_len for c in column))
+        for name, column in zip(names, _columns(cells, names), strict=True)
+    ]
+    shown = _that_fit([min(width, _WIDEST) for width in widths], page.width)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name, is_number in zip(names[:shown], numbers[:shown], strict=True):
+        table.add_column(Text(printable(name)), justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*row[:shown])
+    page.print(table)
+    if shown < len(names):
+        page.print(
+            Text(f"and {len(names) - shown} more columns: {', '.join(map(printable, names[shown:]))}", style="dim")
+        )
+
+
+def console() -> Console:
+    page = Console(highlight=False, markup=False)
+    return page if page.is_terminal else Console(highlight=False, markup=False, width=_UNBOUNDED)
+
+
+def printable(text: str) -> str:
+    """The text without characters that would move the cursor or break the line."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def format_time(milliseconds: int) -> str:
+    """Milliseconds since the epoch in ISO 8601."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _cell(value: Any) -> Text:
+    if value is None:
+        return Text("null", style="dim")
+    if isinstance(value, str | float):  # JSON would make null of NaN
+        return Text(printable(str(value)))
+    return Text(ENCODER.encode(value).decode())
+
+
+def _columns(cells: list[list[Text]], names: Sequence[str]) -> Iterable[Sequence[Text]]:
+    return zip(*cells, strict=True) if cells else ([Text()] for _ in names)
+
+
+def _that_fit(widths: list[int], room: int) -> int:
+    """How many columns of these widths fit; at least one."""
+    used = 0
+    for index, width in enumerate(widths):
+        used += width + 2
+        if used > room + 2:
+            return max(index, 1)
+    return len(widths)

@@ -1,0 +1,55 @@
+"""`head` and `count`: what is in a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from lakeport.cli.display import print_json, print_json_lines, print_table, print_text
+from lakeport.cli.options import Columns, Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
+from lakeport.cli.values import is_variant, json_rows
+
+
+def head(
+    target: Target,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=0, metavar="N", help="How many rows.")] = 10,
+    where: Where = None,
+    columns: Columns = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """Print some rows; as JSON, one object per line."""
+    frame = open_frame(target, option, version, timestamp, where=where, columns=columns, limit=limit)
+    rows = (row for batch in frame.to_batches() for row in json_rows(batch))
+    if json:
+        print_json_lines(rows)
+        return
+    schema = frame.schema
+    numbers = [_is_number(field.type) and not is_variant(field) for field in schema]
+    print_table(schema.names, [list(row.values()) for row in rows], numbers)
+
+
+def count(
+    target: Target,
+    where: Where = None,
+    limit: Limit = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """Count the rows: from the log alone, where its statistics tell."""
+    rows = open_frame(target, option, version, timestamp, where=where, limit=limit).count()
+    if json:
+        print_json({"count": rows})
+    else:
+        print_text(str(rows))
+
+
+def _is_number(data_type: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type))

@@ -1,0 +1,139 @@
+"""Arrow columns as values that JSON and text files can hold, with nothing lost on the way.
+
+Dates and times are ISO 8601, decimals numbers with all their digits, floats the shortest text that reads back as the
+same float (NaN and infinities are null), binary is base64, maps are objects, variants the JSON that they stand for.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.kernel.schema import VARIANT_MARK
+from lakeport.kernel.variant import decode_variant, format_variant_json
+
+ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
+"""What `json_values` gives, as JSON; what JSON has no form for (a time of day in a variant) becomes text."""
+
+
+def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as objects for `ENCODER`."""
+    columns = [json_values(array, field) for array, field in zip(batch.columns, batch.schema, strict=True)]
+    names = batch.schema.names
+    if not names:
+        return [{} for _ in range(batch.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def json_values(array: pa.Array, field: pa.Field) -> list[Any]:
+    """The values of a column for `ENCODER`."""
+    data_type, types = array.type, pa.types
+    if is_variant(field):
+        return [None if v is None else decode_variant(v["metadata"], v["value"]) for v in array.to_pylist()]
+    if types.is_struct(data_type):
+        return _objects(array)
+    if types.is_list(data_type):
+        return _parts(array, json_values(array.values, data_type.value_field))
+    if types.is_map(data_type):
+        keys = map(_key, json_values(array.keys, data_type.key_field))
+        pairs = list(zip(keys, json_values(array.items, data_type.item_field), strict=True))
+        return [None if part is None else dict(part) for part in _parts(array, pairs)]
+    if types.is_date(data_type) or types.is_timestamp(data_type):
+        return list(_times(array).to_pylist())
+    if types.is_float32(data_type):
+        # By way of text, so that 0.1 does not become 0.10000000149011612.
+        return list(array.cast(pa.string()).cast(pa.float64()).to_pylist())
+    if types.is_binary(data_type):
+        return [None if value is None else base64.b64encode(value).decode() for value in array.to_pylist()]
+    return list(array.to_pylist())
+
+
+def text_column(array: pa.Array, field: pa.Field) -> pa.Array:
+    """The column for a CSV file: nested values and variants as JSON text, times in ISO 8601, the rest as it is."""
+    types = pa.types
+    if types.is_nested(array.type):
+        return pa.array(
+            [None if v is None else ENCODER.encode(v).decode() for v in json_values(array, field)], pa.string()
+        )
+    if types.is_timestamp(array.type):
+        return _times(array)
+    if types.is_binary(array.type):
+        return pa.array(json_values(array, field), pa.string())
+    return array
+
+
+def plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch under a schema of `plain_schema`."""
+    pairs = zip(batch.columns, batch.schema, strict=True)
+    return pa.RecordBatch.from_arrays([_plain(array, field) for array, field in pairs], schema=schema)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with variants as JSON text, and without our own marks."""
+    return pa.schema([_plain_field(field) for field in schema])
+
+
+def is_variant(field: pa.Field) -> bool:
+    return VARIANT_MARK in (field.metadata or {})
+
+
+def _objects(array: pa.StructArray) -> list[Any]:
+    fields = list(array.type)
+    columns = [json_values(child, field) for child, field in zip(array.flatten(), fields, strict=True)]
+    names = [field.name for field in fields]
+    rows = zip(*columns, strict=True) if columns else iter([()] * len(array))
+    valid = array.is_valid().to_pylist()
+    return [dict(zip(names, row, strict=True)) if there else None for row, there in zip(rows, valid, strict=True)]
+
+
+def _parts(array: pa.Array, values: list[Any]) -> list[Any]:
+    """The values of all lists, cut into one list each."""
+    ends = array.offsets.to_pylist()
+    valid = array.is_valid().to_pylist()
+    return [values[ends[i] : ends[i + 1]] if there else None for i, there in enumerate(valid)]
+
+
+def _key(value: Any) -> str:
+    return value if isinstance(value, str) else ENCODER.encode(value).decode()
+
+
+def _times(array: pa.Array) -> pa.Array:
+    """ISO 8601: `2026-01-31`, `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.000001`; any year that Arrow can hold."""
+    text = array.cast(pa.string())
+    text = pc.replace_substring(text, " ", "T")
+    return pc.replace_substring(text, ".000000", "")
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    data_type, types = field.type, pa.types
+    if is_variant(field):
+        data_type = pa.string()
+    elif types.is_struct(data_type):
+        data_type = pa.struct([_plain_field(inner) for inner in data_type])
+    elif types.is_list(data_type):
+        data_type = pa.list_(_plain_field(data_type.value_field))
+    elif types.is_map(data_type):
+        data_type = pa.map_(_plain_field(data_type.key_field), _plain_field(data_type.item_field))
+    return pa.field(field.name, data_type, field.nullable)
+
+
+def _plain(array: pa.Array, field: pa.Field) -> pa.Array:
+    target, types = _plain_field(field).type, pa.types
+    if is_variant(field):
+        texts = (None if v is None else format_variant_json(v["metadata"], v["value"]) for v in array.to_pylist())
+        return pa.array(texts, pa.string())
+    if array.type == target:
+        return array
+    if types.is_struct(target):
+        children = [_plain(array.field(i), inner) for i, inner in enumerate(field.type)]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
+    if types.is_list(target):
+        children = [_plain(array.values, field.type.value_field)]
+    else:
+        parts = [_plain(array.keys, field.type.key_field), _plain(array.items, field.type.item_field)]
+        children = [pa.StructArray.from_arrays(parts, fields=[target.key_field, target.item_field])]
+    return pa.Array.from_buffers(target, len(array), array.buffers()[:2], array.null_count, array.offset, children)

@@ -1,0 +1,122 @@
+"""Reading the rows of a scan on this machine: several files at once, results in order, memory bounded."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import Queue
+from threading import Event, Thread
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lakeport.kernel.columns import conform
+from lakeport.kernel.engine import Engine, FileSplit
+from lakeport.kernel.expressions import Expression
+from lakeport.kernel.scan import Scan
+from lakeport.kernel.scan_files import ScanFile, ScanState
+from lakeport.kernel.transform import transform_physical_data
+
+_T = TypeVar("_T")
+_BATCHES_AHEAD = 4
+"""How many batches of a file may wait to be taken."""
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads files of a scan into rows of `output`, the filter applied. A value: it can be sent to a worker."""
+
+    state: ScanState
+    output: pa.Schema
+    filter: Expression | None = None
+    """What the rows must satisfy, in logical names."""
+    physical_filter: Expression | None = None
+    """The same for the Parquet handler, in physical names."""
+
+    @classmethod
+    def for_scan(cls, scan: Scan, output: pa.Schema | None = None) -> RowReader:
+        state = scan.scan_state
+        return cls(state, state.arrow_schema if output is None else output, scan.remaining_filter, scan.physical_filter)
+
+    def read(
+        self, engine: Engine, file: ScanFile, split: FileSplit | None = None, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, or of a split of it."""
+        select = None
+        if self.filter is not None:
+            select = engine.expressions.predicate_evaluator(self.state.arrow_schema, self.filter)
+        physical = engine.parquet.read_parquet_files(
+            [split or FileSplit(file.status)], self.state.physical_schema(file), self.physical_filter, batch_size
+        )
+        for batch in transform_physical_data(engine, self.state, file, physical):
+            selection = batch.selection if select is None else select(batch.data, batch.selection)
+            rows = batch.data if selection is None else batch.data.filter(selection)
+            if rows.num_rows:
+                yield rows if rows.schema.names == self.output.names else conform(rows, self.output, path=file.path)
+
+
+def read_rows(
+    engine: Engine, reader: RowReader, files: Iterable[ScanFile], batch_size: int | None = None, threads: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the files, in their order, read by `threads` at once."""
+
+    def read_file(file: ScanFile) -> Iterator[pa.RecordBatch]:
+        return reader.read(engine, file, batch_size=batch_size)
+
+    return in_order(files, read_file, threads or pa.cpu_count())
+
+
+def in_order(items: Iterable[_T], produce: Callable[[_T], Iterator[pa.RecordBatch]], threads: int) -> Iterator[pa.RecordBatch]:
+    """What `produce` gives for each item, in the order of the items, while the next ones are already under way."""
+    under_way: deque[_Producer] = deque()
+    todo = iter(items)
+    try:
+        while True:
+            while len(under_way) < threads and (item := next(todo, None)) is not None:
+                under_way.append(_Producer(produce(item)))
+            if not under_way:
+                return
+            yield from under_way[0].take()
+            under_way.popleft()
+    finally:
+        for producer in under_way:
+            producer.stop()
+
+
+class _Producer:
+    """A thread that runs ahead of whoever takes its batches, by a few of them."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._queue: Queue[pa.RecordBatch | BaseException | None] = Queue(_BATCHES_AHEAD)
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, args=(batches,), name="lakeport-reader", daemon=True)
+        self._thread.start()
+
+    def _run(self, batches: Iterator[pa.RecordBatch]) -> None:
+        try:
+            for batch in batches:
+                self._queue.put(batch)
+                if self._stopped.is_set():
+                    break
+            self._queue.put(None)
+        except BaseException as error:  # handed to the thread that takes the batches
+            self._queue.put(error)
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def stop(self) -> None:
+        """Lets the thread run out: it stops at the next batch."""
+        self._stopped.set()
+        while self._thread.is_alive():
+            while not self._queue.empty():
+                self._queue.get_nowait()
+            self._thread.join(0.01)
