@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated, BinaryIO
 from uuid import uuid4
 
@@ -37,12 +37,14 @@ def export(
     kind = format or format_of(out)
     frame = open_frame(target, option, version, timestamp, where=where, columns=columns, limit=limit)
     schema, rows = frame.schema, 0
-    with replacing(out, force=force) as file, _progress(frame, known=where is None, limit=limit) as batches:
-        writer = open_writer(kind, file, schema)
+    with (
+        replacing(out, force=force) as file,
+        closing(open_writer(kind, file, schema)) as writer,
+        _progress(frame, known=where is None, limit=limit) as batches,
+    ):
         for batch in batches:
             writer.write(batch)
             rows += batch.num_rows
-        writer.close()
     if json:
         print_json({"path": os.path.abspath(out), "format": kind, "rows": rows, "version": frame.version})
 

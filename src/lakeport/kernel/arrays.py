@@ -20,19 +20,22 @@ _MICROSECOND = timedelta(microseconds=1)
 _WIDE = Context(prec=100)
 
 
-def array_of(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
+def array_of(values: Sequence[Any], data_type: pa.DataType, *, trusted: bool = False) -> pa.Array:
     """An array of Python values, None for null: dicts for structs and maps, lists for lists.
 
-    Raises `TypeError` and `OverflowError` for a value that is not of the type; nothing is rounded or parsed."""
+    Raises `TypeError` and `OverflowError` for a value that is not of the type; nothing is rounded or parsed. `trusted`
+    values are known to be of the right kind."""
     length = len(values)
     if types.is_null(data_type):
         return pa.nulls(length)
+    if not trusted:
+        _check(values, data_type)
     validity = None if None not in values else _validity(values)
     if types.is_struct(data_type):
-        children = [array_of([_item(value, f.name) for value in values], f.type) for f in data_type]
+        children = [array_of([None if v is None else v.get(f.name) for v in values], f.type) for f in data_type]
         return pa.Array.from_buffers(data_type, length, [validity], children=children)
     if types.is_list(data_type) or types.is_map(data_type):
-        rows = [_rows(value, dict if types.is_map(data_type) else list) for value in values]
+        rows = [list(value.items()) if isinstance(value, dict) else value or [] for value in values]
         flat = [item for row in rows for item in row]
         offsets = _offsets(_lengths(rows))
         return pa.Array.from_buffers(data_type, length, [validity, offsets], children=[_inner(flat, data_type)])
@@ -102,6 +105,15 @@ def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
 
 
+def take_or_null(array: pa.Array, positions: npt.NDArray[np.int64]) -> pa.Array:
+    """The items at some positions; null at a negative one."""
+    present = positions >= 0
+    if present.all():
+        return array.take(from_numpy(positions))
+    validity = pa.py_buffer(np.packbits(present, bitorder="little"))
+    return array.take(pa.Array.from_buffers(pa.int64(), len(positions), [validity, pa.py_buffer(positions)]))
+
+
 def to_mask(array: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     """Where an array is true; null is not."""
     mask = _bits(array.buffers()[1], array)
@@ -145,22 +157,6 @@ def _is_bytes(data_type: pa.DataType) -> bool:
     return bool(types.is_binary(data_type) or types.is_large_binary(data_type))
 
 
-def _item(value: Any, name: str) -> Any:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise TypeError(f"expected an object, got {value!r:.80}")
-    return value.get(name)
-
-
-def _rows(value: Any, kind: type) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, kind):
-        raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
-    return list(value.items()) if isinstance(value, dict) else list(value)
-
-
 def _inner(flat: list[Any], data_type: pa.DataType) -> pa.Array:
     if types.is_list(data_type):
         return array_of(flat, data_type.value_type)
@@ -171,7 +167,6 @@ def _inner(flat: list[Any], data_type: pa.DataType) -> pa.Array:
 
 def _text(values: Sequence[Any], data_type: pa.DataType) -> tuple[npt.NDArray[np.int64], bytes]:
     """The lengths and the bytes of strings."""
-    _check(values, str if _is_text(data_type) else bytes, data_type)
     if not _is_text(data_type):
         chunks = [value or b"" for value in values]
         return _lengths(chunks), b"".join(chunks)
@@ -184,7 +179,6 @@ def _text(values: Sequence[Any], data_type: pa.DataType) -> tuple[npt.NDArray[np
 
 def _numbers(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:
     if types.is_boolean(data_type):
-        _check(values, bool, data_type)
         return pa.py_buffer(np.packbits(np.fromiter((bool(v) for v in values), np.bool_, len(values)), bitorder="little"))
     if types.is_decimal(data_type):
         return _decimals(values, data_type)
@@ -192,21 +186,40 @@ def _numbers(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:
         floats = [0.0 if v is None else float(v) for v in values]
         return pa.py_buffer(np.array(floats, np.float32 if types.is_float32(data_type) else np.float64))
     if types.is_date32(data_type):
-        _check(values, date, data_type)
         days = [0 if v is None else v.toordinal() - _EPOCH.toordinal() for v in values]
         return pa.py_buffer(np.array(days, np.int32))
     if types.is_timestamp(data_type) and data_type.unit == "us":
-        _check(values, datetime, data_type)
         return pa.py_buffer(np.array([0 if v is None else _microseconds(v) for v in values], np.int64))
     if types.is_signed_integer(data_type):
-        _check(values, int, data_type)
-        return pa.py_buffer(np.array([0 if v is None else v for v in values], f"int{data_type.bit_width}"))
+        known = [0 if v is None else v for v in values] if None in values else values
+        return pa.py_buffer(np.array(known, f"int{data_type.bit_width}"))
     raise TypeError(f"no values of type {data_type} can be made")
 
 
-def _check(values: Sequence[Any], kind: type, data_type: pa.DataType) -> None:
-    for other in set(map(type, values)) - {kind, type(None)}:
-        if not issubclass(other, kind) or other is bool:
+def _kind_of(data_type: pa.DataType) -> tuple[type, ...]:
+    if types.is_boolean(data_type):
+        return (bool,)
+    if types.is_signed_integer(data_type):
+        return (int,)
+    if types.is_floating(data_type):
+        return (float, int)
+    if types.is_decimal(data_type):
+        return (Decimal, int)
+    if types.is_date32(data_type):
+        return (date,)
+    if types.is_timestamp(data_type):
+        return (datetime,)
+    if _is_text(data_type):
+        return (str,)
+    if _is_bytes(data_type):
+        return (bytes,)
+    return (dict,) if types.is_struct(data_type) or types.is_map(data_type) else (list,)
+
+
+def _check(values: Sequence[Any], data_type: pa.DataType) -> None:
+    kinds = _kind_of(data_type)
+    for other in set(map(type, values)) - {*kinds, type(None)}:
+        if not issubclass(other, kinds) or other is bool:
             example = next(value for value in values if type(value) is other)
             raise TypeError(f"expected {data_type}, got {example!r:.80}")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import SIDECAR
 from lakeport.kernel.engine import Engine, FileSplit, FileStatus
 from lakeport.kernel.log import Checkpoint
@@ -17,22 +16,18 @@ def read_checkpoint_actions(
     engine: Engine, checkpoint: Checkpoint, fields: Sequence[pa.Field]
 ) -> Iterator[pa.RecordBatch]:
     """The actions that a checkpoint holds itself, which is every kind but file actions."""
-    return _read(engine, checkpoint.files, pa.schema(fields), pa.schema(fields))
+    return _read(engine, checkpoint.files, pa.schema(fields))
 
 
-def read_checkpoint_adds(
-    engine: Engine, checkpoint: Checkpoint, json_add: pa.DataType, parquet_add: pa.DataType
-) -> Iterator[pa.StructArray]:
-    """The live files at the checkpoint, those in its sidecars included. JSON files give columns of the type `json_add`,
-    Parquet files of `parquet_add`."""
+def read_checkpoint_adds(engine: Engine, checkpoint: Checkpoint, add_type: pa.DataType) -> Iterator[pa.StructArray]:
+    """The live files at the checkpoint, those in its sidecars included."""
     sidecars: list[FileStatus] = []
     directory = f"{checkpoint.files[0].path.rpartition('/')[0]}/_sidecars"
-    json_schema = pa.schema([pa.field("add", json_add), SIDECAR])
-    parquet_schema = pa.schema([pa.field("add", parquet_add), SIDECAR])
-    for batch in _read(engine, checkpoint.files, json_schema, parquet_schema):
+    add = pa.field("add", add_type)
+    for batch in _read(engine, checkpoint.files, pa.schema([add, SIDECAR])):
         yield _present(batch.column("add"))
         sidecars += _sidecar_files(batch.column("sidecar"), directory)
-    for batch in _read(engine, sidecars, json_schema, parquet_schema):
+    for batch in _read(engine, sidecars, pa.schema([add])):
         yield _present(batch.column("add"))
 
 
@@ -51,15 +46,19 @@ def _sidecar_files(column: pa.StructArray, directory: str) -> list[FileStatus]:
     ]
 
 
-def _read(
-    engine: Engine, files: Sequence[FileStatus], json_schema: pa.Schema, parquet_schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def _read(engine: Engine, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in files:
         if file.path.endswith(".json"):
-            yield from engine.json.read_json_files([file], json_schema)
+            yield from engine.json.read_json_files([file], _without_parsed_statistics(schema))
         else:
-            if file.size == 0:
-                raise CorruptTableError(
-                    "the checkpoint file is empty; remove it to fall back on the log", path=file.path
-                )
-            yield from engine.parquet.read_parquet_files([FileSplit(file)], parquet_schema)
+            yield from engine.parquet.read_parquet_files([FileSplit(file)], schema)
+
+
+def _without_parsed_statistics(schema: pa.Schema) -> pa.Schema:
+    """JSON has statistics as text only."""
+    fields = []
+    for field in schema:
+        if field.name == "add":
+            field = field.with_type(pa.struct([inner for inner in field.type if inner.name != "stats_parsed"]))
+        fields.append(field)
+    return pa.schema(fields)

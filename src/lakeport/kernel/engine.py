@@ -25,9 +25,6 @@ METADATA_COLUMN = b"lakeport.metadata_column"
 AS_STORED = b"lakeport.as_stored"
 """Arrow field metadata: the column is returned with the types that the file has, only its fields are pruned."""
 
-JSON_TEXT = b"lakeport.json_text"
-"""Arrow field metadata of a string column: it holds the JSON text of whatever value the key has."""
-
 ROW_INDEX = pa.field("__row_index", pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"row_index"})
 """The position of each row in the physical file, whatever was skipped before it."""
 
@@ -85,7 +82,7 @@ class JsonHandler(Protocol):
         """The lines of the files as batches of exactly `schema`, files in the order given, lines in theirs.
 
         Keys that the schema does not name are ignored, at every level; keys that a line lacks are null. A JSON object
-        is read as a struct or as a map, as the schema says, and stays text in a column marked `JSON_TEXT`. Raises `CorruptTableError` with the file and the line for
+        is read as a struct or as a map, as the schema says. Raises `CorruptTableError` with the file and the line for
         text that is not JSON or does not fit the schema.
         """
 

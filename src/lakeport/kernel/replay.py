@@ -19,15 +19,14 @@ from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import DELETION_VECTOR, REMOVE, Metadata, Protocol
 from lakeport.kernel.arrays import array_of, from_numpy, scalar_of
 from lakeport.kernel.checkpoint import read_checkpoint_adds
-from lakeport.kernel.engine import AS_STORED, JSON_TEXT, Engine, FileStatus
+from lakeport.kernel.engine import AS_STORED, Engine, FileStatus
 from lakeport.kernel.log import Checkpoint, LogSegment, log_path
-from lakeport.kernel.partitions import partition_struct
+from lakeport.kernel.partitions import compact_partitions, partition_struct
 from lakeport.kernel.paths import ABSOLUTE, resolve_path
 from lakeport.kernel.state import STATE_FIELDS, TableState, read_checkpoint_state
 from lakeport.kernel.statistics import conform_parsed
 
 _AT, _EMPTY, _NUL = (scalar_of(text, pa.string()) for text in ("@", "", "\0"))
-_PARTITION_TEXT = pa.field("partitionValues", pa.string(), metadata={JSON_TEXT: b"true"})
 _CACHE_LIMIT = 256 << 20
 """The files of a checkpoint are kept in memory up to this many bytes, so that a second scan need not read it again."""
 
@@ -60,17 +59,12 @@ class FileColumns:
         return pa.schema(fields)
 
     @property
-    def json_add(self) -> pa.DataType:
-        """The type of `add` in JSON, where partition values are an object."""
-        return pa.struct([_PARTITION_TEXT if f.name == "partitionValues" else f for f in self.schema if f.name != "stats_parsed"])
-
-    @property
-    def parquet_add(self) -> pa.DataType:
-        """The type of `add` in Parquet, where partition values are a map."""
+    def add_type(self) -> pa.DataType:
+        """The type of `add` to ask an engine for."""
         fields = []
         for field in self.schema:
             if field.name == "partitionValues":
-                fields += [pa.field(field.name, pa.map_(pa.string(), pa.string()))] if self.partitions else []
+                fields.append(pa.field(field.name, pa.map_(pa.string(), pa.string())))
             elif field.name == "stats_parsed":
                 fields.append(field.with_metadata({AS_STORED: b"true"}))  # a bad statistic is an unknown one
             else:
@@ -114,10 +108,10 @@ class CheckpointFiles:
             return
         kept: list[pa.RecordBatch] = []
         size = 0
-        for add in read_checkpoint_adds(self._engine, self.checkpoint, columns.json_add, columns.parquet_add):
+        for add in read_checkpoint_adds(self._engine, self.checkpoint, columns.add_type):
             files = pa.RecordBatch.from_struct_array(add)
             paths = _decode_paths(files.column("path"), self._root)
-            batch = _file_batch(files.set_column(0, "path", paths), columns, self._root)
+            batch = _file_batch(files.set_column(0, "path", paths), columns)
             size += batch.nbytes
             if size <= _CACHE_LIMIT:
                 kept.append(batch)
@@ -170,14 +164,14 @@ class LogReplay:
     def live_files(self, columns: FileColumns) -> Iterator[pa.RecordBatch]:
         """Batches of `columns.schema` with a row for each live file. Reads log files only."""
         for batch in self.commits.adds:
-            yield _file_batch(batch, columns, self._root)
+            yield _file_batch(batch, columns)
         if self._base is not None:
             yield from (batch for batch in map(self.commits.mask, self._base.batches(columns)) if batch.num_rows)
 
 
 def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> Commits:
     """Replays commit files in one pass."""
-    add = FileColumns(row_tracking=True, stats=True).json_add
+    add = FileColumns(row_tracking=True, stats=True).add_type
     schema = pa.schema([pa.field("add", add), REMOVE, *STATE_FIELDS])
     state = TableState()
     batches: list[pa.RecordBatch] = []
@@ -235,12 +229,12 @@ def _compact(add: pa.StructArray, root: str) -> pa.RecordBatch:
         elif len(array) and array.null_count == len(array):
             array = pa.nulls(len(array))
         elif field.name == "partitionValues":
-            array = array.dictionary_encode()
+            array = compact_partitions(array)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in add.type])
 
 
-def _file_batch(files: pa.RecordBatch, columns: FileColumns, root: str) -> pa.RecordBatch:
+def _file_batch(files: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
     """A batch of `columns.schema` from the columns of adds, as JSON or Parquet has them."""
     schema = columns.schema
     arrays: list[pa.Array] = []
@@ -248,7 +242,7 @@ def _file_batch(files: pa.RecordBatch, columns: FileColumns, root: str) -> pa.Re
         index = files.schema.get_field_index(field.name)
         array = files.column(index) if index >= 0 else None
         if field.name == "partitionValues":
-            array = partition_struct(array, columns.partitions, len(files), path=root)
+            array = partition_struct(array, columns.partitions, len(files))
         elif array is None or (pa.types.is_null(array.type) and not pa.types.is_null(field.type)):
             array = pa.nulls(len(files), field.type)
         elif field.name == "stats_parsed":
