@@ -22,7 +22,7 @@ check: setup ## lint, format check, mypy --strict, and who may import whom
 	$(PY) -m mypy --strict src
 	$(PY) -m pytest -q tests/test_architecture.py
 
-interop: setup ## run the tests against real S3, Azure and GCS servers, built into .peers
+interop: setup ## run the tests against real S3, Azure and GCS servers and Delta on Spark, put into .peers
 	scripts/peers.sh
 	$(PY) -m pytest tests/interop
 

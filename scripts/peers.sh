@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Puts the servers that tests/interop talks to into .peers: versitygw (S3), fake-gcs-server (GCS) and Azurite (Azure).
-# A server that cannot be had is reported and left out; its tests say so.
+# Puts what tests/interop needs into .peers: servers, namely versitygw (S3), fake-gcs-server (GCS) and Azurite (Azure),
+# and Delta's own library for Spark. What cannot be had is reported and left out; its tests say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 VERSITYGW=v1.8.0
 FAKE_GCS_SERVER=v1.56.1
 AZURITE=3.35.0 # the last that runs on the Node.js of Debian 12
+PYSPARK=4.2.0
+DELTA=4.4.0 # for Spark 4.2
 
 peers=$PWD/.peers
 mkdir -p "$peers"
@@ -47,4 +49,21 @@ if need npm npm; then
     once azurite "$AZURITE" npm install --prefix "$peers" --no-audit --no-fund --loglevel error "azurite@$AZURITE"
 else
     say "Azurite needs Node.js and npm: install them and run make interop again."
+fi
+
+# Spark in an environment of its own, and the jars of Delta beside it.
+spark() {
+    rm -rf "$peers/jars"
+    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/spark" &&
+        "$peers/spark/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+            "pyspark==$PYSPARK" "pyarrow==25.*" "pandas==2.*" || return
+    local artifact
+    for artifact in delta-spark_4.2_2.13 delta-storage delta-kernel-api delta-kernel-defaults delta-kernel-unitycatalog; do
+        mvn --batch-mode --quiet dependency:copy -Dartifact="io.delta:$artifact:$DELTA" -DoutputDirectory="$peers/jars" || return
+    done
+}
+if need mvn maven; then
+    once spark "$PYSPARK-$DELTA" spark
+else
+    say "Delta's library for Spark needs Maven: install it and run make interop again."
 fi

@@ -39,7 +39,7 @@ EXTRAS: dict[str, set[str]] = {
 }
 OPTIONAL = {"pandas", "polars", "duckdb"}.union(*EXTRAS.values())
 # Required, but worth deferring: reading a table without a SQL filter need not pay for the parser's start-up and memory.
-DEFERRED = {"sqlglot"}
+DEFERRED = {"obstore", "sqlglot"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
 NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}

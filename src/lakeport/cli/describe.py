@@ -54,10 +54,10 @@ def files(
         print_json_lines(documents)
         return
     rows = [
-        [d["path"].removeprefix(f"{snapshot.root}/"), d["size"], d["rows"], _pairs(d["partitionValues"]), _deleted(d)]
+        [d["size"], d["rows"], _pairs(d["partitionValues"]), _deleted(d), d["path"].removeprefix(f"{snapshot.root}/")]
         for d in documents
     ]
-    print_table(["path", "size", "rows", "partition", "deletion vector"], rows, [False, True, True, False, False])
+    print_table(["size", "rows", "partition", "deletion vector", "path"], rows, [True, True, False, False, False])
 
 
 def history(

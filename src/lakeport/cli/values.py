@@ -103,9 +103,13 @@ def _key(value: Any) -> str:
 
 def _times(array: pa.Array) -> pa.Array:
     """ISO 8601: `2026-01-31`, `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.000001`; any year that Arrow can hold."""
-    text = array.cast(pa.string())
-    text = pc.replace_substring(text, " ", "T")
-    return pc.replace_substring(text, ".000000", "")
+    if pa.types.is_date(array.type):
+        return array.cast(pa.string())
+    # Arrow writes time without a zone twenty times as fast; the zone is always UTC.
+    text = array.view(pa.timestamp(array.type.unit)).cast(pa.string())
+    text = pc.replace_substring(text, " ", "T", max_replacements=1)
+    text = pc.replace_substring(text, ".000000", "", max_replacements=1)
+    return text if array.type.tz is None else pc.binary_join_element_wise(text, "Z", "")
 
 
 def _plain_field(field: pa.Field) -> pa.Field:

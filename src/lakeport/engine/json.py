@@ -19,8 +19,8 @@ from lakeport.engine.json_lines import ArrowLines, MsgspecLines
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.engine import FileStatus, StorageClient
 
-_BLOCK_SIZE = 1 << 20
-_SMALL_FILE = 4 * _BLOCK_SIZE
+_BLOCK_SIZE = 1 << 19
+_SMALL_FILE = 1 << 22
 """Files up to this size are fetched whole and ahead; larger ones are read block by block, for the memory's sake."""
 _SMALL_BLOCK = 1 << 16
 """Blocks up to this size are not worth a second thread."""
@@ -48,14 +48,14 @@ class JsonFiles:
         ahead: deque[tuple[_Block, Future[pa.RecordBatch | None]]] = deque()
 
         def finish(block: _Block, attempt: Future[pa.RecordBatch | None]) -> pa.RecordBatch:
-            batch = attempt.result()
-            return self._read(block, lines) if batch is None else batch
+            parsed = attempt.result()
+            return self._read(block, lines) if parsed is None else arrow.shape(parsed)
 
         for block in self._blocks(files):
             if not ahead and len(block.text) <= _SMALL_BLOCK:
                 yield self._read(block, lines)
                 continue
-            ahead.append((block, _pool().submit(arrow.read, block.text)))
+            ahead.append((block, _pool().submit(arrow.parse, block.text)))
             if len(ahead) > _BLOCKS_AHEAD:
                 yield finish(*ahead.popleft())
         while ahead:

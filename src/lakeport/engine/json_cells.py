@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.kernel.arrays import array_of
+
+_WIDE = Context(prec=100)  # the default one rounds to 28 digits, a decimal can have 38
 
 
 def parse_cells(texts: pa.StringArray, schema: pa.Schema) -> pa.RecordBatch:
@@ -88,10 +90,10 @@ def _float(value: Any) -> float | None:
 def _decimal(value: msgspec.Raw, scale: int, limit: Decimal) -> Decimal | None:
     try:
         number = Decimal(bytes(value).decode().strip('"'))
-        exact = number.quantize(Decimal(1).scaleb(-scale))
+        exact = number.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
     except (InvalidOperation, UnicodeError):
         return None
-    return exact if exact == number and abs(exact) < limit else None
+    return exact if exact == number and exact.copy_abs() < limit else None
 
 
 def _date(value: Any) -> date | None:

@@ -26,8 +26,9 @@ class ArrowLines:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
 
-    def read(self, text: bytes) -> pa.RecordBatch | None:
-        """A batch of the schema; None for lines that are not alike, or not valid."""
+    def parse(self, text: bytes) -> pa.RecordBatch | None:
+        """The lines with the keys that they have, without the interpreter lock; None for lines that are not alike, or not
+        valid."""
         try:
             first = msgspec.json.decode(text[: text.find(b"\n")])
             if not isinstance(first, dict):
@@ -43,9 +44,13 @@ class ArrowLines:
             table.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, msgspec.MsgspecError, UnicodeError, _UnlikelyError):
             return None
-        rows = table.combine_chunks().to_struct_array()
-        rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
-        return pa.RecordBatch.from_arrays([_shape(_child(rows, f.name), f, len(rows)) for f in self._schema], schema=self._schema)
+        return table.to_batches()[0]  # one block is one batch
+
+    def shape(self, parsed: pa.RecordBatch) -> pa.RecordBatch:
+        """What `parse` gave as a batch of the schema."""
+        rows = parsed.to_struct_array()
+        columns = [_shape(_child(rows, field.name), field, len(rows)) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 class _UnlikelyError(Exception):
@@ -96,11 +101,14 @@ def _as_maps(objects: pa.StructArray, data_type: pa.DataType) -> pa.MapArray:
     """Objects that share their keys as maps, entry by entry: a key that an object lacks has a null value."""
     keys = [field.name for field in objects.type]
     width, length = len(keys), len(objects)
-    order = np.arange(width * length).reshape(width, length).T.ravel()  # from key by key to object by object
-    values = pa.concat_arrays([objects.field(i) for i in range(width)]) if width else pa.nulls(0, data_type.item_type)
+    if width == 1:
+        values = objects.field(0)
+    else:
+        order = np.arange(width * length).reshape(width, length).T.ravel()  # from key by key to object by object
+        values = pa.concat_arrays([pa.nulls(0, data_type.item_type), *(objects.field(i) for i in range(width))])
+        values = values.take(from_numpy(order))
     entries = pa.StructArray.from_arrays(
-        [array_of(keys, pa.string()).take(from_numpy(order // max(length, 1))), values.take(from_numpy(order))],
-        fields=[data_type.key_field, data_type.item_field],
+        [array_of(keys * length, data_type.key_type), values], fields=[data_type.key_field, data_type.item_field]
     )
     offsets = pa.py_buffer((np.arange(length + 1) * width).astype(np.int32))
     validity = objects.is_valid().buffers()[1] if objects.null_count else None

@@ -105,6 +105,11 @@ def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
 
 
+def own_copy(array: pa.Array) -> pa.Array:
+    """A copy in memory of its own: it outlives the batch that it is from without holding any more of it."""
+    return pa.concat_arrays([array.slice(0, 0), array], memory_pool=pa.system_memory_pool())
+
+
 def take_or_null(array: pa.Array, positions: npt.NDArray[np.int64]) -> pa.Array:
     """The items at some positions; null at a negative one."""
     present = positions >= 0

@@ -195,11 +195,14 @@ def _span(versions: Iterable[int]) -> str:
 
 
 def extend_segment(segment: LogSegment, storage: StorageClient, root: str) -> LogSegment:
-    """The segment of the latest version, from a listing of what is newer than this one; itself if nothing is."""
+    """The segment of the latest version, from a listing of what is newer than this one; itself if nothing is. Where the
+    commits in between are cleaned up, it starts from a newer checkpoint."""
     listing = list_log(storage, root, segment.version + 1)
     newest = max(listing.commits, default=segment.version)
-    if newest <= segment.version:
+    if newest <= segment.version and not listing.checkpoints:
         return segment
+    if segment.version + 1 not in listing.commits and listing.checkpoints:
+        return build_segment(listing, root)
     added = tuple(_cover(listing, root, segment.version + 1, newest))
     return LogSegment(
         newest, segment.checkpoint, segment.commits + added, listing.checksums.get(newest), listing.commits[newest]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.arrays import array_of, scalar_of, take_or_null, to_mask
 from lakeport.kernel.schema import PrimitiveType, StructField, arrow_type
+
+_WIDE = Context(prec=100)  # the default one rounds to 28 digits, a decimal can have 38
 
 
 def parse_partition_values(texts: pa.Array, field: StructField, *, path: str) -> pa.Array:
@@ -96,8 +98,8 @@ def _parse_decimal(data_type: Any) -> Callable[[str], Decimal]:
 
     def parse(text: str) -> Decimal:
         number = Decimal(text)
-        exact = number.quantize(Decimal(1).scaleb(-scale))
-        if exact != number or abs(exact) >= Decimal(10) ** (precision - scale):
+        exact = number.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+        if exact != number or exact.copy_abs() >= Decimal(10) ** (precision - scale):
             raise ValueError(text)
         return exact
 

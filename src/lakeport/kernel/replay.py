@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import DELETION_VECTOR, REMOVE, Metadata, Protocol
-from lakeport.kernel.arrays import array_of, from_numpy, scalar_of
+from lakeport.kernel.arrays import array_of, from_numpy, own_copy, scalar_of
 from lakeport.kernel.checkpoint import read_checkpoint_adds
 from lakeport.kernel.engine import AS_STORED, Engine, FileStatus
 from lakeport.kernel.log import Checkpoint, LogSegment, log_path
@@ -201,10 +201,11 @@ def _present(column: pa.StructArray, root: str) -> pa.StructArray:
 def _first_occurrences(keys: list[pa.Array]) -> list[np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """For each key, whether it is the first of its kind. Only keys whose hashes coincide are compared."""
     lengths = [len(part) for part in keys]
-    hashes = np.empty(sum(lengths), dtype=np.int64)
+    hashes = np.empty(sum(lengths), dtype=np.int32)  # half a hash: few coincide by chance, and memory counts
     start = 0
     for part in keys:
-        hashes[start : start + len(part)] = np.fromiter(map(hash, part.to_pylist()), np.int64, len(part))
+        whole = np.fromiter(map(hash, part.to_pylist()), np.int64, len(part))
+        hashes[start : start + len(part)] = whole.astype(np.int32)
         start += len(part)
     first = np.ones(len(hashes), dtype=np.bool_)
     ordered = np.sort(hashes)
@@ -225,11 +226,13 @@ def _compact(add: pa.StructArray, root: str) -> pa.RecordBatch:
     arrays = []
     for field, array in zip(add.type, (add.field(i) for i in range(add.type.num_fields)), strict=True):
         if field.name == "path":
-            array = _decode_paths(array, root)
+            array = own_copy(_decode_paths(array, root))
         elif len(array) and array.null_count == len(array):
             array = pa.nulls(len(array))
         elif field.name == "partitionValues":
             array = compact_partitions(array)
+        else:
+            array = own_copy(array)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in add.type])
 

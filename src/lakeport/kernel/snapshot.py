@@ -170,6 +170,9 @@ class Snapshot:
         segment = extend_segment(self.segment, self.engine.storage, self.root)
         if segment is self.segment:
             return self
+        if segment.checkpoint != self.segment.checkpoint:  # the commits in between are cleaned up
+            replay = LogReplay(self.engine, self.root, segment)
+            return Snapshot(self.engine, self.root, replay, *replay.protocol_and_metadata())
         replay = LogReplay(self.engine, self.root, segment, older=self._replay)
         newer = replay.new_commits.state
         return Snapshot(

@@ -1,0 +1,148 @@
+"""The program as people and scripts meet it: exit codes, one-line errors, pipes and interrupts."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import lakeport as package
+from lakeport.cli.options import parse_columns, parse_options
+from tests.cli.conftest import Run
+
+PROGRAM = [sys.executable, "-m", "lakeport"]
+
+
+def start(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+
+
+def test_the_program_runs_on_its_own(orders: str) -> None:
+    done = start("count", orders, "--where", "id < 5")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+def test_the_version_is_told() -> None:
+    assert start("--version").stdout == f"lakeport {package.__version__}\n"
+
+
+def test_without_a_command_the_help_is_shown(lakeport: Run) -> None:
+    result = lakeport()
+    assert result.code == 0
+    for command in ("schema", "head", "count", "files", "history", "export"):
+        assert command in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["head"], "TARGET"),
+        (["head", "{}", "--nonsense"], "--nonsense"),
+        (["head", "{}", "-n", "many"], "-n"),
+        (["head", "{}", "--where", "nope = 1"], "unknown column 'nope'"),
+        (["head", "{}", "--columns", "nope"], "unknown column 'nope'"),
+        (["head", "{}", "--columns", "id,,amount"], "--columns takes names"),
+        (["count", "{}", "--version", "1", "--timestamp", "2026-01-01"], "either a version or a timestamp"),
+        (["count", "{}", "--timestamp", "yesterday"], "yesterday"),
+        (["count", "{}", "--option", "region"], "KEY=VALUE"),
+        (["export", "{}", "out.txt"], "--format"),
+    ],
+)
+def test_a_wrong_call_is_told_in_one_line_with_code_2(
+    lakeport: Run, orders: str, arguments: list[str], message: str
+) -> None:
+    result = lakeport(*(argument.format(orders) for argument in arguments))
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("lakeport: ")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_bad_filter_is_shown_with_a_mark_under_the_place(lakeport: Run, orders: str) -> None:
+    result = lakeport("count", orders, "--where", "id = = 1")
+    assert result.code == 2
+    first, text, mark = result.err.splitlines()
+    assert first.startswith("lakeport: the filter cannot be read")
+    assert text[mark.index("^")] == "="
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["count", "{}/nowhere"], "there is no Delta table at"),
+        (["count", "{}", "--version", "9"], "no version 9"),
+        (["head", "{}", "--timestamp", "1999-01-01"], "earlier"),
+        (["export", "{}", "/no/such/folder/x.csv"], "/no/such/folder"),
+    ],
+)
+def test_a_failure_is_told_in_one_line_with_code_1(
+    lakeport: Run, orders: str, arguments: list[str], message: str
+) -> None:
+    result = lakeport(*(argument.format(orders) for argument in arguments))
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("lakeport: ")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_damaged_file_is_a_failure_and_not_a_wrong_call(lakeport: Run, orders: str) -> None:
+    for file in Path(orders).glob("*.parquet"):
+        file.write_bytes(b"PAR1 no more PAR1")
+    result = lakeport("head", orders)
+    assert result.code == 1
+    assert ".parquet" in result.err
+
+
+def test_debug_shows_where_a_failure_comes_from(lakeport: Run, orders: str) -> None:
+    result = lakeport("count", f"{orders}/nowhere", "--debug")
+    assert result.code == 1
+    assert result.err.startswith("Traceback")
+    assert "TableNotFoundError" in result.err
+    assert lakeport("--debug", "count", orders).code == 0
+
+
+def test_a_reader_that_stops_early_is_no_failure_to_hear_of(orders: str) -> None:
+    command = f"{sys.executable} -m lakeport head {orders} --json | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_an_interrupt_ends_with_130_and_says_nothing(orders: str) -> None:
+    fifo = Path(orders) / "_delta_log" / "_last_checkpoint"
+    os.mkfifo(fifo)  # whoever reads it waits until somebody has written
+    with subprocess.Popen([*PROGRAM, "count", orders], stderr=subprocess.PIPE, text=True) as process:
+        writing = open_for_writing(fifo)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        os.close(writing)
+    assert (process.returncode, err) == (130, "")
+
+
+def open_for_writing(fifo: Path) -> int:
+    """Opens it as soon as it is being read."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            time.sleep(0.05)
+    raise TimeoutError(fifo)
+
+
+def test_optional_and_heavy_libraries_are_not_loaded_to_count_rows(orders: str) -> None:
+    code = "import sys; from lakeport.cli import run; run(sys.argv[1:]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "count", orders], capture_output=True, text=True, timeout=60)
+    loaded = set(done.stdout.splitlines()[1].split())
+    assert not loaded & {"polars", "duckdb", "sqlglot", "pyarrow.dataset", "deltalake"}
+
+
+def test_columns_are_split_at_commas_outside_backticks() -> None:
+    assert parse_columns(["a, b.c", "`x,y`.`z`,w"]) == ["a", "b.c", "`x,y`.`z`", "w"]
+
+
+def test_storage_options_keep_their_equals_signs() -> None:
+    assert parse_options(["key=a=b==", "empty="]) == {"key": "a=b==", "empty": ""}

@@ -1,0 +1,60 @@
+"""The log's URIs as plain paths."""
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeport.kernel.paths import resolve_path
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("part-0.parquet", "/table/part-0.parquet"),
+        ("day=2026-01-01/part-0.parquet", "/table/day=2026-01-01/part-0.parquet"),
+        ("a%20b.parquet", "/table/a b.parquet"),
+        ("a+b.parquet", "/table/a+b.parquet"),
+        ("a%253Ab/x", "/table/a%3Ab/x"),
+        ("a:b.parquet", "/table/a:b.parquet"),
+        ("x=10:30/y", "/table/x=10:30/y"),
+        ("grün.parquet", "/table/grün.parquet"),
+        ("gr%C3%BCn.parquet", "/table/grün.parquet"),
+        ("100%.parquet", "/table/100%.parquet"),
+        ("%zz%20", "/table/%zz "),
+        ("%FF%20", "/table/%FF%20"),
+        ("file:/other/x%20y", "/other/x y"),
+        ("file:///other/x", "/other/x"),
+        ("file://localhost/other/x", "/other/x"),
+        ("FILE:/other/x", "/other/x"),
+        ("/other/x%20y", "/other/x y"),
+        ("s3://bucket/key%20x", "s3://bucket/key x"),
+        ("abfss://box@account.dfs.core.windows.net/key", "abfss://box@account.dfs.core.windows.net/key"),
+    ],
+)
+def test_a_uri_of_the_log_becomes_a_plain_path(uri: str, path: str) -> None:
+    assert resolve_path("/table", uri) == path
+
+
+@pytest.mark.parametrize("root", ["s3://bucket/table", "s3://bucket/table/"])
+def test_relative_uris_are_below_the_root_and_slashes_do_not_double(root: str) -> None:
+    assert resolve_path(root, "a/b") == "s3://bucket/table/a/b"
+
+
+def test_an_absolute_path_without_a_scheme_is_in_the_storage_of_the_root() -> None:
+    assert resolve_path("s3://bucket/table", "/other/x") == "s3://bucket/other/x"
+
+
+def test_a_root_is_plain_text_and_is_not_decoded() -> None:
+    assert resolve_path("/a%20b", "c%20d") == "/a%20b/c d"
+
+
+@given(st.text(min_size=1).filter(lambda text: not text.startswith("/")))
+def test_every_encoded_name_is_found_again(name: str) -> None:
+    assert resolve_path("/table", quote(name)) == f"/table/{name}"
+
+
+@given(st.text())
+def test_any_text_is_a_path(uri: str) -> None:
+    assert isinstance(resolve_path("/table", uri), str)

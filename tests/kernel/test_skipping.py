@@ -1,0 +1,390 @@
+"""Skipping: never a file too many, for every type and operator, and as many as the statistics allow."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakeport.engine import memory_engine
+from lakeport.kernel.expressions import (
+    And,
+    Column,
+    Comparison,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    col,
+    format_expression,
+    lit,
+)
+from lakeport.kernel.schema import PrimitiveType
+from lakeport.kernel.skipping import Bounds, may_match
+from lakeport.kernel.statistics import FileStatistics
+from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
+
+ROOT = "memory:///t"
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+# Few values, close together: so that predicates hit bounds. Times differ by less than the milliseconds of statistics.
+_moments = st.integers(-3000, 3000).map(lambda n: DAY + timedelta(microseconds=n))
+_texts = st.one_of(
+    st.text("ab", max_size=3),
+    st.builds(lambda n, tail: "a" * n + tail, st.integers(30, 34), st.sampled_from(["", "a", "b", "\U0010ffff", "z"])),
+    st.text(st.sampled_from("aé\U0001f600\ud7ff\ue000"), max_size=2),
+)
+TYPES: dict[str, st.SearchStrategy[Any]] = {
+    "byte": st.integers(-128, 127) | st.integers(-2, 2),
+    "short": st.integers(-3, 3),
+    "integer": st.integers(-3, 3) | st.sampled_from([-(2**31), 2**31 - 1]),
+    "long": st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1, 2**53, 2**53 + 1]),
+    "float": st.floats(-2, 2, width=32) | st.sampled_from([float("nan"), float("inf"), float("-inf"), 0.0, -0.0]),
+    "double": st.floats(-2, 2) | st.sampled_from([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0]),
+    "decimal(10,2)": st.integers(-300, 300).map(lambda n: Decimal(n).scaleb(-2)),
+    "decimal(38,10)": st.integers(0, 3).map(lambda n: Decimal(f"1234567890123456789012345678.000000000{n}")),
+    "string": _texts,
+    "binary": st.binary(max_size=2),
+    "boolean": st.booleans(),
+    "date": st.integers(-3, 3).map(lambda n: date(2026, 1, 1) + timedelta(days=n)),
+    "timestamp": _moments,
+    "timestamp_ntz": _moments.map(lambda m: m.replace(tzinfo=None)),
+}
+OPS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
+COLUMNS = [Column(("c",)), Column(("s", "c")), Column(("p",))]
+
+
+@st.composite
+def predicates(draw: st.DrawFn, values: st.SearchStrategy[Any], kind: str, depth: int = 2) -> Expression:
+    if depth and draw(st.booleans()):
+        left = draw(predicates(values, kind, depth - 1))
+        if draw(st.integers(0, 2)) == 0:
+            return Not(left)
+        return draw(st.sampled_from([And, Or]))(left, draw(predicates(values, kind, depth - 1)))
+    column = draw(st.sampled_from(COLUMNS))
+    literals = (st.integers(-1, 1) if column.path == ("p",) else values) | st.none()
+    match draw(st.sampled_from(["compare"] * 5 + ["in", "null", "not null", "columns", "like"])):
+        case "compare":
+            return Comparison(draw(st.sampled_from(OPS)), column, lit(draw(literals)))
+        case "in":
+            return column.isin(draw(st.lists(literals, max_size=3)))
+        case "null":
+            return column.is_null()
+        case "columns":
+            return Comparison(draw(st.sampled_from(OPS)), COLUMNS[0], COLUMNS[1])
+        case "like" if kind == "string" and column.path != ("p",):
+            return (
+                column.startswith(draw(values))
+                if draw(st.booleans())
+                else column.like(draw(st.text("ab%_", max_size=4)))
+            )
+    return column.is_not_null()
+
+
+def truth(predicate: Expression, row: dict[str, Any]) -> bool | None:
+    """SQL's three-valued logic, in plain Python."""
+    match predicate:
+        case Not(child):
+            inner = truth(child, row)
+            return None if inner is None else not inner
+        case And(left, right):
+            both = (truth(left, row), truth(right, row))
+            return False if False in both else None if None in both else True
+        case Or(left, right):
+            both = (truth(left, row), truth(right, row))
+            return True if True in both else None if None in both else False
+        case IsNull(child):
+            return value_of(child, row) is None
+        case Comparison(op, left, right):
+            return compare(op, value_of(left, row), value_of(right, row))
+        case In(child, values):
+            answers = [compare("=", value_of(child, row), value_of(v, row)) for v in values]
+            return True if True in answers else None if None in answers else False
+        case Like(child, pattern):
+            value = value_of(child, row)
+            return None if value is None else like(value, pattern)
+    raise AssertionError(predicate)
+
+
+def value_of(operand: Expression, row: dict[str, Any]) -> Any:
+    if isinstance(operand, Literal):
+        return operand.value
+    assert isinstance(operand, Column)
+    value: Any = row
+    for name in operand.path:
+        value = None if value is None else value[name]
+    return value
+
+
+def compare(op: str, left: Any, right: Any) -> bool | None:
+    if op == "<=>":
+        return left is right if left is None or right is None else bool(left == right)
+    if left is None or right is None:
+        return None
+    tests: dict[str, Callable[[], Any]] = {
+        "=": lambda: left == right,
+        "<>": lambda: left != right,
+        "<": lambda: left < right,
+        "<=": lambda: left <= right,
+        ">": lambda: left > right,
+        ">=": lambda: left >= right,
+    }
+    return bool(tests[op]())
+
+
+def like(value: str, pattern: str) -> bool:
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    regex = "".join({"%": ".*", "_": "."}.get(p, re.escape(p[-1])) for p in parts)
+    return re.fullmatch(regex, value, re.DOTALL) is not None
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_filtered_rows_are_those_of_reading_everything(kind: str, data: st.DataObject) -> None:
+    values = TYPES[kind]
+    mode = data.draw(st.sampled_from(["none", "name"]), "mapping")
+    schema = struct(c=kind, s=struct(c=kind), p="integer")
+    if mode == "name":
+        schema = mapped(schema)
+    table = TableBuilder(
+        memory_engine(), ROOT, schema, ["p"], {"delta.columnMapping.mode": mode}, protocol(2, 5)
+    ).create()
+    fields = table.physical_schema()
+    inner = fields.field(1).type.field(0).name
+    partition = "p" if mode == "none" else schema.fields[2].physical_name
+    everything: list[dict[str, Any]] = []
+    for _ in range(data.draw(st.integers(1, 3), "files")):
+        column = data.draw(st.lists(st.none() | values, min_size=1, max_size=5), "values")
+        nested = [
+            data.draw(st.none() | st.just(None) | st.fixed_dictionaries({"c": st.none() | values})) for _ in column
+        ]
+        p = data.draw(st.none() | st.integers(-1, 1), "partition")
+        stored = [None if v is None else {inner: v["c"]} for v in nested]
+        deleted = data.draw(st.sets(st.integers(0, len(column) - 1)), "deleted")
+        add = table.add(
+            {fields[0].name: column, fields[1].name: stored},
+            {partition: None if p is None else str(p)},
+            stats=data.draw(st.sampled_from([True, True, False])),
+            tight=False if deleted else data.draw(st.sampled_from([None, True, False])),
+            row_group_size=data.draw(st.integers(1, 3)),
+        )
+        if deleted:
+            add = table.delete(add, deleted, "i")[1]
+        table.commit(add)
+        everything += [
+            {"c": c, "s": s, "p": p} for i, (c, s) in enumerate(zip(column, nested, strict=True)) if i not in deleted
+        ]
+    match data.draw(st.sampled_from(["commits", "checkpoint", "parsed"]), "log"):
+        case "checkpoint":
+            table.checkpoint()
+        case "parsed":
+            table.checkpoint(parsed_stats=True)
+    predicate = data.draw(predicates(values, kind), "predicate")
+    expected = [row for row in everything if truth(predicate, row) is True]
+    found = read(table.snapshot(), predicate).to_pylist()
+    assert as_text(found) == as_text(expected), format_expression(predicate)
+
+
+def as_text(table: list[dict[str, Any]]) -> list[str]:
+    """Rows in an order, with NaN equal to itself and one name for UTC."""
+    return sorted(repr(row).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") for row in table)
+
+
+# As many as the statistics allow
+
+LADDER: dict[str, list[Any]] = {
+    "byte": [-5, 0, 5, 10],
+    "short": [-5, 0, 5, 10],
+    "integer": [-5, 0, 5, 10],
+    "long": [-5, 0, 5, 10],
+    "float": [-5.5, 0.0, 5.5, 10.0],
+    "double": [-5.5, 0.0, 5.5, 10.0],
+    "decimal(38,10)": [Decimal(f"1234567890123456789012345678.000000000{n}") for n in (1, 2, 3, 4)],
+    "decimal(10,2)": [Decimal("-5.50"), Decimal("0.00"), Decimal("5.50"), Decimal("10.00")],
+    "string": ["a", "b", "c", "d"],
+    "date": [date(2026, 1, d) for d in (1, 2, 3, 4)],
+    "timestamp": [DAY + timedelta(hours=h) for h in (0, 1, 2, 3)],
+    "timestamp_ntz": [DAY.replace(tzinfo=None) + timedelta(hours=h) for h in (0, 1, 2, 3)],
+}
+
+
+def kept(table: TableBuilder, predicate: Expression) -> int:
+    return len(list(table.snapshot().scan_builder().with_filter(predicate).build().files()))
+
+
+@pytest.mark.parametrize("kind", LADDER)
+@pytest.mark.parametrize("path", ["c", "s.c"])
+@pytest.mark.parametrize("log", ["json", "parsed"])
+def test_every_type_is_skipped_by_every_operator(kind: str, path: str, log: str) -> None:
+    a, b, c, d = LADDER[kind]
+    table = TableBuilder(memory_engine(), ROOT, struct(c=kind, s=struct(c=kind)))
+    files = [table.add({"c": v, "s": [{"c": x} for x in v]}) for v in ([a, b], [c, d], [None, None])]
+    table.create(*files)
+    if log == "parsed":
+        table.checkpoint(parsed_stats=True)
+    column = col(path)
+    counts = {
+        "=": kept(table, column == a),
+        "<": kept(table, column < c),
+        "<=": kept(table, column <= b),
+        ">": kept(table, column > b)
+        if not kind.startswith("timestamp")
+        else kept(table, column > b + timedelta(minutes=1)),
+        ">=": kept(table, column >= c),
+        "in": kept(table, column.isin([a, b])),
+        "<=>": kept(table, column.equals_null_safe(d)),
+        "null": kept(table, column.is_null()),
+        "not <": kept(table, ~(column < c)) if kind not in ("float", "double") else 1,
+        "or": kept(table, (column == a) | column.is_null()) - 1,
+        "and": kept(table, (column >= b) & (column < c)),
+    }
+    assert counts == dict.fromkeys(counts, 1)
+    assert kept(table, column.is_not_null()) == 2
+    assert kept(table, (column < a) | (column > d)) == (1 if kind.startswith("timestamp") else 0)
+    assert kept(table, column == None) == 0  # noqa: E711  # builds a predicate
+
+
+def test_not_equal_skips_a_file_of_one_exact_value() -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(c="long", t="string", f="double"))
+    table.create(table.add({"c": [5, 5, None], "t": ["x", "x", "x"], "f": [1.0, 1.0, 1.0]}))
+    assert kept(table, col("c") != 5) == 0
+    assert kept(table, ~(col("c") == 5)) == 0
+    assert kept(table, col("c") != 6) == 1
+    assert kept(table, col("t") != "x") == 1  # a string may be cut
+    assert kept(table, col("f") != 1.0) == 1  # statistics may leave NaN out
+
+
+def test_a_prefix_skips_by_cut_strings() -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(t="string"))
+    table.create(table.add({"t": ["m" * 40, "m" * 50]}), table.add({"t": ["x"]}))
+    assert kept(table, col("t").startswith("m")) == 1
+    assert kept(table, col("t").startswith("m" * 45)) == 1
+    assert kept(table, col("t").startswith("n")) == 0
+    assert kept(table, col("t").like("x%y")) == 1
+    assert kept(table, col("t").like("%y")) == 2
+    assert rows(table.snapshot(), col("t") == "m" * 50) == [("m" * 50,)]
+    assert rows(table.snapshot(), col("t") > "m" * 45) == [("m" * 50,), ("x",)]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_a_greatest_time_that_is_cut_to_milliseconds_is_widened(kind: str) -> None:
+    moment = (DAY + timedelta(microseconds=1_999)) if kind == "timestamp" else datetime(2026, 1, 1, 0, 0, 0, 1999)
+    table = TableBuilder(memory_engine(), ROOT, struct(t=kind))
+    table.create(table.add({"t": [moment]}))
+    assert rows(table.snapshot(), col("t") == moment) == [(moment,)]
+    assert rows(table.snapshot(), col("t") > moment - timedelta(microseconds=1)) == [(moment,)]
+    assert kept(table, col("t") > moment + timedelta(milliseconds=1)) == 0
+
+
+def test_the_greatest_time_of_all_does_not_overflow() -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(t="timestamp"))
+    stats = json.dumps({"numRecords": 1, "maxValues": {"t": "9999-12-31T23:59:59.999Z"}, "nullCount": {"t": 0}})
+    moment = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
+    table.create(table.add({"t": [moment]}, stats=stats))
+    assert rows(table.snapshot(), col("t") >= moment) == [(moment,)]
+
+
+def test_wide_bounds_make_null_counts_mean_little() -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(c="long"))
+    stats = {"numRecords": 3, "tightBounds": False, "minValues": {"c": 1}, "maxValues": {"c": 2}}
+    adds = [table.add({"c": [1, 2, None]}, stats=json.dumps(stats | {"nullCount": {"c": n}})) for n in (0, 1, 3)]
+    table.create(*adds)
+    assert kept(table, col("c").is_null()) == 2
+    assert kept(table, col("c").is_not_null()) == 2
+    assert kept(table, col("c") > 5) == 0
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        "no json",
+        "{}",
+        "null",
+        "[]",
+        '{"numRecords": "many", "minValues": 5, "maxValues": [], "nullCount": null}',
+        '{"numRecords": -5, "minValues": {"c": "x"}, "maxValues": {"c": {}}, "nullCount": {"c": -1}}',
+        '{"numRecords": 1e999, "minValues": {"c": 1e999}}',
+        '{"minValues": {"c": 1.5, "t": 7}, "maxValues": {"c": 99999999999999999999, "t": null}}',
+        '{"numRecords": 2, "minValues": {"c": null}, "maxValues": {"c": true}, "nullCount": {"c": 1.5}}',
+        '{"numRecords":2,"minValues":{"c":\ud800}}',
+    ],
+)
+@pytest.mark.parametrize("predicate", [col("c") == 1, col("c") > 0, col("c").is_not_null(), col("t") == "x"])
+def test_a_statistic_that_does_not_parse_is_unknown(stats: str, predicate: Expression) -> None:
+    stats = stats.encode("utf-8", "replace").decode()
+    table = TableBuilder(memory_engine(), ROOT, struct(c="long", t="string"))
+    table.create(table.add({"c": [1, 2], "t": ["x", "x"]}, stats=stats))
+    expected = [r for r in [(1, "x"), (2, "x")] if truth(predicate, {"c": r[0], "t": r[1]})]
+    assert rows(table.snapshot(), predicate) == expected
+    assert rows(table.snapshot()) == [(1, "x"), (2, "x")]
+
+
+def test_one_bad_statistic_leaves_the_others_alone() -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(c="long", t="string"))
+    stats = '{"numRecords": 1, "minValues": {"c": "x", "t": "a"}, "maxValues": {"c": [], "t": "b"}}'
+    table.create(table.add({"c": [1], "t": ["a"]}, stats=stats))
+    assert kept(table, col("c") == 5) == 1
+    assert kept(table, col("t") == "z") == 0
+
+
+def test_statistics_of_a_widened_column_still_skip() -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(c="double"), protocol=protocol(features=["typeWidening"]))
+    table.create(table.add(pa.table({"c": pa.array([1, 2], pa.int32())})), table.add({"c": [5.5]}))
+    assert kept(table, col("c") > 3) == 1
+    assert kept(table, col("c") == 2) == 1
+
+
+def test_partitions_and_statistics_work_together() -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(c="long", p="integer"), ["p"])
+    table.create(*(table.add({"c": [10 * p, 10 * p + 1]}, {"p": str(p)}) for p in range(4)))
+    assert kept(table, (col("p") > 1) & (col("c") < 25)) == 1
+    assert kept(table, (col("p") == 0) | (col("c") > 30)) == 2
+    assert kept(table, ~((col("p") < 2) | (col("c") > 25))) == 1
+
+
+def test_not_over_floats_keeps_files_that_may_hold_nan() -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(f="double"))
+    without_nan = json.dumps({"numRecords": 2, "minValues": {"f": 1.0}, "maxValues": {"f": 1.0}, "nullCount": {"f": 0}})
+    table.create(table.add({"f": [1.0, float("nan")]}, stats=without_nan))
+    for predicate in (~(col("f") < 5.0), ~(col("f") == 1.0), col("f") != 1.0, ~(col("f") >= 0.0)):
+        assert [str(r[0]) for r in rows(table.snapshot(), predicate)] == ["nan"]
+
+
+# The rules by themselves
+
+
+def test_what_is_not_known_is_possible() -> None:
+    unknown = Bounds(None, None, None, None)
+    for predicate in (col("c") == 1, col("c").is_null(), col("c").is_not_null(), ~(col("c") == 1), col("c").like("a%")):
+        assert may_match(predicate, lambda _: unknown, 2).tolist() == [True, True]
+        assert may_match(predicate, lambda _: None, 2).tolist() == [True, True]
+
+
+@given(st.text(string.printable, max_size=8), st.lists(st.text(string.printable, max_size=8), min_size=1))
+def test_a_prefix_is_found_wherever_it_is(prefix: str, values: list[str]) -> None:
+    values = [*values, prefix + values[0]]
+    lower, upper = pa.array([min(values)]), pa.array([max(values)])
+    one = pa.array([len(values)])
+    bounds = Bounds(lower, upper, pa.array([0]), one)
+    assert may_match(col("c").startswith(prefix), lambda _: bounds, 1)[0]
+
+
+def test_bounds_of_a_void_column_say_that_it_is_null() -> None:
+    stats = pa.array([{"numRecords": 3}])
+    bounds = FileStatistics(stats, struct(v=PrimitiveType("void")), "none").bounds_of(Column(("v",)))
+    assert bounds is not None
+    assert may_match(col("v").is_not_null(), lambda _: bounds, 1).tolist() == [False]
+    assert may_match(col("v").is_null(), lambda _: bounds, 1).tolist() == [True]

@@ -1,0 +1,433 @@
+"""Real tables of other implementations: rows, files, errors, time travel and skipping are what a right reader gives."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.engine import default_engine
+from lakeport.errors import (
+    CorruptTableError,
+    LakeportError,
+    MissingFileError,
+    TableNotFoundError,
+    UnknownColumnError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
+from lakeport.kernel.expressions import Expression, col
+from lakeport.kernel.schema import VARIANT_MARK
+from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.variant import format_variant_json
+from tests.builder import read, scan_batches
+from tests.conftest import SHARED
+
+pytestmark = pytest.mark.shared
+
+TABLES = SHARED / "tables"
+ENGINE = default_engine()
+ERRORS: dict[str, type[LakeportError] | tuple[type[LakeportError], ...]] = {
+    "InvalidTable": CorruptTableError,
+    "TableNotFound": TableNotFoundError,
+    "InvalidTable/TableNotFound": (CorruptTableError, TableNotFoundError),
+    "FileNotFound (deletion vector)": MissingFileError,
+}
+MAX_BATCHES = 10_000
+"""Tables of a million rows are not read to their end in batches of one row."""
+LARGE = 50_000
+
+Entry = dict[str, Any]
+
+
+def load_manifest() -> list[Entry]:
+    """The tables that are tested; none where the shared folder is missing, and then one test says so."""
+    path = TABLES / "tables" / "MANIFEST.json"
+    tables: list[Entry] = json.loads(path.read_text())["tables"] if path.is_file() else []
+    return tables
+
+
+MANIFEST = load_manifest()
+BY_NAME = {entry["name"]: entry for entry in MANIFEST}
+# Manifests call these tables right to read or to refuse; Lakeport refuses them.
+REFUSED = {"krs--table-with-geo": "geospatial"}
+# Its checkpoint was made by hand: it has a column that no commit adds.
+ODD_CHECKPOINT = "krs--parquet_row_group_skipping"
+
+
+def chosen(keep: Callable[[Entry], Any]) -> pytest.MarkDecorator:
+    names = [entry["name"] for entry in MANIFEST if keep(entry)]
+    return pytest.mark.parametrize("name", names or [pytest.param("", marks=pytest.mark.usefixtures("shared_tables"))])
+
+
+def has_rows(entry: Entry) -> bool:
+    return entry["expected"]["kind"] == "rows" and entry["name"] not in REFUSED
+
+
+@cache
+def canon() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("canon", TABLES / "tables" / "canon.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def path_of(name: str) -> str:
+    return str(TABLES / "tables" / BY_NAME[name]["path"])
+
+
+def table_of(name: str, path: str | None = None) -> Table:
+    needs = BY_NAME[name]["expected"].get("needs")
+    catalog = (
+        {"max_catalog_version": needs["max_catalog_version"], "staged_commits": needs["log_tail"]} if needs else {}
+    )
+    return Table.for_path(ENGINE, path or path_of(name), **catalog)
+
+
+@cache
+def latest_rows(name: str) -> pa.Table:
+    return read(table_of(name).latest_snapshot())
+
+
+def file_count(snapshot: Snapshot, predicate: Expression | None = None) -> int:
+    builder = snapshot.scan_builder()
+    return len(list((builder if predicate is None else builder.with_filter(predicate)).build().files()))
+
+
+def with_json_variants(table: pa.Table) -> pa.Table:
+    """The table with variants as JSON text with sorted keys."""
+    columns = [pa.array([_plain(v, f) for v in table.column(f.name).to_pylist()], _plain_type(f)) for f in table.schema]
+    return pa.table(columns, names=table.schema.names)
+
+
+def _is_variant(field: pa.Field) -> bool:
+    return VARIANT_MARK in (field.metadata or {})
+
+
+def _plain(value: Any, field: pa.Field) -> Any:
+    if value is None:
+        return None
+    if _is_variant(field):
+        return json.dumps(json.loads(format_variant_json(value["metadata"], value["value"])), sort_keys=True)
+    if pa.types.is_struct(field.type):
+        return {child.name: _plain(value[child.name], child) for child in field.type}
+    if pa.types.is_list(field.type):
+        return [_plain(item, field.type.value_field) for item in value]
+    if pa.types.is_map(field.type):
+        return [(_plain(key, field.type.key_field), _plain(item, field.type.item_field)) for key, item in value]
+    return value
+
+
+def _plain_type(field: pa.Field) -> pa.DataType:
+    if _is_variant(field):
+        return pa.string()
+    if pa.types.is_struct(field.type):
+        return pa.struct([(child.name, _plain_type(child)) for child in field.type])
+    if pa.types.is_list(field.type):
+        return pa.list_(_plain_type(field.type.value_field))
+    if pa.types.is_map(field.type):
+        return pa.map_(_plain_type(field.type.key_field), _plain_type(field.type.item_field))
+    return field.type
+
+
+def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:
+    assert found.column_names == expected.column_names
+    assert found.num_rows == expected.num_rows
+    if expected.num_rows > LARGE:  # flat tables of numbers: Arrow sorts and compares them faster than Python
+        order = [(name, "ascending") for name in expected.column_names]
+        assert found.cast(expected.schema).sort_by(order).equals(expected.sort_by(order))
+    else:
+        assert canon().rows(found) == canon().rows(expected)
+
+
+def assert_expected(name: str, found: pa.Table, expectation: Entry) -> None:
+    """The rows are those of an expectation: a Parquet file, or only the hash of the rows with variants as structs."""
+    raw = found
+    if any("variant" in kind for kind in BY_NAME[name].get("types", ())):
+        found = with_json_variants(found)
+    if "parquet" in expectation:
+        assert_same_rows(found, pq.read_table(TABLES / expectation["parquet"]))
+    else:
+        assert found.num_rows == expectation["rows"]
+        assert hashlib.sha256("\n".join(canon().rows(raw)).encode()).hexdigest() == expectation["sha256"]
+
+
+@chosen(has_rows)
+def test_the_latest_version_has_the_rows_that_are_expected(shared_tables: Path, name: str) -> None:
+    assert_expected(name, latest_rows(name), BY_NAME[name]["expected"])
+
+
+@chosen(has_rows)
+@pytest.mark.parametrize("batch_size", [1, 2, 7])
+def test_the_rows_do_not_depend_on_the_batch_size(shared_tables: Path, name: str, batch_size: int) -> None:
+    scan = table_of(name).latest_snapshot().scan_builder().build()
+    batches = list(islice(scan_batches(ENGINE, scan, batch_size), MAX_BATCHES))
+    assert all(batch.num_rows <= batch_size for batch in batches)
+    found = pa.Table.from_batches(batches, scan.scan_state.arrow_schema).combine_chunks()
+    whole = latest_rows(name)
+    if len(batches) < MAX_BATCHES:
+        assert found.num_rows == whole.num_rows
+    assert found.equals(whole.slice(0, found.num_rows).combine_chunks())
+
+
+@chosen(lambda entry: entry.get("expected_versions") and entry["name"] not in REFUSED)
+def test_every_version_has_the_rows_that_are_expected(shared_tables: Path, name: str) -> None:
+    for version, expectation in BY_NAME[name]["expected_versions"].items():
+        snapshot = table_of(name).snapshot_at_version(int(version))
+        assert snapshot.version == int(version)
+        if "parquet" not in expectation and int(version) == BY_NAME[name]["state"]["version"]:
+            expectation = BY_NAME[name]["expected"]
+        assert_expected(name, read(snapshot), expectation)
+
+
+def is_planned(entry: Entry) -> bool:
+    missing_vectors = "FileNotFound" in entry["expected"].get("error_class", "")
+    readable = entry["expected"]["kind"] in ("rows", "files_only") or missing_vectors
+    return bool(readable and entry.get("state") and entry["name"] not in REFUSED)
+
+
+@chosen(is_planned)
+def test_the_latest_version_has_as_many_files_as_expected(shared_tables: Path, name: str) -> None:
+    entry = BY_NAME[name]
+    snapshot = table_of(name).latest_snapshot()
+    assert file_count(snapshot) == entry["expected"].get("active_files", entry["state"]["active_files"])
+    assert snapshot.version == BY_NAME[name]["state"]["version"] or "needs" in entry["expected"]
+
+
+@chosen(lambda entry: entry["expected"]["kind"] == "error")
+def test_what_cannot_be_read_is_refused_by_the_type_of_error(shared_tables: Path, name: str) -> None:
+    expected = ERRORS[BY_NAME[name]["expected"]["error_class"]]
+    with pytest.raises(expected) as caught:
+        read(table_of(name).latest_snapshot())
+    assert str(TABLES / "tables" / BY_NAME[name]["path"]) in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "feature"), list(REFUSED.items()))
+def test_an_unknown_reader_feature_is_refused_by_its_name(shared_tables: Path, name: str, feature: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=feature) as caught:
+        table_of(name).latest_snapshot()
+    assert caught.value.features == (feature,)
+
+
+# Time travel
+
+
+def test_a_timestamp_finds_the_version_that_was_the_latest_then(shared_tables: Path, tmp_path: Path) -> None:
+    name = "golden--time-travel-start-start20"
+    times = {int(v): ms for v, ms in BY_NAME[name]["setup"]["mtimes"].items()}
+    copy = copy_table(name, tmp_path)
+    for version, ms in times.items():
+        os.utime(copy / "_delta_log" / f"{version:020d}.json", ns=(ms * 1_000_000, ms * 1_000_000))
+    table = table_of(name, str(copy))
+    assert {v: table.snapshot_at_version(v).timestamp for v in times} == times
+    assert table.snapshot_at_timestamp(times[0]).version == 0
+    assert table.snapshot_at_timestamp(times[1] - 1).version == 0
+    assert table.snapshot_at_timestamp(times[1]).version == 1
+    assert table.snapshot_at_timestamp(datetime.fromtimestamp(times[0] / 1000, UTC)).version == 0
+    with pytest.raises(VersionNotFoundError, match="earlier"):
+        table.snapshot_at_timestamp(times[0] - 1)
+    with pytest.raises(VersionNotFoundError, match="later"):
+        table.snapshot_at_timestamp(times[1] + 1)
+
+
+def test_in_commit_timestamps_are_the_times_of_the_versions(shared_tables: Path) -> None:
+    table = table_of("derived--x-ict-from-start")
+    for version in range(4):
+        assert table.snapshot_at_version(version).timestamp == 1_700_000_000_000 + version * 1000
+        assert table.snapshot_at_timestamp(1_700_000_000_000 + version * 1000).version == version
+    history = list(table.latest_snapshot().history())
+    assert [(c.version, c.timestamp) for c in history] == [(v, 1_700_000_000_000 + v * 1000) for v in (3, 2, 1, 0)]
+
+
+def test_versions_that_are_cleaned_up_are_not_found(shared_tables: Path) -> None:
+    table = table_of("derived--x-truncated-log")
+    for version in [*range(10), 15]:
+        with pytest.raises(VersionNotFoundError) as caught:
+            table.snapshot_at_version(version)
+        assert (caught.value.version, caught.value.earliest, caught.value.latest) == (version, 10, 14)
+
+
+# Catalogs, templates
+
+
+@chosen(lambda entry: "needs" in entry["expected"])
+def test_a_catalog_managed_table_is_refused_without_its_catalog(shared_tables: Path, name: str) -> None:
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        Table.for_path(ENGINE, path_of(name)).latest_snapshot()
+    assert caught.value.features == ("catalogManaged",)
+
+
+@chosen(lambda entry: "needs" in entry["expected"])
+def test_a_catalog_managed_table_has_the_versions_that_the_catalog_vouches_for(shared_tables: Path, name: str) -> None:
+    table = table_of(name)
+    latest = table.latest_snapshot()
+    assert (latest.version, latest.timestamp) == (2, 1749830881799)
+    assert [table.snapshot_at_version(v).timestamp for v in (0, 1)] == [1749830855993, 1749830871085]
+    with pytest.raises(ValueError, match="ratified"):
+        table.snapshot_at_version(3)
+
+
+def test_a_deletion_vector_lies_in_a_folder_with_special_characters(shared_tables: Path, tmp_path: Path) -> None:
+    copy = copy_table("spark--table-with-dv-special-char", tmp_path)
+    commit = copy / "_delta_log" / f"{0:020d}.json"
+    folder = quote(str(copy / "folder&with%special char"))
+    commit.write_text(commit.read_text().replace("{{FOLDER_WITH_SPECIAL_CHAR}}", folder))
+    found = read(Table.for_path(ENGINE, str(copy)).latest_snapshot())
+    assert found.num_rows == 5
+    assert set(found.column("id").to_pylist()) < set(range(10))
+
+
+# What only helps may be missing
+
+
+def copy_table(name: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(path_of(name), tmp_path / "table"))
+
+
+def has_all_commits(entry: Entry) -> bool:
+    versions = entry.get("versions") or {}
+    return versions.get("first") == 0 and versions["n_commits"] == versions["last"] + 1
+
+
+def remove_files(table: Path, pattern: str) -> None:
+    for file in (table / "_delta_log").glob(pattern):
+        file.unlink()
+
+
+@chosen(lambda e: has_rows(e) and has_all_commits(e) and e["log"]["checkpoints"] and e["name"] != ODD_CHECKPOINT)
+def test_the_rows_are_the_same_without_checkpoints(shared_tables: Path, name: str, tmp_path: Path) -> None:
+    copy = copy_table(name, tmp_path)
+    remove_files(copy, "*.checkpoint*")
+    assert_same_rows_as_latest(name, copy)
+
+
+@chosen(lambda e: has_rows(e) and e["log"]["last_checkpoint"])
+def test_the_rows_are_the_same_without_a_hint(shared_tables: Path, name: str, tmp_path: Path) -> None:
+    copy = copy_table(name, tmp_path)
+    remove_files(copy, "_last_checkpoint")
+    assert_same_rows_as_latest(name, copy)
+
+
+@chosen(lambda e: has_rows(e) and e["log"]["crc"])
+def test_the_rows_are_the_same_without_checksums(shared_tables: Path, name: str, tmp_path: Path) -> None:
+    copy = copy_table(name, tmp_path)
+    remove_files(copy, "*.crc")
+    assert_same_rows_as_latest(name, copy)
+
+
+@chosen(lambda e: has_rows(e) and e["log"]["compacted"])
+def test_the_rows_are_the_same_without_compactions(shared_tables: Path, name: str, tmp_path: Path) -> None:
+    copy = copy_table(name, tmp_path)
+    remove_files(copy, "*.compacted.json")
+    assert_same_rows_as_latest(name, copy)
+
+
+def test_a_compaction_stands_for_the_commits_that_it_replaces(shared_tables: Path, tmp_path: Path) -> None:
+    copy = copy_table("derived--x-log-compaction", tmp_path)
+    for version in (1, 2):
+        remove_files(copy, f"{version:020d}.json")
+    assert_same_rows_as_latest("derived--x-log-compaction", copy)
+
+
+def assert_same_rows_as_latest(name: str, copy: Path) -> None:
+    snapshot = table_of(name, str(copy)).latest_snapshot()
+    assert_same_rows(with_json_variants(read(snapshot)), with_json_variants(latest_rows(name)))
+
+
+# State other than files
+
+
+@chosen(lambda e: e.get("state") and e["name"] not in REFUSED and (e["state"]["txn"] or e["state"]["domain_metadata"]))
+def test_transactions_and_domains_are_those_of_the_newest_actions(shared_tables: Path, name: str) -> None:
+    state, snapshot = BY_NAME[name]["state"], table_of(name).latest_snapshot()
+    assert {app: snapshot.transaction_version(app) for app in state["txn"]} == state["txn"]
+    assert snapshot.transaction_version("nonExistentAppId") is None
+    assert snapshot.domain_metadata == state["domain_metadata"]
+
+
+def test_the_newest_protocol_and_metadata_count(shared_tables: Path) -> None:
+    snapshot = table_of("golden--log-replay-latest-metadata-protocol").latest_snapshot()
+    assert snapshot.schema.names == ("col1", "col2")
+    assert (snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version) == (3, 7)
+
+
+def test_a_percent_encoded_path_is_decoded_once(shared_tables: Path) -> None:
+    snapshot = table_of("golden--log-replay-special-characters-b").latest_snapshot()
+    assert [Path(f.path).name for f in snapshot.scan_builder().build().files()] == ["special p@#h"]
+
+
+# Skipping
+
+
+@cache
+def skipping_cases() -> list[Entry]:
+    path = TABLES / "expected" / "_skipping_expected.json"
+    return json.loads(path.read_text()) if path.is_file() else []
+
+
+def _case_id(case: Entry) -> str:
+    return f"{case['table'].partition('--')[2]}-{_text(case['predicate'])}"
+
+
+def _text(predicate: Entry | None) -> str:
+    if predicate is None:
+        return "everything"
+    if predicate["op"] == "and":
+        return " and ".join(map(_text, predicate["args"]))
+    return f"{predicate['column']} {predicate['op']} {predicate.get('value', '')}"
+
+
+def to_expression(predicate: Entry) -> Expression:
+    if predicate["op"] == "and":
+        first, *others = map(to_expression, predicate["args"])
+        for other in others:
+            first = first & other
+        return first
+    column = col(predicate["column"])
+    if predicate["op"].startswith("is"):
+        return column.is_null() if predicate["op"] == "is null" else column.is_not_null()
+    value = predicate["value"]
+    if predicate["type"] == "date":
+        value = date.fromisoformat(value)
+    elif predicate["type"].startswith("decimal"):
+        value = Decimal(str(value))
+    build = {"=": column == value, ">": column > value, ">=": column >= value, "<": column < value}
+    return {**build, "<=": column <= value}[predicate["op"]]
+
+
+@pytest.mark.parametrize("case", skipping_cases(), ids=_case_id)
+def test_as_many_files_remain_after_skipping_as_expected(shared_tables: Path, case: Entry) -> None:
+    version = case.get("version")
+    table = table_of(case["table"])
+    snapshot = table.latest_snapshot() if version is None else table.snapshot_at_version(version)
+    predicate = None if case["predicate"] is None else to_expression(case["predicate"])
+    if "non-existent column" in case.get("note", ""):
+        with pytest.raises(UnknownColumnError, match="foo"):
+            file_count(snapshot, predicate)
+        return
+    count = file_count(snapshot, predicate)
+    assert count > 0 if case["files"] == ">0" else count == case["files"]
+    if predicate is not None and BY_NAME[case["table"]]["expected"]["kind"] == "rows":
+        whole = read(snapshot)
+        select = ENGINE.expressions.predicate_evaluator(
+            whole.schema, snapshot.scan_builder().with_filter(predicate).build().filter
+        )
+        expected = pa.Table.from_batches([b.filter(select(b, None)) for b in whole.to_batches()], whole.schema)
+        assert_same_rows(read(snapshot, predicate), expected)
