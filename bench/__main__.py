@@ -30,7 +30,9 @@ def measure(job: str, path: Path, repeat: int = 1) -> Result:
     return Result(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def compare(title: str, ours: str, peer: str, path: Path, *, limit: float, repeat: int = 1, memory: bool = False) -> None:
+def compare(
+    title: str, ours: str, peer: str, path: Path, *, limit: float, repeat: int = 1, memory: bool = False
+) -> None:
     """Runs both by turns, so that what else the machine does hits both, and prints the median of the ratios."""
     pairs = [(measure(ours, path, repeat), measure(peer, path, repeat)) for _ in range(ROUNDS)]
     report(title, ours, peer, pairs, "seconds", limit)
@@ -45,7 +47,8 @@ def report(title: str, ours: str, peer: str, pairs: list[tuple[Result, Result]],
     ratio = statistics.median(getattr(a, what) / getattr(b, what) for a, b in pairs)
     unit = "s" if what == "seconds" else "MB"
     verdict = "ok" if ratio <= limit else "MISSED"
-    print(f"{title:48} {mine:8.2f} {unit:2} {theirs:8.2f} {unit:2} ({peer:19}) ratio {ratio:5.2f}  limit {limit:.2f}  {verdict}", flush=True)
+    numbers = f"{mine:8.2f} {unit:2} {theirs:8.2f} {unit:2} ({peer:19}) ratio {ratio:5.2f}  limit {limit:.2f}"
+    print(f"{title:48} {numbers}  {verdict}", flush=True)
 
 
 def bench_log(folder: Path) -> None:

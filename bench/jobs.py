@@ -43,7 +43,9 @@ def lakeport_two_columns(path: str) -> Callable[[], int]:
 def pyarrow_scan(path: str, columns: list[str] | None = None) -> Callable[[], int]:
     import pyarrow.dataset as ds
 
-    return lambda: ds.dataset(path, exclude_invalid_files=False, ignore_prefixes=["_"]).to_table(columns=columns).num_rows
+    return lambda: (
+        ds.dataset(path, exclude_invalid_files=False, ignore_prefixes=["_"]).to_table(columns=columns).num_rows
+    )
 
 
 def pyarrow_two_columns(path: str) -> Callable[[], int]:

@@ -22,9 +22,12 @@ def large_json_log(folder: Path) -> Path | None:
     """A log of 300,000 live files in five JSON commits; None where the shared tables are not at hand."""
     if not LARGE_LOG.exists():
         return None
-    with LARGE_LOG.open("rb") as packed, zstandard.ZstdDecompressor().stream_reader(packed) as stream:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            archive.extractall(folder, filter="data")
+    with (
+        LARGE_LOG.open("rb") as packed,
+        zstandard.ZstdDecompressor().stream_reader(packed) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        archive.extractall(folder, filter="data")
     return folder / LARGE_LOG.name.partition(".")[0]
 
 
@@ -118,7 +121,10 @@ def wide_rows(folder: Path, rows: int, *, deleted: float = 0.0) -> Path:
         adds.append(_add(table, path, data.num_rows, random, deleted))
     assert sample is not None
     actions = [
-        {"protocol": PROTOCOL | ({k: ["deletionVectors"] for k in ("readerFeatures", "writerFeatures")} if deleted else {})},
+        {
+            "protocol": PROTOCOL
+            | ({k: ["deletionVectors"] for k in ("readerFeatures", "writerFeatures")} if deleted else {})
+        },
         {"metaData": _metadata(_schema({f.name: _DELTA_TYPES[str(f.type)] for f in sample}))},
         *adds,
     ]

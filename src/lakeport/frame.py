@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def scan(target: str, *, storage_options: Mapping[str, Any] | None = None, engine: Engine | None = None) -> Frame:
-    """The Delta table at a path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, a disk). It is looked at when the first
-    question needs it, and stays at the version that it had then.
+    """The Delta table at a path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, a disk). It is looked at when the
+    first question needs it, and stays at the version that it had then.
 
     `storage_options` are obstore's; what they leave out comes from the environment."""
     return Frame(engine or default_engine(storage_options), str(target))

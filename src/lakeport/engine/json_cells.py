@@ -36,7 +36,7 @@ def _decode_or_none(decode: Callable[[str], Any], text: str | None) -> Any:
 
 def _row_type(struct: pa.DataType) -> Any:
     """A msgspec type for the objects of one level: only what is asked for is decoded."""
-    fields = []
+    fields: list[tuple[str, Any, Any]] = []
     for i, field in enumerate(struct):
         if types.is_struct(field.type):
             fields.append((f"f{i}", _row_type(field.type) | None, None))

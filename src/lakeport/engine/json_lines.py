@@ -1,8 +1,8 @@
 """Lines of JSON as batches: by msgspec through typed objects, or by pyarrow where all lines are alike.
 
 pyarrow's reader is fast and needs no interpreter lock, but it knows no maps and cannot say that a line has a key that
-nobody asked for. So it is given exactly the keys of the first line and told to refuse any other: what it then returns is
-complete, and what it refuses is read by msgspec, which alone decides what is valid.
+nobody asked for. So it is given exactly the keys of the first line and told to refuse any other: what it then returns
+is complete, and what it refuses is read by msgspec, which alone decides what is valid.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class ArrowLines:
         self._schema = schema
 
     def parse(self, text: bytes) -> pa.RecordBatch | None:
-        """The lines with the keys that they have, without the interpreter lock; None for lines that are not alike, or not
-        valid."""
+        """The lines with the keys that they have; None for lines that are not alike, or not valid."""
         try:
             first = msgspec.json.decode(text[: text.find(b"\n")])
             if not isinstance(first, dict):

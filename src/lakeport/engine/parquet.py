@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ class ParquetFiles:
         with _parquet_errors(file.path), self._open(file) as opened:
             groups = opened.metadata.num_row_groups
         cuts = sorted({groups * part // parts for part in range(parts + 1)}) if groups else [0]
-        pieces = [FileSplit(file, first, end) for first, end in zip(cuts, cuts[1:], strict=False)]
+        pieces = [FileSplit(file, first, end) for first, end in pairwise(cuts)]
         return pieces or [FileSplit(file)]
 
     def _open(self, file: FileStatus) -> pq.ParquetFile:

@@ -57,7 +57,11 @@ class RowReader:
 
 
 def read_rows(
-    engine: Engine, reader: RowReader, files: Iterable[ScanFile], batch_size: int | None = None, threads: int | None = None
+    engine: Engine,
+    reader: RowReader,
+    files: Iterable[ScanFile],
+    batch_size: int | None = None,
+    threads: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the files, in their order, read by `threads` at once."""
 
@@ -67,7 +71,9 @@ def read_rows(
     return in_order(files, read_file, threads or pa.cpu_count())
 
 
-def in_order(items: Iterable[_T], produce: Callable[[_T], Iterator[pa.RecordBatch]], threads: int) -> Iterator[pa.RecordBatch]:
+def in_order(
+    items: Iterable[_T], produce: Callable[[_T], Iterator[pa.RecordBatch]], threads: int
+) -> Iterator[pa.RecordBatch]:
     """What `produce` gives for each item, in the order of the items, while the next ones are already under way."""
     under_way: deque[_Producer] = deque()
     todo = iter(items)

@@ -53,10 +53,10 @@ def _bounds(metadata: pq.FileMetaData, groups: list[int], leaf: int, target: pa.
     statistics = [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
     rows = [metadata.row_group(group).num_rows for group in groups]
     nulls = [s.null_count if s is not None and s.has_null_count else None for s in statistics]
-    bounded = [s is not None and s.has_min_max for s in statistics]
+    bounded = [s if s is not None and s.has_min_max else None for s in statistics]
     return Bounds(
-        lower=_values([s.min if b else None for s, b in zip(statistics, bounded, strict=True)], target),
-        upper=_values([s.max if b else None for s, b in zip(statistics, bounded, strict=True)], target),
+        lower=_values([None if s is None else s.min for s in bounded], target),
+        upper=_values([None if s is None else s.max for s in bounded], target),
         nulls=array_of(nulls, pa.int64()),
         rows=array_of(rows, pa.int64()),
     )

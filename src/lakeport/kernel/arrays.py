@@ -184,7 +184,9 @@ def _text(values: Sequence[Any], data_type: pa.DataType) -> tuple[npt.NDArray[np
 
 def _numbers(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:
     if types.is_boolean(data_type):
-        return pa.py_buffer(np.packbits(np.fromiter((bool(v) for v in values), np.bool_, len(values)), bitorder="little"))
+        return pa.py_buffer(
+            np.packbits(np.fromiter((bool(v) for v in values), np.bool_, len(values)), bitorder="little")
+        )
     if types.is_decimal(data_type):
         return _decimals(values, data_type)
     if types.is_floating(data_type):

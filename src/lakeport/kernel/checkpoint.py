@@ -1,4 +1,4 @@
-"""Reading checkpoints: classic, multi-part and V2 (JSON or Parquet, with or without sidecars), told apart by content."""
+"""Reading checkpoints: classic, multi-part and V2 (JSON, Parquet, with or without sidecars), told apart by content."""
 
 from __future__ import annotations
 

@@ -155,11 +155,8 @@ def _cast_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
     types = pa.types
     if types.is_integer(source):
-        return (
-            types.is_integer(target)
-            or types.is_decimal(target)
-            or (types.is_float64(target) and source.bit_width <= 32)
-        )
+        exact_in_double = types.is_float64(target) and source.bit_width <= 32
+        return bool(types.is_integer(target) or types.is_decimal(target) or exact_in_double)
     if types.is_float32(source):
         return bool(types.is_float64(target))
     if types.is_decimal(source):

@@ -260,7 +260,10 @@ def _keys(paths: pa.Array, deletion_vectors: pa.Array) -> pa.Array:
         return paths
     offsets = pc.binary_join_element_wise(_AT, deletion_vectors.field("offset").cast(pa.string()), _EMPTY)
     unique_ids = pc.binary_join_element_wise(
-        deletion_vectors.field("storageType"), deletion_vectors.field("pathOrInlineDv"), pc.coalesce(offsets, _EMPTY), _EMPTY
+        deletion_vectors.field("storageType"),
+        deletion_vectors.field("pathOrInlineDv"),
+        pc.coalesce(offsets, _EMPTY),
+        _EMPTY,
     )
     with_vector = pc.binary_join_element_wise(paths, unique_ids, _NUL)
     return pc.if_else(deletion_vectors.is_valid(), pc.coalesce(with_vector, paths), paths)

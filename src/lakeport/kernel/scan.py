@@ -123,7 +123,7 @@ class Scan:
 
     @cached_property
     def physical_filter(self) -> Expression | None:
-        """The remaining filter in the names of the data files, for the Parquet handler, as far as it is on their columns."""
+        """The remaining filter in the names of the data files, for the Parquet handler; less what they do not have."""
         parts = conjuncts(self.remaining_filter) if self.remaining_filter is not None else []
         return all_of(rewrite(part, self._to_physical) for part in parts if not self._mentions_partitions(part))
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 import pyarrow as pa
+
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.engine import Engine, FileStatus
@@ -58,7 +59,7 @@ class Table:
         return self._snapshot(version)
 
     def snapshot_at_timestamp(self, timestamp: int | datetime) -> Snapshot:
-        """The version that was the latest at a time: milliseconds since the epoch, or a datetime (UTC if it is naive)."""
+        """The version that was the latest at a time: milliseconds since the epoch, or a datetime (naive means UTC)."""
         return self.snapshot_at_version(self.version_at_timestamp(timestamp))
 
     def version_at_timestamp(self, timestamp: int | datetime) -> int:
@@ -83,9 +84,7 @@ class Table:
 class Snapshot:
     """One version of a table. Its protocol and metadata are read when it is made, its files when they are asked for."""
 
-    def __init__(
-        self, engine: Engine, root: str, replay: LogReplay, protocol: Protocol, metadata: Metadata
-    ) -> None:
+    def __init__(self, engine: Engine, root: str, replay: LogReplay, protocol: Protocol, metadata: Metadata) -> None:
         self.engine, self.root, self._replay = engine, root, replay
         self.protocol, self.metadata = protocol, metadata
         check_readable(protocol, root)

@@ -75,8 +75,8 @@ def read_checkpoint_state(engine: Engine, checkpoint: Checkpoint) -> TableState:
 
 
 def read_checksum(engine: Engine, file: FileStatus | None) -> tuple[Protocol, Metadata] | None:
-    """Protocol and metadata from a version's checksum file, which spares the pass over the log. None if there is no such
-    file or if it is not whole: it is a help, never a need."""
+    """Protocol and metadata from a version's checksum file, which spares the pass over the log. None if there is no
+    such file or if it is not whole: it is a help, never a need."""
     if file is None:
         return None
     try:

@@ -131,9 +131,8 @@ def _widen(upper: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(upper.type):
         micros = upper.cast(pa.int64())
         late = pc.greater(micros, _LATEST)
-        return pc.if_else(late, null_of(pa.int64()), pc.add(pc.min_element_wise(micros, _LATEST), _ALMOST_A_MILLISECOND)).cast(
-            upper.type
-        )
+        widened = pc.add(pc.min_element_wise(micros, _LATEST), _ALMOST_A_MILLISECOND)
+        return pc.if_else(late, null_of(pa.int64()), widened).cast(upper.type)
     return upper
 
 
