@@ -32,7 +32,7 @@ from lakeport.errors import (
     VersionNotFoundError,
 )
 from lakeport.kernel.expressions import Expression, col
-from lakeport.kernel.schema import VARIANT_MARK
+from lakeport.kernel.schema import is_variant_field
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.variant import format_variant_json
 from tests.builder import read, scan_batches
@@ -117,14 +117,10 @@ def with_json_variants(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=table.schema.names)
 
 
-def _is_variant(field: pa.Field) -> bool:
-    return VARIANT_MARK in (field.metadata or {})
-
-
 def _plain(value: Any, field: pa.Field) -> Any:
     if value is None:
         return None
-    if _is_variant(field):
+    if is_variant_field(field):
         return json.dumps(json.loads(format_variant_json(value["metadata"], value["value"])), sort_keys=True)
     if pa.types.is_struct(field.type):
         return {child.name: _plain(value[child.name], child) for child in field.type}
@@ -136,7 +132,7 @@ def _plain(value: Any, field: pa.Field) -> Any:
 
 
 def _plain_type(field: pa.Field) -> pa.DataType:
-    if _is_variant(field):
+    if is_variant_field(field):
         return pa.string()
     if pa.types.is_struct(field.type):
         return pa.struct([(child.name, _plain_type(child)) for child in field.type])

@@ -136,7 +136,7 @@ class Frame:
         datetime, or ISO 8601 text; UTC if it has no zone)."""
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
-        moment = datetime.fromisoformat(timestamp) if isinstance(timestamp, str) else timestamp
+        moment = _parse_time(timestamp) if isinstance(timestamp, str) else timestamp
         return replace(self, _version=version, _timestamp=moment, _opened={})
 
     def with_row_tracking(self) -> Frame:
@@ -227,6 +227,13 @@ class Frame:
 
 _SMALL_LIMIT = 10_000
 """Up to so many rows one thread is enough: reading ahead would be wasted."""
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time: write it like 2026-01-31T12:00:00Z") from None
 
 
 def _take(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -152,6 +152,12 @@ def test_a_hint_to_a_checkpoint_that_is_gone_falls_back() -> None:
         found(log("2", "3", hint='{"version": 2}'))
 
 
+def test_a_hint_does_not_hide_which_versions_can_be_read() -> None:
+    with pytest.raises(VersionNotFoundError) as caught:
+        found(log("0", "1", "2", "c2", "3", hint='{"version": 2}'), 4)
+    assert (caught.value.earliest, caught.value.latest) == (0, 3)
+
+
 def test_a_hint_is_of_no_use_for_older_versions() -> None:
     assert found(log("0", "1", "2", "c2", hint='{"version": 2}'), 1) == (None, [(0, 0), (1, 1)])
 

@@ -211,3 +211,11 @@ def test_an_empty_checkpoint_file_is_named() -> None:
     table.commit()
     with pytest.raises(CorruptTableError, match=r"checkpoint\.parquet"):
         rows(table.snapshot())
+
+
+@pytest.mark.parametrize("vector", [{}, {"storageType": "u"}, {"storageType": "i", "pathOrInlineDv": "x"}])
+def test_a_deletion_vector_that_says_too_little_is_an_error(vector: dict[str, Any]) -> None:
+    table = new_table()
+    table.create(table.add({"id": [1]}, deletionVector=vector))
+    with pytest.raises(CorruptTableError):
+        rows(table.snapshot())

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from lakeport.cli.display import format_time, print_json, print_json_lines, print_table, print_text, printable
+from lakeport.cli.display import print_json, print_json_lines, print_table, print_text, printable
 from lakeport.cli.options import Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
-from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.history import CommitInfo, format_time
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, format_schema
 from lakeport.kernel.snapshot import Snapshot

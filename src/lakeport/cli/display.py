@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rich import box
@@ -67,15 +66,6 @@ def console() -> Console:
 def printable(text: str) -> str:
     """The text without characters that would move the cursor or break the line."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-def format_time(milliseconds: int) -> str:
-    """Milliseconds since the epoch in ISO 8601."""
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return str(milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _cell(value: Any) -> Text:

@@ -9,7 +9,8 @@ import typer
 
 from lakeport.cli.display import print_json, print_json_lines, print_table, print_text
 from lakeport.cli.options import Columns, Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
-from lakeport.cli.values import is_variant, json_rows
+from lakeport.cli.values import json_rows
+from lakeport.kernel.schema import is_variant_field
 
 
 def head(
@@ -29,7 +30,7 @@ def head(
         print_json_lines(rows)
         return
     schema = frame.schema
-    numbers = [_is_number(field.type) and not is_variant(field) for field in schema]
+    numbers = [_is_number(field.type) and not is_variant_field(field) for field in schema]
     print_table(schema.names, [list(row.values()) for row in rows], numbers)
 
 

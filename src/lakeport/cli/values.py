@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.schema import VARIANT_MARK
+from lakeport.kernel.schema import is_variant_field
 from lakeport.kernel.variant import decode_variant, format_variant_json
 
 ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
@@ -32,7 +32,7 @@ def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 def json_values(array: pa.Array, field: pa.Field) -> list[Any]:
     """The values of a column for `ENCODER`."""
     data_type, types = array.type, pa.types
-    if is_variant(field):
+    if is_variant_field(field):
         return [None if v is None else decode_variant(v["metadata"], v["value"]) for v in array.to_pylist()]
     if types.is_struct(data_type):
         return _objects(array)
@@ -77,10 +77,6 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_plain_field(field) for field in schema])
 
 
-def is_variant(field: pa.Field) -> bool:
-    return VARIANT_MARK in (field.metadata or {})
-
-
 def _objects(array: pa.StructArray) -> list[Any]:
     fields = list(array.type)
     columns = [json_values(child, field) for child, field in zip(array.flatten(), fields, strict=True)]
@@ -114,7 +110,7 @@ def _times(array: pa.Array) -> pa.Array:
 
 def _plain_field(field: pa.Field) -> pa.Field:
     data_type, types = field.type, pa.types
-    if is_variant(field):
+    if is_variant_field(field):
         data_type = pa.string()
     elif types.is_struct(data_type):
         data_type = pa.struct([_plain_field(inner) for inner in data_type])
@@ -127,7 +123,7 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 def _plain(array: pa.Array, field: pa.Field) -> pa.Array:
     target, types = _plain_field(field).type, pa.types
-    if is_variant(field):
+    if is_variant_field(field):
         texts = (None if v is None else format_variant_json(v["metadata"], v["value"]) for v in array.to_pylist())
         return pa.array(texts, pa.string())
     if array.type == target:

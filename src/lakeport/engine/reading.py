@@ -53,7 +53,7 @@ class RowReader:
             selection = batch.selection if select is None else select(batch.data, batch.selection)
             rows = batch.data if selection is None else batch.data.filter(selection)
             if rows.num_rows:
-                yield rows if rows.schema.names == self.output.names else conform(rows, self.output, path=file.path)
+                yield rows if rows.schema.equals(self.output) else conform(rows, self.output, path=file.path)
 
 
 def read_rows(

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.engine import AS_STORED, FIELD_ID
-from lakeport.kernel.schema import VARIANT_MARK, StructField, arrow_type, is_variant
+from lakeport.kernel.schema import VARIANT_METADATA, StructField, arrow_type, is_variant, is_variant_field
 from lakeport.kernel.variant_shredding import rebuild_variant
 
 
@@ -23,7 +23,7 @@ def physical_field(field: StructField, mapping_mode: str) -> pa.Field:
     if mapping_mode == "id" and field.field_id is not None:
         metadata[FIELD_ID] = str(field.field_id).encode()
     if is_variant(field.type):
-        metadata[VARIANT_MARK] = b"true"
+        metadata |= VARIANT_METADATA
     name = field.name if mapping_mode == "none" else field.physical_name
     data_type = arrow_type(field.type, lambda inner: physical_field(inner, mapping_mode))
     return pa.field(name, data_type, field.nullable, metadata or None)
@@ -47,7 +47,7 @@ def columns_to_read(fields: Sequence[pa.Field], targets: Iterable[pa.Field], par
         if (index := find_field(fields, target)) is None:
             continue
         source, path = fields[index], f"{parents}{fields[index].name}"
-        if pa.types.is_struct(target.type) and pa.types.is_struct(source.type) and not _is_variant(target):
+        if pa.types.is_struct(target.type) and pa.types.is_struct(source.type) and not is_variant_field(target):
             # At least one leaf of a struct is read: it tells which rows are null.
             inner = columns_to_read(list(source.type), target.type, f"{path}.")
             paths += inner or [_first_leaf(source, path)]
@@ -90,7 +90,7 @@ def _conform(array: pa.Array | None, target: pa.Field, length: int, name: str, p
         if not target.nullable:
             raise CorruptTableError(f"the required column {name!r} is missing from the data file", path=path)
         return pa.nulls(length, target.type)
-    if _is_variant(target) or AS_STORED in (target.metadata or {}) or array.type == target.type:
+    if is_variant_field(target) or AS_STORED in (target.metadata or {}) or array.type == target.type:
         return array
     return _conform_type(array, target.type, name, path)
 
@@ -181,7 +181,7 @@ def _is_bytes(data_type: pa.DataType) -> bool:
 
 def to_logical(array: pa.Array, physical: pa.Field, logical: pa.Field) -> pa.Array:
     """A conformed physical column under its logical names, variants rebuilt into their plain struct."""
-    if _is_variant(physical):
+    if is_variant_field(physical):
         return rebuild_variant(array)
     if array.type == logical.type:
         return array
@@ -196,10 +196,6 @@ def to_logical(array: pa.Array, physical: pa.Field, logical: pa.Field) -> pa.Arr
         items = to_logical(array.items, physical.type.item_field, logical.type.item_field)
         return _map(array, logical.type, keys, items)
     return array
-
-
-def _is_variant(field: pa.Field) -> bool:
-    return VARIANT_MARK in (field.metadata or {})
 
 
 def _is_any_list(data_type: pa.DataType) -> bool:

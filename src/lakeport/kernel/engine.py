@@ -107,7 +107,7 @@ class ParquetHandler(Protocol):
         - A nullable column that the file lacks is all null; a required one raises `CorruptTableError`.
         - A column of another physical type is cast where Delta's type widening allows it (`columns.conform`),
           otherwise `CorruptTableError` is raised.
-        - A column marked `VARIANT_MARK` or `AS_STORED` is returned with the type that the file has.
+        - A column marked as a variant (`schema.is_variant_field`) or `AS_STORED` keeps the type that the file has.
         - `ROW_INDEX` is filled with the positions in the physical file, not counted over what was read.
         - `predicate` is in terms of `schema`. It may be used to leave out row groups in which no row can match. It
           promises nothing: rows that do not match may be returned.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -45,6 +46,15 @@ def read_commit_info(storage: StorageClient, file: FileStatus) -> dict[str, Any]
         if info is not None:
             return info
     return {}
+
+
+def format_time(milliseconds: int) -> str:
+    """A commit's time for people: ISO 8601 in UTC."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"{milliseconds} ms after the epoch"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class CommitTimes:
@@ -106,8 +116,8 @@ class CommitTimes:
 
     def _out_of_range(self, timestamp: int, bound: int, relation: str, versions: list[int]) -> VersionNotFoundError:
         return VersionNotFoundError(
-            f"the timestamp {timestamp} is {relation} commit that can be read, which was made at {bound} "
-            f"(milliseconds since the epoch) [{self._root}]",
+            f"{format_time(timestamp)} is {relation} commit that can be read, which was made at {format_time(bound)} "
+            f"[{self._root}]",
             earliest=versions[0],
             latest=versions[-1],
         )

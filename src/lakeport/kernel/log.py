@@ -131,7 +131,8 @@ def find_segment(
     hint = _last_checkpoint(storage, root)
     if hint is not None and hint > 0 and (version is None or hint <= version):
         listing = list_log(storage, root, hint)
-        if hint in listing.checkpoints:
+        latest = max([*listing.commits, *(commit.last for commit in log_tail)], default=hint)
+        if hint in listing.checkpoints and (version is None or version <= latest):
             return build_segment(listing, root, version, log_tail)
     return build_segment(list_log(storage, root), root, version, log_tail)
 

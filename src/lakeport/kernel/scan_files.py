@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 import pyarrow as pa
 
+from lakeport.kernel.actions import to_action
 from lakeport.kernel.columns import physical_field
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import ROW_INDEX, FileStatus
@@ -80,7 +81,7 @@ def decode_num_records(stats: str | None) -> int | None:
 
 
 def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
-    """The files in a batch of `Scan.scan_files`."""
+    """The files in a batch of `Scan.scan_files`. Raises `CorruptTableError` for an invalid deletion vector."""
     for row in batch.selected().to_pylist():
         vector = row["deletionVector"]
         path = row["path"]
@@ -89,15 +90,11 @@ def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
             size=row["size"] or 0,
             modification_time=row["modificationTime"] or 0,
             partition_values=row["partitionValues"] or {},
-            deletion_vector=None if vector is None else msgspec.convert(_known(vector), DeletionVectorDescriptor),
+            deletion_vector=None if vector is None else to_action(vector, DeletionVectorDescriptor, root),
             stats=row.get("stats"),
             base_row_id=row.get("baseRowId"),
             default_row_commit_version=row.get("defaultRowCommitVersion"),
         )
-
-
-def _known(row: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in row.items() if value is not None}
 
 
 class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):

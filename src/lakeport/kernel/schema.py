@@ -13,8 +13,9 @@ import pyarrow as pa
 from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedFeatureError
 from lakeport.kernel.expressions import parse_path
 
-VARIANT_MARK = b"lakeport.variant"
-"""Arrow field metadata: this column is a variant, and is handed over as the struct that the file has."""
+VARIANT_METADATA = {b"ARROW:extension:name": b"arrow.parquet.variant", b"ARROW:extension:metadata": b""}
+"""Metadata of a variant's Arrow field: Arrow's own extension type, over a struct. Who knows the type, as DuckDB does,
+sees a variant; who does not sees the struct."""
 
 _ARROW_PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -242,9 +243,14 @@ def is_variant(data_type: DataType) -> bool:
     return data_type == PrimitiveType("variant")
 
 
+def is_variant_field(field: pa.Field) -> bool:
+    """Whether an Arrow field is marked as a variant."""
+    return (field.metadata or {}).get(b"ARROW:extension:name") == b"arrow.parquet.variant"
+
+
 def arrow_field(struct_field: StructField) -> pa.Field:
     """The logical Arrow field of a column."""
-    metadata = {VARIANT_MARK: b"true"} if is_variant(struct_field.type) else None
+    metadata = VARIANT_METADATA if is_variant(struct_field.type) else None
     return pa.field(struct_field.name, arrow_type(struct_field.type), struct_field.nullable, metadata)
 
 
