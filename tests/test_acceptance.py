@@ -66,7 +66,7 @@ MANIFEST = load_manifest()
 BY_NAME = {entry["name"]: entry for entry in MANIFEST}
 # Manifests call these tables right to read or to refuse; Lakeport refuses them.
 REFUSED = {"krs--table-with-geo": "geospatial"}
-# Its checkpoint was made by hand: it has a column that no commit adds.
+# Its checkpoint has a column that no commit adds, so the commits alone are another table.
 ODD_CHECKPOINT = "krs--parquet_row_group_skipping"
 
 

@@ -34,25 +34,20 @@ class ParquetFiles:
         batch_size: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         for split in files:
-            with _parquet_errors(split.file.path), self._open(split.file) as file:
+            with self._open(split.file) as file:
                 yield from _read_split(file, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
-        with _parquet_errors(file.path), self._open(file) as opened:
+        with self._open(file) as opened:
             groups = opened.metadata.num_row_groups
         cuts = sorted({groups * part // parts for part in range(parts + 1)}) if groups else [0]
         pieces = [FileSplit(file, first, end) for first, end in pairwise(cuts)]
         return pieces or [FileSplit(file)]
 
-    def _open(self, file: FileStatus) -> pq.ParquetFile:
-        source = self._storage.open_input(file)
-        try:
-            return pq.ParquetFile(
-                source, coerce_int96_timestamp_unit="us", pre_buffer=not isinstance(source, pa.OSFile)
-            )
-        except BaseException:
-            source.close()
-            raise
+    @contextmanager
+    def _open(self, file: FileStatus) -> Iterator[pq.ParquetFile]:
+        with _parquet_errors(file.path), self._storage.open_input(file) as source:
+            yield pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=not isinstance(source, pa.OSFile))
 
 
 def _read_split(
@@ -74,6 +69,7 @@ def _read_split(
             else _empty_batches(int(starts[last + 1]) - position, batch_size)
         )
         for batch in batches:
+            batch.validate(full=True)  # Arrow trusts a file that its text is UTF-8; who gets the rows does too
             yield _complete(conform(batch, stored, path=split.file.path), schema, position)
             position += batch.num_rows
 

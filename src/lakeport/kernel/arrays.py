@@ -241,7 +241,7 @@ def _decimals(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:
     unscaled = []
     for value in values:
         number = Decimal(0 if value is None else value).scaleb(data_type.scale, _WIDE)
-        if number != number.to_integral_value() or abs(number) >= 10**data_type.precision:
+        if number != number.to_integral_value() or number.copy_abs() >= 10**data_type.precision:
             raise OverflowError(f"{value} does not fit {data_type}")
         unscaled.append(int(number).to_bytes(width, "little", signed=True))
     return pa.py_buffer(b"".join(unscaled))

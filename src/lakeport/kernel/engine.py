@@ -88,7 +88,7 @@ class JsonHandler(Protocol):
 
     def parse_json(self, texts: pa.StringArray, schema: pa.Schema) -> pa.RecordBatch:
         """One row per text. What does not parse, or does not fit its column's type, is null: a bad statistic is an
-        unknown one. Dates, timestamps and decimals are accepted as strings and as numbers."""
+        unknown one. Dates, timestamps and decimals are accepted as strings, decimals as numbers too."""
 
 
 class ParquetHandler(Protocol):
@@ -107,6 +107,7 @@ class ParquetHandler(Protocol):
         - A nullable column that the file lacks is all null; a required one raises `CorruptTableError`.
         - A column of another physical type is cast where Delta's type widening allows it (`columns.conform`),
           otherwise `CorruptTableError` is raised.
+        - Text that is not UTF-8 raises `CorruptTableError`.
         - A column marked as a variant (`schema.is_variant_field`) or `AS_STORED` keeps the type that the file has.
         - `ROW_INDEX` is filled with the positions in the physical file, not counted over what was read.
         - `predicate` is in terms of `schema`. It may be used to leave out row groups in which no row can match. It
