@@ -27,6 +27,7 @@ from lakeport.kernel.expressions import (
     Literal,
     Not,
     Or,
+    chain,
 )
 from lakeport.kernel.literals import place_literal
 from lakeport.kernel.schema import PrimitiveType
@@ -202,7 +203,7 @@ class _Reader:
             operands.append(self.condition(node.expression))
             node = node.this
         operands.append(self.condition(node))
-        return _balanced(And if key == "and" else Or, operands[::-1])
+        return chain(And if key == "and" else Or, operands[::-1])
 
     def _comparison(self, node: Node, op: CompareOp) -> Comparison:
         self._only(node, "this", "expression")
@@ -319,13 +320,6 @@ class _Reader:
         if name not in _TYPES:
             raise self._refuse(node, f"the type {name} is not supported in a filter")
         return PrimitiveType(_TYPES[name])
-
-
-def _balanced(kind: type[And] | type[Or], operands: list[Expression]) -> Expression:
-    middle = len(operands) // 2
-    if not middle:
-        return operands[0]
-    return kind(_balanced(kind, operands[:middle]), _balanced(kind, operands[middle:]))
 
 
 def _number(text: str) -> int | float | Decimal:

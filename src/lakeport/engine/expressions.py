@@ -31,6 +31,7 @@ from lakeport.kernel.expressions import (
     Literal,
     Not,
     Or,
+    chain,
     format_expression,
 )
 
@@ -258,7 +259,7 @@ def _membership(child: Expression, values: tuple[Expression, ...], schema: pa.Sc
     has_null = any(isinstance(value, Literal) and value.value is None for value in values)
     fit = all(fits(value, node.type) for value in known)
     if isinstance(child, Literal) or not fit or len(known) + has_null < len(values):
-        return _compile(_any_equal(child, values), schema)
+        return _compile(chain(Or, [Comparison("=", child, value) for value in values]), schema)
     value_set = array_of(_as_set(known), node.type)
     return _Node(pa.bool_(), lambda batch: _is_in(node.run(batch), value_set, has_null))
 
@@ -275,13 +276,6 @@ def _is_in(array: pa.Array, value_set: pa.Array, has_null: bool) -> pa.BooleanAr
     if has_null:
         return pc.if_else(found, TRUE, _NULL)
     return pc.if_else(pc.is_valid(array), found, _NULL) if array.null_count else found
-
-
-def _any_equal(child: Expression, values: tuple[Expression, ...]) -> Expression:
-    middle = len(values) // 2
-    if not middle:
-        return Comparison("=", child, values[0])
-    return Or(_any_equal(child, values[:middle]), _any_equal(child, values[middle:]))
 
 
 def _like(node: _Node, pattern: str) -> _Node:

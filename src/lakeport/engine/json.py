@@ -67,7 +67,7 @@ class JsonFiles:
     def _read(self, block: _Block, lines: MsgspecLines) -> pa.RecordBatch:
         try:
             return lines.read(block.text)
-        except (msgspec.MsgspecError, UnicodeError, TypeError, ValueError, OverflowError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise self._bad_line(block, lines, error) from error
 
     def _blocks(self, files: Sequence[FileStatus]) -> Iterator[_Block]:
@@ -87,7 +87,7 @@ class JsonFiles:
             try:
                 if line.strip():
                     lines.decoder.decode(line)
-            except (msgspec.MsgspecError, UnicodeError) as reason:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as reason:
                 number += self._storage.read(block.path, 0, block.start).count(b"\n")
                 return CorruptTableError(f"line {number} of the log file is not valid: {reason}", path=block.path)
         return CorruptTableError(f"the log file is not valid: {error}", path=block.path)

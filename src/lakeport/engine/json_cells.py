@@ -15,6 +15,7 @@ from pyarrow import types
 
 from lakeport.kernel.arrays import array_of
 
+_SINGLE_LIMIT = 2.0**128
 _WIDE = Context(prec=100)  # the default one rounds to 28 digits, a decimal can have 38
 
 
@@ -30,7 +31,7 @@ def _decode_or_none(decode: Callable[[str], Any], text: str | None) -> Any:
         return None
     try:
         return decode(text)
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
 
@@ -63,7 +64,7 @@ def _cell_converter(data_type: pa.DataType) -> Callable[[Any], Any]:
     if types.is_integer(data_type):
         return partial(_integer, limit=1 << (data_type.bit_width - 1))
     if types.is_floating(data_type):
-        return _float
+        return partial(_float, limit=_SINGLE_LIMIT if types.is_float32(data_type) else math.inf)
     if types.is_decimal(data_type):
         return partial(_decimal, scale=data_type.scale, limit=Decimal(10) ** (data_type.precision - data_type.scale))
     if types.is_boolean(data_type):
@@ -81,10 +82,10 @@ def _integer(value: Any, limit: int) -> int | None:
     return value if type(value) is int and -limit <= value < limit else None
 
 
-def _float(value: Any) -> float | None:
+def _float(value: Any, limit: float) -> float | None:
     if isinstance(value, str):
         return {"Infinity": math.inf, "-Infinity": -math.inf}.get(value)
-    return float(value) if type(value) in (int, float) and abs(value) < 1e308 else None
+    return float(value) if type(value) in (int, float) and abs(value) < limit else None
 
 
 def _decimal(value: msgspec.Raw, scale: int, limit: Decimal) -> Decimal | None:

@@ -41,7 +41,9 @@ class ArrowLines:
                 memory_pool=pa.system_memory_pool(),  # packs what is small and stays tighter than Arrow's own
             )
             table.validate(full=True)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, msgspec.MsgspecError, UnicodeError, _UnlikelyError):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, _UnlikelyError):
+            return None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
         return table.to_batches()[0]  # one block is one batch
 
@@ -66,7 +68,9 @@ def _type_for(value: Any, wanted: pa.DataType | None) -> pa.DataType:
     if isinstance(value, dict):
         if wanted is not None and types.is_map(wanted):
             return pa.struct([pa.field(key, wanted.item_type) for key in value])
-        return pa.struct(_keys_of(value, wanted if wanted is not None and types.is_struct(wanted) else ()))
+        if wanted is not None and not types.is_struct(wanted):
+            raise _UnlikelyError
+        return pa.struct(_keys_of(value, wanted or ()))
     if wanted is not None:
         return wanted
     for kind, data_type in _TYPES.items():

@@ -18,14 +18,14 @@ def row_groups_that_may_match(
     file: pq.ParquetFile, groups: list[int], schema: pa.Schema, predicate: Expression
 ) -> list[int]:
     """Those of `groups` in which a row can satisfy the predicate, which is in terms of `schema`."""
-    leaves = {file.schema.column(i).path: i for i in range(len(file.schema))}
+    leaves = [file.schema.column(i).path for i in range(len(file.schema))]
 
     def bounds_of(column: Column) -> Bounds | None:
         found = _find_leaf(file.schema_arrow, schema, column.path)
-        if found is None or found[0] not in leaves:
+        if found is None or leaves.count(found[0]) != 1:  # the column `a.b` and the field b of a have one path
             return None
         path, target = found
-        return _bounds(file.metadata, groups, leaves[path], target)
+        return _bounds(file.metadata, groups, leaves.index(path), target)
 
     mask = may_match(predicate, bounds_of, len(groups))
     return [group for group, keep in zip(groups, mask, strict=True) if keep]

@@ -100,9 +100,9 @@ class LocalFiles:
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         """Writes a temporary file beside the target and renames or links it, so that no reader sees a part of it."""
-        os.makedirs(os.path.dirname(path), exist_ok=True)
         temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{uuid4().hex}.tmp")
         with _os_errors(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             try:
                 with open(temporary, "xb") as file:
                     file.write(data)

@@ -5,6 +5,7 @@ Those import pandas, wherever it is installed, only to ask it about the values: 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
@@ -191,7 +192,9 @@ def _numbers(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:
         return _decimals(values, data_type)
     if types.is_floating(data_type):
         floats = [0.0 if v is None else float(v) for v in values]
-        return pa.py_buffer(np.array(floats, np.float32 if types.is_float32(data_type) else np.float64))
+        if types.is_float64(data_type):
+            return pa.py_buffer(np.array(floats, np.float64))
+        return pa.py_buffer(struct.pack(f"={len(floats)}f", *floats))
     if types.is_date32(data_type):
         days = [0 if v is None else v.toordinal() - _EPOCH.toordinal() for v in values]
         return pa.py_buffer(np.array(days, np.int32))

@@ -33,13 +33,19 @@ from lakeport.kernel.expressions import (
     Literal,
     Not,
     Or,
+    chain,
+    children,
     format_expression,
+    operands,
 )
 from lakeport.kernel.literals import INTEGER_BITS, Place, as_utc, place_literal
 from lakeport.kernel.schema import DataType, PrimitiveType, StructType
 
 _BOOLEAN, _VOID = PrimitiveType("boolean"), PrimitiveType("void")
 _NULL, _FALSE = Literal(None), Literal(False)
+
+_DEEPEST = 200
+"""How deep a bound filter may be: every step that follows goes through it by recursion."""
 
 _FLOATS = frozenset({"float", "double"})
 _FAMILIES = {
@@ -70,9 +76,13 @@ def bind(expression: Expression, schema: StructType) -> Expression:
     compared.
     """
     try:
-        return _Binder(schema).predicate(expression)
+        bound = _Binder(schema).predicate(expression)
+        deep = _depth(bound) > _DEEPEST
     except RecursionError:
-        raise InvalidFilterError("the filter is nested too deeply; combine fewer conditions, or use IN") from None
+        deep = True
+    if deep:
+        raise InvalidFilterError("the filter is nested too deeply; combine fewer conditions, or use IN")
+    return bound
 
 
 def normalize(expression: Expression, schema: StructType) -> Expression:
@@ -80,10 +90,11 @@ def normalize(expression: Expression, schema: StructType) -> Expression:
 
     Comparisons are turned around (`NOT a < b` is `a >= b`) unless a float is compared, for NaN is in no order.
     """
-    try:
-        return _normal(expression, schema, negated=False)
-    except RecursionError:
-        raise InvalidFilterError("the filter is nested too deeply; combine fewer conditions, or use IN") from None
+    return _normal(expression, schema, negated=False)
+
+
+def _depth(expression: Expression) -> int:
+    return 1 + max(map(_depth, children(expression)), default=0)
 
 
 def _normal(expression: Expression, schema: StructType, negated: bool) -> Expression:
@@ -119,10 +130,9 @@ class _Binder:
 
     def predicate(self, expression: Expression) -> Expression:
         match expression:
-            case And(left, right):
-                return And(self.predicate(left), self.predicate(right))
-            case Or(left, right):
-                return Or(self.predicate(left), self.predicate(right))
+            case And() | Or():
+                kind = type(expression)
+                return chain(kind, [self.predicate(part) for part in operands(expression, kind)])
             case Not(child):
                 return Not(self.predicate(child))
             case Comparison(op, left, right):
@@ -180,7 +190,7 @@ class _Binder:
         if not values:
             return _FALSE
         if isinstance(child, Literal) or not all(isinstance(value, Literal) for value in values):
-            return _any_of([self._comparison("=", child, value) for value in values])
+            return chain(Or, [self._comparison("=", child, value) for value in values])
         bound, data_type = self._comparable(child)
         return _among_literals(bound, data_type, [value.value for value in values if isinstance(value, Literal)])
 
@@ -238,11 +248,6 @@ def _among_literals(bound: Expression, data_type: PrimitiveType, values: list[An
     if all(value is not None for value in values):
         return In(bound, tuple(kept)) if kept else _unless_null(bound, False)
     return In(bound, (*kept, _NULL)) if kept else _NULL
-
-
-def _any_of(conditions: list[Expression]) -> Expression:
-    middle = len(conditions) // 2
-    return Or(_any_of(conditions[:middle]), _any_of(conditions[middle:])) if middle else conditions[0]
 
 
 def _compare_literals(op: CompareOp, left: Any, right: Any) -> Literal:

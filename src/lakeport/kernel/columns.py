@@ -36,8 +36,8 @@ def find_field(fields: Sequence[pa.Field], target: pa.Field) -> int | None:
     for index, field in enumerate(fields):
         if field.name == target.name:
             return index
-    folded = target.name.casefold()
-    return next((i for i, f in enumerate(fields) if f.name.casefold() == folded), None)
+    lowered = target.name.lower()
+    return next((i for i, f in enumerate(fields) if f.name.lower() == lowered), None)
 
 
 def columns_to_read(fields: Sequence[pa.Field], targets: Iterable[pa.Field], parents: str = "") -> list[str]:
@@ -147,9 +147,11 @@ def _cast_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(pa.date32()).cast(target)
     if not pa.types.is_timestamp(array.type):
         raise TypeError("not a timestamp")
-    micros = array.cast(pa.timestamp(target.unit, array.type.tz), safe=False)
     # Both kinds count from the epoch in UTC: only the label changes.
-    return micros.cast(pa.int64()).cast(target)
+    moments = array.view(pa.timestamp(array.type.unit))
+    if array.type.unit == "ns":  # a cast would round towards the epoch, statistics are rounded down
+        moments = pc.floor_temporal(moments, unit="microsecond")
+    return moments.cast(pa.timestamp(target.unit), safe=False).view(target)
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:

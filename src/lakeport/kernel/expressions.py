@@ -9,7 +9,7 @@ names are resolved regardless of case, and literals take the type of what they a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from typing import Literal as OneOf
@@ -162,15 +162,18 @@ def _wrap(value: Any) -> Expression:
 
 
 def parse_path(name: str) -> tuple[str, ...]:
-    """The parts of a dotted name; backticks keep a dot."""
-    parts, quoted = [""], False
+    """The parts of a dotted name; backticks keep a dot, and two of them between backticks are one."""
+    parts, quoted, last = [""], False, ""
     for char in name:
         if char == "`":
             quoted = not quoted
+            if quoted and last == "`":
+                parts[-1] += char
         elif char == "." and not quoted:
             parts.append("")
         else:
             parts[-1] += char
+        last = char
     return tuple(parts)
 
 
@@ -187,24 +190,42 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 def columns_in(expression: Expression) -> list[Column]:
     """Every column that the expression mentions, in order, with repetitions."""
-    if isinstance(expression, Column):
-        return [expression]
-    return [column for child in children(expression) for column in columns_in(child)]
+    found, todo = [], [expression]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Column):
+            found.append(node)
+        todo += reversed(children(node))
+    return found
+
+
+def operands(expression: Expression, kind: type[And | Or]) -> list[Expression]:
+    """The parts of a chain of AND, or of OR; the expression itself if it is no such chain."""
+    found, todo = [], [expression]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, kind):
+            todo += (node.right, node.left)
+        else:
+            found.append(node)
+    return found
 
 
 def conjuncts(expression: Expression) -> list[Expression]:
     """The parts that must all hold."""
-    if isinstance(expression, And):
-        return conjuncts(expression.left) + conjuncts(expression.right)
-    return [expression]
+    return operands(expression, And)
+
+
+def chain(kind: type[And | Or], parts: Sequence[Expression]) -> Expression:
+    """The parts, of which there is at least one, connected into a tree as flat as can be: a long chain is not deep."""
+    middle = len(parts) // 2
+    return kind(chain(kind, parts[:middle]), chain(kind, parts[middle:])) if middle else parts[0]
 
 
 def all_of(expressions: Iterable[Expression]) -> Expression | None:
     """The conjunction; None if there is nothing to hold."""
-    result: Expression | None = None
-    for expression in expressions:
-        result = expression if result is None else And(result, expression)
-    return result
+    parts = list(expressions)
+    return chain(And, parts) if parts else None
 
 
 def rewrite(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
@@ -246,7 +267,7 @@ def format_expression(expression: Expression) -> str:
     """SQL text of the expression, for people."""
     match expression:
         case Column(path):
-            return ".".join(f"`{part}`" if not part.isidentifier() else part for part in path)
+            return ".".join(part if part.isidentifier() else f"`{part.replace('`', '``')}`" for part in path)
         case Literal(value):
             return _format_literal(value)
         case Comparison(op, left, right):

@@ -62,6 +62,8 @@ def check_type_changes(schema: StructType, path: str) -> None:
     """Raises `UnsupportedFeatureError` for a recorded type change that readers do not know."""
     for field in _fields_in(schema):
         for change in field.metadata.get("delta.typeChanges") or ():
+            if not isinstance(change, dict):
+                raise CorruptTableError(f"delta.typeChanges of the column {field.name!r} is not valid", path=path)
             before, after = str(change.get("fromType")), str(change.get("toType"))
             if not widens(before, after):
                 raise UnsupportedFeatureError(

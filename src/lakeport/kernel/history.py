@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ def read_commit_info(storage: StorageClient, file: FileStatus) -> dict[str, Any]
             continue
         try:
             info = decoder.decode(line).commitInfo
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise CorruptTableError(f"the commit file has a line that is not valid: {error}", path=file.path) from error
         if info is not None:
             return info
@@ -78,7 +79,7 @@ class CommitTimes:
         """Milliseconds since the epoch. `info` is the version's commitInfo, if it has been read."""
         file = self.listing.commits[version]
         if self._first_in_commit is None or version < self._first_in_commit:
-            return self._modification_times()[version]
+            return self._modification_times[version]
         stamp = (read_commit_info(self._storage, file) if info is None else info).get("inCommitTimestamp")
         if not isinstance(stamp, int):
             raise CorruptTableError("the commit has no inCommitTimestamp, but the table has them on", path=file.path)
@@ -104,6 +105,7 @@ class CommitTimes:
             raise self._out_of_range(timestamp, self.of(first), "earlier than the earliest", versions)
         return candidates[index - 1]
 
+    @cached_property
     def _modification_times(self) -> dict[int, int]:
         """Modification times, pushed forward where a later commit does not have a later one."""
         times: dict[int, int] = {}

@@ -219,5 +219,5 @@ def _last_checkpoint(storage: StorageClient, root: str) -> int | None:
     try:
         data = storage.read(f"{log_path(root)}/_last_checkpoint")
         return msgspec.json.decode(data, type=_Hint).version
-    except (MissingFileError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (MissingFileError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

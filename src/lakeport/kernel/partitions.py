@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
@@ -106,6 +107,16 @@ def _parse_decimal(data_type: Any) -> Callable[[str], Decimal]:
     return parse
 
 
+def _parse_double(text: str) -> float:
+    return float(text.replace("Infinity", "inf"))
+
+
+def _parse_single(text: str) -> float:
+    value = _parse_double(text)
+    struct.pack("<f", value)  # raises OverflowError
+    return value
+
+
 def _parse_timestamp(text: str) -> datetime:
     moment = datetime.fromisoformat(_six_digits(text))
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -128,8 +139,8 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "integer": _parse_integer(32),
     "short": _parse_integer(16),
     "byte": _parse_integer(8),
-    "float": lambda text: float(text.replace("Infinity", "inf")),
-    "double": lambda text: float(text.replace("Infinity", "inf")),
+    "float": _parse_single,
+    "double": _parse_double,
     "boolean": lambda text: {"true": True, "false": False}[text.lower()],
     "binary": str.encode,
     "date": date.fromisoformat,

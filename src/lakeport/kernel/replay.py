@@ -143,9 +143,10 @@ class LogReplay:
 
     @cached_property
     def commits(self) -> Commits:
-        if self._older is None:
-            return self.new_commits
-        merged = self.new_commits.over(self._older.commits)
+        merged, older = self.new_commits, self._older
+        while older is not None:  # by turns, not by recursion: a snapshot can be refreshed any number of times
+            merged = merged.over(older.new_commits if "commits" not in older.__dict__ else older.commits)
+            older = older._older
         self._older = None
         return merged
 

@@ -57,7 +57,8 @@ class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
         records = decode_num_records(self.stats)
         if records is None or self.deletion_vector is None:
             return records
-        return records - self.deletion_vector.cardinality
+        living = records - self.deletion_vector.cardinality
+        return living if living >= 0 else None
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -75,7 +76,7 @@ def decode_num_records(stats: str | None) -> int | None:
     """`numRecords` of a file's statistics; None if it is not there or makes no sense."""
     try:
         records = msgspec.json.decode(stats, type=_NumRecords).numRecords if stats else None
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return records if records is not None and records >= 0 else None
 

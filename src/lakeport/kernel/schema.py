@@ -34,6 +34,13 @@ _ARROW_PRIMITIVES: dict[str, pa.DataType] = {
     "variant": pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())]),
 }
 _ALIASES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte", "null": "void"}
+_METADATA_KINDS = {
+    "delta.columnMapping.physicalName": str,
+    "delta.columnMapping.id": int,
+    "delta.typeChanges": list,
+}
+"""What this kernel reads of a column's metadata."""
+
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
 
@@ -73,8 +80,7 @@ class StructField:
     @property
     def physical_name(self) -> str:
         """The name in data files, partition values and statistics of a table with column mapping."""
-        name: str = self.metadata.get("delta.columnMapping.physicalName", self.name)
-        return name
+        return self.metadata.get("delta.columnMapping.physicalName") or self.name
 
     @property
     def field_id(self) -> int | None:
@@ -97,8 +103,8 @@ class StructType:
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
-        folded = name.casefold()
-        return next((f for f in self.fields if f.name.casefold() == folded), None)
+        lowered = name.lower()
+        return next((f for f in self.fields if f.name.lower() == lowered), None)
 
     def resolve(self, path: tuple[str, ...]) -> tuple[StructField, ...]:
         """The fields on the way to a (nested) column. Raises `UnknownColumnError`."""
@@ -173,6 +179,9 @@ def _parse_field(raw: Any) -> StructField:
     name, nullable, metadata = raw["name"], raw.get("nullable", True), raw.get("metadata") or {}
     if not isinstance(name, str) or not isinstance(nullable, bool) or not isinstance(metadata, dict):
         raise ValueError(f"bad field {raw!r}")
+    for key, kind in _METADATA_KINDS.items():
+        if not isinstance(metadata.get(key), kind | None):
+            raise ValueError(f"bad {key} of field {name!r}")
     return StructField(name, _parse_type(raw["type"]), nullable, metadata)
 
 

@@ -182,8 +182,8 @@ class Snapshot:
         return ScanBuilder(self)
 
     def _check_columns(self) -> None:
-        folded = [f.name.casefold() for f in self.schema]
-        if len(set(folded)) != len(folded):
+        lowered = [f.name.lower() for f in self.schema]
+        if len(set(lowered)) != len(lowered):
             raise CorruptTableError("the schema has two columns of one name", path=self.root)
         for name in self.metadata.partition_columns:
             if self.schema.find(name) is None:

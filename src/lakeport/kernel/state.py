@@ -81,13 +81,20 @@ def read_checksum(engine: Engine, file: FileStatus | None) -> tuple[Protocol, Me
         return None
     try:
         checksum = msgspec.json.decode(engine.storage.read(file.path), type=_Checksum)
-    except (LakeportError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (LakeportError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return checksum.protocol, checksum.metadata
 
 
+class _WholeMetadata(Metadata, frozen=True, rename="camel", kw_only=True):
+    """With nothing left out: a mapping mode that is not there would be read as none."""
+
+    partition_columns: tuple[str, ...]
+    configuration: dict[str, str | None]
+
+
 class _Checksum(msgspec.Struct):
-    metadata: Metadata
+    metadata: _WholeMetadata
     protocol: Protocol
 
 

@@ -90,6 +90,8 @@ class FileStatistics:
     def bounds_of(self, column: Column) -> Bounds | None:
         physical = physical_path(self._schema, column.path, self._mapping_mode)
         data_type = self._schema.resolve(column.path)[-1].type
+        if isinstance(data_type, StructType):
+            return None  # only its leaves have statistics
         if data_type == PrimitiveType("void"):
             ones = from_numpy(np.ones(len(self._stats), np.int64))
             return Bounds(None, None, nulls=ones, rows=ones)
