@@ -146,7 +146,9 @@ class Frame:
     # Rows
 
     def to_batches(self, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches; memory stays bounded."""
+        """The rows as a stream of Arrow batches, of at most `batch_size` rows; memory stays bounded."""
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"a batch has 1 row or more, not {batch_size}")
         plan = self._scan()
         output = self.schema
         files = plan.files()

@@ -91,6 +91,8 @@ def _parse(text: str) -> Node:
         raise _error(text, len(text), "a quote or a comment is not closed") from None
     except ParseError as error:
         raise _explained(text, error) from None
+    except (ValueError, ArithmeticError) as error:  # sqlglot works out some literals while it parses
+        raise _error(text, 0, f"a part of it makes no sense: {error}") from None
     if not parsed:
         raise _error(text, 0, "the filter is empty")
     if len(parsed) > 1:

@@ -1,7 +1,9 @@
 """What `bind` and `normalize` make of filters."""
 
+import operator
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,8 @@ from lakeport.kernel.expressions import (
     Literal,
     Not,
     Or,
-    all_of,
     col,
+    columns_in,
     format_expression,
     lit,
     same,
@@ -282,11 +284,19 @@ def test_a_boolean_column_and_a_condition_can_be_compared() -> None:
 
 
 def test_a_filter_that_is_too_deep_is_refused() -> None:
-    deep = all_of([col("n") == i for i in range(5000)])
-    assert deep is not None
-    for step in (lambda: bind(deep, SCHEMA), lambda: normalize(deep, SCHEMA)):
+    for depth in (300, 5000):
+        deep: Expression = col("n") == 1
+        for _ in range(depth):
+            deep = ~deep
         with pytest.raises(InvalidFilterError, match="too deeply"):
-            step()
+            bind(deep, SCHEMA)
+
+
+@pytest.mark.parametrize("connect", [operator.and_, operator.or_])
+def test_a_long_chain_of_conditions_is_not_a_deep_one(connect: Any) -> None:
+    parts: list[Expression] = [col("n") == i for i in range(5000)]
+    bound = bind(reduce(connect, parts), SCHEMA)
+    assert format_expression(bound).count("n = ") == len(columns_in(bound)) == 5000
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Between the columns of files and the columns of tables."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -95,6 +95,17 @@ def test_every_unit_of_time_becomes_microseconds(unit: str, kind: str, zone: str
     target = arrow_schema(struct(t=kind)).field("t").type
     assert cast(array, target).type == target
     assert cast(array, target).to_pylist() == [expected, None]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_nanoseconds_are_rounded_down_before_1970_too(kind: str) -> None:
+    table = TableBuilder(memory_engine(), "memory:///t", struct(t=kind)).create()
+    stored = pa.table({"t": pa.array([-1001, -1000, -1, 0, 999, 1000], pa.int64()).cast(pa.timestamp("ns"))})
+    table.commit(table.add(stored, stats=None, row_group_size=1))
+    micros = [row[0].replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC) for row in rows(table.snapshot())]
+    assert sorted(m // timedelta(microseconds=1) for m in micros) == [-2, -1, -1, 0, 0, 1]
+    assert len(rows(table.snapshot(), col("t") == datetime(1970, 1, 1))) == 2
+    assert len(rows(table.snapshot(), col("t") < datetime(1970, 1, 1))) == 3
 
 
 def test_columns_are_found_regardless_of_case() -> None:

@@ -205,6 +205,15 @@ def test_a_file_action_without_a_path_is_an_error(action: str) -> None:
         rows(table.snapshot())
 
 
+@pytest.mark.parametrize("form", ["classic", "v2-json", "v2-parquet-sidecars"])
+def test_a_file_action_without_a_path_in_a_checkpoint_is_an_error(form: str) -> None:
+    table = new_table()
+    table.create({"add": {"path": None, "partitionValues": {}, "size": 1}})
+    table.checkpoint(form=form)
+    with pytest.raises(CorruptTableError, match="no path"):
+        rows(table.snapshot())
+
+
 def test_an_empty_checkpoint_file_is_named() -> None:
     table = new_table().create()
     table.write(table.log_file(f"{0:020d}.checkpoint.parquet"), b"")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakeport.engine import default_engine, memory_engine
-from lakeport.errors import CorruptTableError, TableNotFoundError, VersionNotFoundError
+from lakeport.errors import CorruptTableError, TableNotFoundError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.kernel.expressions import col
 from lakeport.kernel.snapshot import Table
 from tests.builder import TableBuilder, protocol, remove, rows, struct
@@ -87,6 +87,18 @@ def test_a_checksum_that_is_not_whole_is_passed_over(text: str) -> None:
     table.create(table.add({"id": [1]}))
     table.write(table.log_file(f"{0:020d}.crc"), text)
     assert rows(table.snapshot()) == [(1,)]
+
+
+@pytest.mark.parametrize("missing", ["schemaString", "partitionColumns", "configuration"])
+def test_a_checksum_with_half_of_the_metadata_is_passed_over(missing: str) -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(id="long", p="string"), ["p"], {"delta.appendOnly": "true"})
+    table.create(table.add({"id": [1]}, {"p": "a"}))
+    metadata = {key: value for key, value in table.metadata["metaData"].items() if key != missing}
+    checksum = {"metadata": metadata, "protocol": table.protocol["protocol"]}
+    table.write(table.log_file(f"{0:020d}.crc"), json.dumps(checksum))
+    snapshot = table.snapshot()
+    assert rows(snapshot) == [(1, "a")]
+    assert snapshot.properties == {"delta.appendOnly": "true"}
 
 
 def test_a_checksum_spares_the_log_for_protocol_and_metadata() -> None:
@@ -248,6 +260,17 @@ def test_a_refresh_sees_new_metadata_and_protocol() -> None:
     assert rows(old) == [(1,)]
 
 
+def test_a_refresh_refuses_a_table_that_a_catalog_has_taken_over() -> None:
+    table = new_table().create()
+    snapshot = table.snapshot()
+    table.commit(protocol(features=["catalogManaged"]))
+    with pytest.raises(UnsupportedFeatureError, match="catalog"):
+        snapshot.refresh()
+    managed = Table.for_path(table.engine, ROOT, max_catalog_version=1).latest_snapshot()
+    table.commit(table.add({"id": [1]}))
+    assert rows(managed.refresh()) == [(1,)]
+
+
 def test_a_refresh_sees_new_transactions_and_domains() -> None:
     table = new_table().create({"txn": {"appId": "a", "version": 1}})
     old = table.snapshot()
@@ -285,6 +308,17 @@ def test_refreshes_can_follow_each_other() -> None:
         if i % 2:
             assert rows(snapshot) == [(k,) for k in range(i + 1)]
     assert rows(snapshot) == [(k,) for k in range(6)]
+
+
+def test_a_snapshot_that_nobody_reads_can_be_refreshed_any_number_of_times() -> None:
+    table = new_table()
+    adds = [table.add({"id": [i]}) for i in range(3)]
+    snapshot = table.create(*adds).snapshot()
+    table.commit(remove(adds[1]))
+    for i in range(1200):
+        table.commit({"commitInfo": {}} if i else table.add({"id": [9]}))
+        snapshot = snapshot.refresh()
+    assert rows(snapshot) == [(0,), (2,), (9,)]
 
 
 # Planning

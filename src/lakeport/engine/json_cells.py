@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
@@ -15,6 +16,7 @@ from pyarrow import types
 
 from lakeport.kernel.arrays import array_of
 
+_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 _SINGLE_LIMIT = 2.0**128
 _WIDE = Context(prec=100)  # the default one rounds to 28 digits, a decimal can have 38
 
@@ -39,17 +41,20 @@ def _row_type(struct: pa.DataType) -> Any:
     """A msgspec type for the objects of one level: only what is asked for is decoded."""
     fields: list[tuple[str, Any, Any]] = []
     for i, field in enumerate(struct):
+        if _ESCAPED.search(field.name):  # no attribute of msgspec's can have such a key: it stays unknown
+            continue
         if types.is_struct(field.type):
             fields.append((f"f{i}", _row_type(field.type) | None, None))
         elif types.is_decimal(field.type):
             fields.append((f"f{i}", msgspec.Raw, msgspec.Raw(b"null")))  # a float would lose digits
         else:
             fields.append((f"f{i}", Any, None))
-    return msgspec.defstruct("Row", fields, rename={f"f{i}": field.name for i, field in enumerate(struct)}, gc=False)
+    names = {f"f{i}": field.name for i, field in enumerate(struct)}
+    return msgspec.defstruct("Row", fields, rename={name: names[name] for name, *_ in fields}, gc=False)
 
 
 def _cells(rows: list[Any], fields: Any) -> list[pa.Array]:
-    return [_cell_column([None if r is None else getattr(r, f"f{i}") for r in rows], f) for i, f in enumerate(fields)]
+    return [_cell_column([getattr(row, f"f{i}", None) for row in rows], field) for i, field in enumerate(fields)]
 
 
 def _cell_column(values: list[Any], field: pa.Field) -> pa.Array:

@@ -75,7 +75,7 @@ class LocalFiles:
             try:
                 with os.scandir(directory) as entries:
                     found = sorted((entry.name, entry) for entry in entries if entry.name >= first_name)
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError, ValueError):
                 return
             for name, entry in found:
                 try:
@@ -123,7 +123,7 @@ def _os_errors(path: str) -> Iterator[None]:
         yield
     except FileExistsError:
         raise
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ValueError: no path can have such a name
         raise MissingFileError("the file does not exist", path=path) from error
     except PermissionError as error:
         raise AccessDeniedError("permission denied: check the file's owner and mode", path=path) from error

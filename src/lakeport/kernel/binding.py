@@ -202,6 +202,7 @@ class _Binder:
             return _NULL
         if data_type != PrimitiveType("string"):
             raise InvalidFilterError(f"{_named(bound, data_type)} cannot be matched with LIKE, which takes strings")
+        _place_or_refuse(pattern, bound, data_type)
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
             raise InvalidFilterError(
                 f"the pattern {_text(Literal(pattern))} ends in an escape; write \\\\ for a backslash"

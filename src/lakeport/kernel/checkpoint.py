@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import SIDECAR
 from lakeport.kernel.engine import Engine, FileSplit, FileStatus
 from lakeport.kernel.log import Checkpoint
@@ -25,25 +27,26 @@ def read_checkpoint_adds(engine: Engine, checkpoint: Checkpoint, add_type: pa.Da
     directory = f"{checkpoint.files[0].path.rpartition('/')[0]}/_sidecars"
     add = pa.field("add", add_type)
     for batch in _read(engine, checkpoint.files, pa.schema([add, SIDECAR])):
-        yield _present(batch.column("add"))
-        sidecars += _sidecar_files(batch.column("sidecar"), directory)
+        yield _present(batch.column("add"), checkpoint)
+        for row in _present(batch.column("sidecar"), checkpoint).to_pylist():
+            path = resolve_path(directory, row["path"])
+            sidecars.append(FileStatus(path, row["sizeInBytes"] or 0, row["modificationTime"] or 0))
     for batch in _read(engine, sidecars, pa.schema([add])):
-        yield _present(batch.column("add"))
+        yield _present(batch.column("add"), checkpoint)
 
 
-def _present(column: pa.StructArray) -> pa.StructArray:
-    """The rows that are actions of this kind. (Some writers give every kind a struct of nulls in every row.)"""
-    present = column.field(0).is_valid() if column.null_count == 0 else column.is_valid()
-    kept = column if present.true_count == len(column) else column.filter(present)
-    paths = kept.field(0)
-    return kept if paths.null_count == 0 else kept.filter(paths.is_valid())
+def _present(column: pa.StructArray, checkpoint: Checkpoint) -> pa.StructArray:
+    """The rows that are actions of this kind. (Some writers give every kind a struct of nulls in every row.)
 
-
-def _sidecar_files(column: pa.StructArray, directory: str) -> list[FileStatus]:
-    return [
-        FileStatus(resolve_path(directory, row["path"]), row["sizeInBytes"] or 0, row["modificationTime"] or 0)
-        for row in _present(column).to_pylist()
-    ]
+    Raises `CorruptTableError` for an action without a path."""
+    kept = column.drop_null() if column.null_count else column
+    pathless = kept.field("path").is_null()
+    if not pathless.true_count:
+        return kept
+    rest = kept.filter(pathless)
+    if any(pa.types.is_integer(f.type) and rest.field(f.name).null_count < len(rest) for f in rest.type):
+        raise CorruptTableError("a file action in the checkpoint has no path", path=checkpoint.files[0].path)
+    return kept.filter(pc.invert(pathless))
 
 
 def _read(engine: Engine, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

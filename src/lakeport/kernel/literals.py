@@ -102,6 +102,7 @@ def as_utc(value: Any) -> datetime:
 def _parse(text: str, data_type: PrimitiveType) -> Any:
     match data_type.name:
         case "string":
+            text.encode()  # raises UnicodeEncodeError for half a character
             return text
         case "binary":
             return text.encode()

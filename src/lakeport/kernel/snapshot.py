@@ -72,12 +72,8 @@ class Table:
         replay = LogReplay(self.engine, self.root, segment)
         known = read_checksum(self.engine, segment.checksum) or replay.protocol_and_metadata()
         snapshot = Snapshot(self.engine, self.root, replay, *known)
-        if is_catalog_managed(snapshot.protocol) and self._catalog_version is None:
-            raise UnsupportedFeatureError(
-                "the table is managed by a catalog, which alone knows its latest version; ask the catalog and pass "
-                f"max_catalog_version and its staged_commits [{self.root}]",
-                features=["catalogManaged"],
-            )
+        if self._catalog_version is None:
+            _check_unmanaged(snapshot)
         return snapshot
 
 
@@ -165,7 +161,14 @@ class Snapshot:
         return CommitTimes(self.engine.storage, listing, self.metadata, self.root)
 
     def refresh(self) -> Snapshot:
-        """The latest version, by reading only the commits that are newer than this one; itself if there are none."""
+        """The latest version, by reading only the commits that are newer than this one; itself if there are none. Of a
+        table that a catalog manages, the latest version that is published."""
+        newer = self._refreshed()
+        if not is_catalog_managed(self.protocol):
+            _check_unmanaged(newer)
+        return newer
+
+    def _refreshed(self) -> Snapshot:
         segment = extend_segment(self.segment, self.engine.storage, self.root)
         if segment is self.segment:
             return self
@@ -188,6 +191,16 @@ class Snapshot:
         for name in self.metadata.partition_columns:
             if self.schema.find(name) is None:
                 raise CorruptTableError(f"the partition column {name!r} is not in the schema", path=self.root)
+
+
+def _check_unmanaged(snapshot: Snapshot) -> None:
+    """Raises `UnsupportedFeatureError` if a catalog manages the table."""
+    if is_catalog_managed(snapshot.protocol):
+        raise UnsupportedFeatureError(
+            "the table is managed by a catalog, which alone knows its latest version; ask the catalog and pass "
+            f"max_catalog_version and its staged_commits [{snapshot.root}]",
+            features=["catalogManaged"],
+        )
 
 
 def to_milliseconds(timestamp: int | datetime) -> int:
