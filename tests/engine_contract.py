@@ -538,7 +538,7 @@ class EngineContract:
         names = [f.name for f in table.physical_schema()]
         inside = [f.name for f in table.physical_schema().field(1).type]
         day = next(f for f in schema if f.name == "day")
-        day_name = day.name if mode == "none" else day.physical_name
+        day_name = day.physical_name(mode)
         moment = datetime(2026, 1, 1, 12, 30, 15, 123456, UTC)
 
         def add(first: int, text: str | None, **options: Any) -> dict[str, Any]:

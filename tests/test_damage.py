@@ -63,7 +63,7 @@ def files_of(form: str) -> Files:
         protocol(features=["deletionVectors", "columnMapping", "v2Checkpoint"]),
     )
     names = [f.name for f in table.physical_schema()]
-    partition = "p" if mode == "none" else schema.fields[2].physical_name
+    partition = schema.fields[2].physical_name(mode)
 
     def add(*ids: int) -> dict[str, Any]:
         data = dict(zip(names, (ids, [f"name {i}" for i in ids]), strict=True))

@@ -34,7 +34,7 @@ def test_metadata_of_another_kind_is_an_error(metadata: dict[str, Any]) -> None:
 def test_metadata_that_is_null_is_not_there() -> None:
     nothing = dict.fromkeys(["delta.columnMapping.physicalName", "delta.columnMapping.id", "delta.typeChanges"])
     field = parse_schema(one_column(nothing)).fields[0]
-    assert (field.physical_name, field.field_id) == ("id", None)
+    assert (field.physical_name("name"), field.field_id) == ("id", None)
 
 
 def test_names_are_found_regardless_of_case_but_not_of_spelling() -> None:

@@ -164,7 +164,7 @@ def test_filtered_rows_are_those_of_reading_everything(kind: str, data: st.DataO
     ).create()
     fields = table.physical_schema()
     inner = fields.field(1).type.field(0).name
-    partition = "p" if mode == "none" else schema.fields[2].physical_name
+    partition = schema.fields[2].physical_name(mode)
     everything: list[dict[str, Any]] = []
     for _ in range(data.draw(st.integers(1, 3), "files")):
         column = data.draw(st.lists(st.none() | values, min_size=1, max_size=5), "values")

@@ -24,7 +24,7 @@ def physical_field(field: StructField, mapping_mode: str) -> pa.Field:
         metadata[FIELD_ID] = str(field.field_id).encode()
     if is_variant(field.type):
         metadata |= VARIANT_METADATA
-    name = field.name if mapping_mode == "none" else field.physical_name
+    name = field.physical_name(mapping_mode)
     data_type = arrow_type(field.type, lambda inner: physical_field(inner, mapping_mode))
     return pa.field(name, data_type, field.nullable, metadata or None)
 

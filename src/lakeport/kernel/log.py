@@ -17,7 +17,7 @@ _NAME = re.compile(
     r"|\.(?P<end>\d{20})\.compacted\.json"
     r"|(?P<crc>\.crc)"
     r"|\.checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
-    r"|\.checkpoint(?P<uuid>\.[^.]+)?\.(?:parquet|json)"
+    r"|\.checkpoint(?P<uuid>\.[0-9a-fA-F-]{36})?\.(?:parquet|json)"
     r"|\.(?P<staged>[0-9a-fA-F-]{36})\.json)"
 )
 

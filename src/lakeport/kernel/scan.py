@@ -124,7 +124,9 @@ class Scan:
     @cached_property
     def physical_filter(self) -> Expression | None:
         """The remaining filter in the names of the data files, for the Parquet handler; less what they do not have."""
-        parts = conjuncts(self.remaining_filter) if self.remaining_filter is not None else []
+        if self.remaining_filter is None:
+            return None
+        parts = conjuncts(normalize(self.remaining_filter, self.snapshot.schema))
         return all_of(rewrite(part, self._to_physical) for part in parts if not self._mentions_partitions(part))
 
     def _to_physical(self, node: Expression) -> Expression:
@@ -195,7 +197,7 @@ class Scan:
         return to_mask(evaluate(rows, None))
 
     def _partition_values(self, batch: pa.RecordBatch, field: StructField) -> pa.Array:
-        name = field.name if self.snapshot.mapping_mode == "none" else field.physical_name
+        name = field.physical_name(self.snapshot.mapping_mode)
         texts = batch.column("partitionValues").field(name)
         return parse_partition_values(texts, field, path=self.snapshot.root)
 

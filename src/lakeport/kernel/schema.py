@@ -77,10 +77,10 @@ class StructField:
     nullable: bool = True
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    @property
-    def physical_name(self) -> str:
-        """The name in data files, partition values and statistics of a table with column mapping."""
-        return self.metadata.get("delta.columnMapping.physicalName") or self.name
+    def physical_name(self, mapping_mode: str) -> str:
+        """The name in data files, partition values and statistics, by column mapping mode (`none`, `name`, `id`)."""
+        mapped: str | None = self.metadata.get("delta.columnMapping.physicalName")
+        return mapped if mapped and mapping_mode != "none" else self.name
 
     @property
     def field_id(self) -> int | None:

@@ -124,7 +124,7 @@ class Snapshot:
 
     @cached_property
     def physical_partition_columns(self) -> tuple[str, ...]:
-        return tuple(f.name if self.mapping_mode == "none" else f.physical_name for f in self.partition_fields)
+        return tuple(f.physical_name(self.mapping_mode) for f in self.partition_fields)
 
     @cached_property
     def domain_metadata(self) -> dict[str, str]:

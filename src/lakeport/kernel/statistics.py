@@ -30,7 +30,7 @@ _Tree = dict[str, Any]
 def physical_path(schema: StructType, path: tuple[str, ...], mapping_mode: str) -> tuple[str, ...]:
     """The physical names on the way to a column."""
     fields = schema.resolve(path)
-    return tuple(f.name if mapping_mode == "none" else f.physical_name for f in fields)
+    return tuple(f.physical_name(mapping_mode) for f in fields)
 
 
 def stats_type(schema: StructType, columns: Iterable[Column], mapping_mode: str) -> pa.DataType:

@@ -52,7 +52,7 @@ def _logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> p
 
 
 def _partition_column(state: ScanState, file: ScanFile, field: StructField, length: int) -> pa.Array:
-    name = field.name if state.mapping_mode == "none" else field.physical_name
+    name = field.physical_name(state.mapping_mode)
     value = parse_partition_value(file.partition_values.get(name), field, path=file.path)
     return constant_column(value, arrow_field(field).type, length)
 
