@@ -99,14 +99,17 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _cut(source: Any, path: str) -> Iterator[_Block]:
-    """Cuts at line ends into blocks of about `_BLOCK_SIZE`; blocks without text are left out."""
-    rest, start = b"", 0
-    while data := source.read(_BLOCK_SIZE):
-        text = rest + data
-        end = text.rfind(b"\n") + 1
-        block, rest = text[:end], text[end:]
-        if block and not block.isspace():
-            yield _Block(block, path, start)
-        start += end
-    if rest and not rest.isspace():
-        yield _Block(rest, path, start)
+    """Cuts at line ends into blocks of about `_BLOCK_SIZE`, or of one longer line; blocks without text are left out."""
+    start, size = 0, _BLOCK_SIZE
+    while data := source.read(size):
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) == size:  # a line that is longer
+            source.seek(start)
+            size *= 2
+            continue
+        text = data[:end] if end else data  # the last line may have no end
+        if not text.isspace():
+            yield _Block(text, path, start)
+        start, size = start + len(text), _BLOCK_SIZE
+        if len(text) < len(data):
+            source.seek(start)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 from pyarrow import types
 
-from lakeport.kernel.arrays import array_of, from_numpy, take_or_null
+from lakeport.kernel.arrays import array_of, from_numpy, repeat_all, take_or_null
 
 
 class ArrowLines:
@@ -102,16 +102,16 @@ def _shape(array: pa.Array | None, field: pa.Field, length: int) -> pa.Array:
 
 def _as_maps(objects: pa.StructArray, data_type: pa.DataType) -> pa.MapArray:
     """Objects that share their keys as maps, entry by entry: a key that an object lacks has a null value."""
-    keys = [field.name for field in objects.type]
+    keys = array_of([field.name for field in objects.type], data_type.key_type)
     width, length = len(keys), len(objects)
+    values = [objects.field(i) for i in range(width)]
     if width == 1:
-        values = objects.field(0)
+        items = values[0]
     else:
-        order = np.arange(width * length).reshape(width, length).T.ravel()  # from key by key to object by object
-        values = pa.concat_arrays([pa.nulls(0, data_type.item_type), *(objects.field(i) for i in range(width))])
-        values = values.take(from_numpy(order))
+        by_object = np.arange(width * length).reshape(width, length).T.ravel()
+        items = pa.concat_arrays([pa.nulls(0, data_type.item_type), *values]).take(from_numpy(by_object))
     entries = pa.StructArray.from_arrays(
-        [array_of(keys * length, data_type.key_type), values], fields=[data_type.key_field, data_type.item_field]
+        [repeat_all(keys, length), items], fields=[data_type.key_field, data_type.item_field]
     )
     offsets = pa.py_buffer((np.arange(length + 1) * width).astype(np.int32))
     validity = objects.is_valid().buffers()[1] if objects.null_count else None

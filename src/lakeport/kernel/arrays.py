@@ -111,6 +111,14 @@ def own_copy(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([array.slice(0, 0), array], memory_pool=pa.system_memory_pool())
 
 
+def repeat_all(texts: pa.StringArray, times: int) -> pa.StringArray:
+    """The texts one after the other, so many times."""
+    encoded = [text.encode() for text in texts.to_pylist()]
+    lengths = np.tile(np.fromiter(map(len, encoded), np.int64, len(encoded)), times)
+    buffers = [None, _offsets(lengths), pa.py_buffer(b"".join(encoded) * times)]
+    return pa.Array.from_buffers(texts.type, len(lengths), buffers)
+
+
 def take_or_null(array: pa.Array, positions: npt.NDArray[np.int64]) -> pa.Array:
     """The items at some positions; null at a negative one."""
     present = positions >= 0

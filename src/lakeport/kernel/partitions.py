@@ -81,6 +81,9 @@ def _lookup(values: pa.MapArray, key: str) -> pa.Array:
     found = found[(found >= offsets[0]) & (found < offsets[-1])]
     entry = np.full(len(values), -1, np.int64)
     entry[(np.searchsorted(offsets, found, side="right") - 1)[::-1]] = found[::-1]  # of a repeated key, the first
+    first = int(offsets[0])
+    if len(values) == len(values.items) - first and np.array_equal(entry, np.arange(first, first + len(values))):
+        return values.items.slice(first).cast(pa.string())
     return take_or_null(values.items, entry).cast(pa.string())
 
 
