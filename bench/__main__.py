@@ -69,7 +69,6 @@ def bench_scan(folder: Path) -> None:
     path = tables.wide_rows(folder, 5_000_000)
     compare("5 million rows, 16 columns", "lakeport_scan", "pyarrow_scan", path, limit=1.1, repeat=3)
     compare("5 million rows, 2 of 16 columns", "lakeport_two_columns", "pyarrow_two_columns", path, limit=1.2, repeat=5)
-    compare("5 million rows, 16 columns", "lakeport_scan", "deltalake_scan", path, limit=1.0, repeat=3)
     compare("5 million rows, 16 columns", "lakeport_scan", "duckdb_scan", path, limit=1.0, repeat=3)
     deleted = tables.wide_rows(folder, 5_000_000, deleted=0.05)
     compare("5 % of the rows deleted, 16 columns", "lakeport_scan", "pyarrow_scan", deleted, limit=1.3, repeat=3)

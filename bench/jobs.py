@@ -52,12 +52,6 @@ def pyarrow_two_columns(path: str) -> Callable[[], int]:
     return pyarrow_scan(path, TWO_COLUMNS)
 
 
-def deltalake_scan(path: str) -> Callable[[], int]:
-    import deltalake
-
-    return lambda: deltalake.DeltaTable(path).to_pyarrow_table().num_rows
-
-
 def duckdb_scan(path: str) -> Callable[[], int]:
     import duckdb
 
@@ -74,7 +68,6 @@ JOBS: dict[str, Callable[[str], Callable[[], int]]] = {
         lakeport_two_columns,
         pyarrow_scan,
         pyarrow_two_columns,
-        deltalake_scan,
         duckdb_scan,
     )
 }

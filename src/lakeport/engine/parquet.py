@@ -17,7 +17,7 @@ from lakeport.kernel.columns import columns_to_read, conform
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
 
-DEFAULT_BATCH_SIZE = 128 * 1024
+DEFAULT_BATCH_SIZE = 256 * 1024
 
 
 class ParquetFiles:

@@ -68,7 +68,8 @@ def read_rows(
     def read_file(file: ScanFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=batch_size)
 
-    return in_order(files, read_file, threads or pa.cpu_count())
+    # One file more than there are cores: none of them waits while a finished file is being taken.
+    return in_order(files, read_file, threads or pa.cpu_count() + 1)
 
 
 def in_order(
