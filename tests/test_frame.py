@@ -196,6 +196,8 @@ def test_bad_arguments_are_value_errors() -> None:
         lambda: view.at(),
         lambda: view.at(version=1, timestamp=1),
         lambda: view.at(timestamp="yesterday"),
+        lambda: view.at(timestamp=date(2026, 1, 1)),  # type: ignore[arg-type]  # the wrong kind
+        lambda: view.at(version="1"),  # type: ignore[arg-type]  # the wrong kind
         lambda: view.at(version=-1).version,
         lambda: view.where(None),  # type: ignore[arg-type]
         lambda: view.to_batches(0),

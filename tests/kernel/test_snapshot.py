@@ -192,6 +192,18 @@ def test_a_commit_without_its_in_commit_timestamp_is_an_error() -> None:
         _ = table.snapshot().timestamp
 
 
+def test_a_version_whose_commit_is_cleaned_up_has_the_time_of_its_checkpoint(tmp_path: Path) -> None:
+    table = on_disk(tmp_path, [1000])
+    table.properties = enabled(1, 10_000)
+    table.commit({"commitInfo": {"inCommitTimestamp": 10_000}}, table.metadata).checkpoint(1)
+    checkpoint = table.snapshot().segment.checkpoint
+    assert checkpoint is not None
+    os.utime(checkpoint.files[0].path, (20, 20))
+    for version in (0, 1):
+        os.unlink(table.log_file(commit_name(version)))
+    assert table.snapshot().timestamp == 20_000
+
+
 def test_enablement_properties_that_are_no_numbers_are_an_error() -> None:
     table = new_table(properties=enabled() | {"delta.inCommitTimestampEnablementVersion": "soon"}).create()
     with pytest.raises(CorruptTableError, match="soon"):

@@ -103,11 +103,14 @@ class Snapshot:
 
     @property
     def timestamp(self) -> int:
-        """When this version was made, in milliseconds since the epoch."""
-        if self.properties.get("delta.enableInCommitTimestamps") == "true":
-            listing = LogListing(commits={self.version: self.segment.latest_file})
+        """When this version was made, in milliseconds since the epoch. Where the commit is cleaned up and only its
+        checkpoint is left, the checkpoint's modification time."""
+        latest = self.segment.latest_file
+        is_commit = ".checkpoint." not in latest.path.rpartition("/")[2]
+        if is_commit and self.properties.get("delta.enableInCommitTimestamps") == "true":
+            listing = LogListing(commits={self.version: latest})
             return CommitTimes(self.engine.storage, listing, self.metadata, self.root).of(self.version)
-        return self.segment.latest_file.modification_time
+        return latest.modification_time
 
     @property
     def properties(self) -> dict[str, str | None]:
