@@ -136,9 +136,10 @@ class Frame:
         datetime, or ISO 8601 text; UTC if it has no zone)."""
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
-        if not isinstance(version, int | None) or not isinstance(timestamp, int | str | datetime | None):
-            raise ValueError("a version is a number, a timestamp milliseconds, a datetime or ISO 8601 text")
         moment = _parse_time(timestamp) if isinstance(timestamp, str) else timestamp
+        for given, kinds in ((version, int), (moment, (int, datetime))):
+            if given is not None and not isinstance(given, kinds):
+                raise ValueError(f"{given!r} is not a version, nor milliseconds, a datetime or ISO 8601 text")
         return replace(self, _version=version, _timestamp=moment, _opened={})
 
     def with_row_tracking(self) -> Frame:
