@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.variant import decode_variant, decode_variant_statistic, format_variant_json
+from lakeport.kernel.variant import decode_variant, format_variant_json
 from lakeport.kernel.variant_shredding import (
     VARIANT_TYPE,
     encode_metadata,
@@ -28,7 +28,6 @@ from lakeport.kernel.variant_shredding import (
     field_ids,
     rebuild_variant,
 )
-from lakeport.kernel.z85 import encode_z85
 
 EMPTY = b"\x01\x00\x00"
 UUID = uuid.UUID("f24f9b64-81fa-49d1-b74e-8c09a6e31c56")
@@ -203,17 +202,6 @@ JSON_VALUES = st.recursive(
 def test_json_can_be_parsed_again(value: Any) -> None:
     text = format_variant_json(*encode_variant(value))
     assert json.loads(text) == value
-
-
-@given(VALUES)
-def test_a_statistic_is_the_text_of_metadata_and_value(value: Any) -> None:
-    assert decode_variant_statistic(encode_z85(b"".join(encode_variant(value)))) == value
-
-
-@given(st.text(max_size=20))
-def test_any_statistic_is_read_or_refused(text: str) -> None:
-    with suppress(CorruptTableError):
-        decode_variant_statistic(text)
 
 
 # Damage
@@ -520,15 +508,3 @@ def test_the_variants_of_spark_are_as_expected(shared_tables: Path, name: str, p
             texts.append(None if row is None else json.loads(format_variant_json(row["metadata"], row["value"])))
     expected = column(shared_tables / "expected" / f"{name.replace('/', '--')}.parquet").to_pylist()
     assert sorted(map(repr, texts)) == sorted(repr(None if text is None else json.loads(text)) for text in expected)
-
-
-def test_the_statistics_of_spark_are_as_its_rows(shared_tables: Path) -> None:
-    log = shared_tables / "tables" / "spark" / "variant-stats-nested-no-checkpoint" / "_delta_log"
-    bounds = []
-    for commit in sorted(log.glob("*.json")):
-        for action in map(json.loads, commit.read_text().splitlines()):
-            if "add" in action:
-                statistics = json.loads(action["add"]["stats"])
-                texts = [statistics[kind]["s"]["v"] for kind in ("minValues", "maxValues")]
-                bounds.append([decode_variant_statistic(text)["$['value']"] for text in texts])
-    assert sorted(bounds) == [[100, 104], [105, 109]]

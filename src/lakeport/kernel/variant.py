@@ -19,7 +19,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.z85 import decode_z85
 
 NULL, TRUE, FALSE, INT8, INT16, INT32, INT64, DOUBLE, DECIMAL4, DECIMAL8, DECIMAL16 = range(11)
 DATE, TIMESTAMP, TIMESTAMP_NTZ, FLOAT, BINARY, STRING, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS, UUID = range(11, 21)
@@ -55,19 +54,6 @@ def format_variant_json(metadata: bytes, value: bytes, *, path: str = "") -> str
     Raises `CorruptTableError` as `decode_variant` does.
     """
     return _read(metadata, value, _JsonBuilder(), path)
-
-
-def decode_variant_statistic(text: str, *, path: str = "") -> Any:
-    """The bounds of a variant column in the JSON of a file's statistics: normalized JSON paths to values.
-
-    The text is the Z85 form of metadata and value, one after the other. Raises `CorruptTableError`.
-    """
-    try:
-        data = decode_z85(text)
-        size = metadata_size(data)
-    except ValueError as error:
-        raise CorruptTableError(f"a statistic of a variant column is damaged: {error}", path=path) from error
-    return decode_variant(data[:size], data[size:], path=path)
 
 
 class _Builder(Protocol[T]):
@@ -169,13 +155,6 @@ def value_end(value: bytes, start: int, end: int) -> int:
     if first_byte(value, start, end) & 3 >= OBJECT:
         return decode_children(value, start, end).end
     return start + _scalar(value, start, end)[2]
-
-
-def metadata_size(data: bytes) -> int:
-    """How many of the bytes are metadata, if a value follows. Raises `ValueError`."""
-    offset_size, count = _metadata_header(data)
-    bytes_at = 1 + offset_size * (count + 2)
-    return bytes_at + int.from_bytes(data[bytes_at - offset_size : bytes_at], "little")
 
 
 @lru_cache(maxsize=32)  # the rows of a file mostly share their metadata
