@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -333,3 +334,11 @@ def test_a_failure_in_a_reader_reaches_who_asked_and_leaves_nothing_behind(tmp_p
     gone.unlink()
     with pytest.raises(MissingFileError, match=gone.name):
         view.to_arrow()
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "duckdb"])
+def test_a_missing_package_is_asked_for(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    view = Frame(orders().engine, ROOT)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'lakeport\[{package}\]'"):
+        getattr(view, f"to_{package}")()

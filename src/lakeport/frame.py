@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -169,17 +170,19 @@ class Frame:
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """A pandas DataFrame; `options` go to `pyarrow.Table.to_pandas`."""
+        with _extra("pandas"):
+            import pandas  # noqa: F401  # pyarrow's message does not say how to get it
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> pl.DataFrame:
-        import polars as pl
-
+        with _extra("polars"):
+            import polars as pl
         return pl.DataFrame(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over the rows."""
-        import duckdb
-
+        with _extra("duckdb"):
+            import duckdb
         return (connection or duckdb.connect()).from_arrow(self.to_arrow())
 
     def count(self) -> int:
@@ -232,6 +235,15 @@ class Frame:
 
 _SMALL_LIMIT = 10_000
 """Up to so many rows one thread is enough: reading ahead would be wasted."""
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Says how to get an optional package that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{name} is not installed: pip install 'lakeport[{name}]'", name=name) from error
 
 
 def _parse_time(text: str) -> datetime:
