@@ -19,7 +19,7 @@ from lakeport.kernel.scan_files import ScanFile, ScanState
 from lakeport.kernel.transform import transform_physical_data
 
 _T = TypeVar("_T")
-_BATCHES_AHEAD = 4
+_BATCHES_AHEAD = 2
 """How many batches of a file may wait to be taken."""
 
 
