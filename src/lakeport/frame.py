@@ -17,7 +17,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression
 from lakeport.kernel.history import CommitInfo
 from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ScanFile
+from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ScanFile, scan_files_in
 from lakeport.kernel.schema import StructType, arrow_field
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.sql import parse_filter
@@ -89,10 +89,12 @@ class Frame:
 
     def explain(self) -> str:
         """What a read would do, for people."""
-        whole = self.snapshot.scan_builder().build()
         plan = self._scan()
-        total = sum(batch.data.num_rows for batch in whole.scan_files())
-        files = list(plan.files())
+        total = 0
+        files: list[ScanFile] = []
+        for batch in plan.scan_files():
+            total += batch.data.num_rows
+            files += scan_files_in(batch, self.snapshot.root)
         lines = [
             f"table     {self.snapshot.root}",
             f"version   {self.version}",

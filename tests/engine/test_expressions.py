@@ -1,10 +1,9 @@
 """Arrow's answers, checked against evaluation row by row in plain Python, and against DuckDB."""
 
-import operator
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -20,14 +19,12 @@ from lakeport.errors import UnknownColumnError, UnsupportedExpressionError
 from lakeport.kernel.binding import bind, normalize
 from lakeport.kernel.expressions import (
     And,
-    Column,
     CompareOp,
     Comparison,
     Expression,
     In,
     IsNull,
     Like,
-    Literal,
     Not,
     Or,
     col,
@@ -35,6 +32,7 @@ from lakeport.kernel.expressions import (
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema
 from lakeport.sql import parse_filter
+from tests.rowwise import COMPARE, by_row
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -51,84 +49,6 @@ def evaluate(batch: pa.RecordBatch, expression: Expression) -> list[Any]:
 def single_precision(value: float) -> float:
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return rounded
-
-
-# --- an independent evaluation, row by row -----------------------------------------------------------------------
-
-COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
-def by_row(expression: Expression, row: dict[str, Any]) -> Any:
-    match expression:
-        case Literal(value):
-            return value
-        case Column(path):
-            value = row
-            for name in path:
-                value = None if value is None else value[name]
-            return value
-        case And(left, right):
-            sides = {by_row(left, row), by_row(right, row)}
-            return False if False in sides else None if None in sides else True
-        case Or(left, right):
-            sides = {by_row(left, row), by_row(right, row)}
-            return True if True in sides else None if None in sides else False
-        case Not(child):
-            value = by_row(child, row)
-            return None if value is None else not value
-        case IsNull(child):
-            return by_row(child, row) is None
-        case Comparison(op, left, right):
-            return compare(op, by_row(left, row), by_row(right, row))
-        case In(child, values):
-            found = [compare("=", by_row(child, row), by_row(value, row)) for value in values]
-            return True if True in found else None if None in found else False
-        case Like(child, pattern):
-            value = by_row(child, row)
-            return None if value is None else matches(value, pattern)
-    raise AssertionError(expression)
-
-
-def compare(op: CompareOp, left: Any, right: Any) -> bool | None:
-    if op == "<=>":
-        return left is right if left is None or right is None else compare("=", left, right)
-    if left is None or right is None:
-        return None
-    if left != left or right != right:
-        return op == "<>"
-    kinds = {type(left), type(right)}
-    if kinds == {Decimal, float}:
-        # A decimal becomes a double only beside a column of doubles, and all of ours that small are the same double.
-        left, right = (Decimal(repr(v)) if isinstance(v, float) else v for v in (left, right))
-    if date in kinds or datetime in kinds:
-        left, right = as_moment(left), as_moment(right)
-    return COMPARE[op](left, right)
-
-
-def as_moment(value: date) -> datetime:
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
-    return datetime(value.year, value.month, value.day, tzinfo=UTC)
-
-
-def matches(text: str, pattern: str) -> bool:
-    if not pattern:
-        return not text
-    head, rest = pattern[0], pattern[1:]
-    if head == "%":
-        return any(matches(text[i:], rest) for i in range(len(text) + 1))
-    if head == "\\":
-        head, rest = rest[0], rest[1:]
-    elif head == "_":
-        return bool(text) and matches(text[1:], rest)
-    return text[:1] == head and matches(text[1:], rest)
 
 
 # --- random batches and predicates -------------------------------------------------------------------------------

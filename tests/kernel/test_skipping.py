@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import string
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -21,10 +19,6 @@ from lakeport.kernel.expressions import (
     Column,
     Comparison,
     Expression,
-    In,
-    IsNull,
-    Like,
-    Literal,
     Not,
     Or,
     col,
@@ -35,6 +29,7 @@ from lakeport.kernel.schema import PrimitiveType
 from lakeport.kernel.skipping import Bounds, may_match
 from lakeport.kernel.statistics import FileStatistics
 from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
+from tests.rowwise import by_row
 
 ROOT = "memory:///t"
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,63 +88,6 @@ def predicates(draw: st.DrawFn, values: st.SearchStrategy[Any], kind: str, depth
     return column.is_not_null()
 
 
-def truth(predicate: Expression, row: dict[str, Any]) -> bool | None:
-    """SQL's three-valued logic, in plain Python."""
-    match predicate:
-        case Not(child):
-            inner = truth(child, row)
-            return None if inner is None else not inner
-        case And(left, right):
-            both = (truth(left, row), truth(right, row))
-            return False if False in both else None if None in both else True
-        case Or(left, right):
-            both = (truth(left, row), truth(right, row))
-            return True if True in both else None if None in both else False
-        case IsNull(child):
-            return value_of(child, row) is None
-        case Comparison(op, left, right):
-            return compare(op, value_of(left, row), value_of(right, row))
-        case In(child, values):
-            answers = [compare("=", value_of(child, row), value_of(v, row)) for v in values]
-            return True if True in answers else None if None in answers else False
-        case Like(child, pattern):
-            value = value_of(child, row)
-            return None if value is None else like(value, pattern)
-    raise AssertionError(predicate)
-
-
-def value_of(operand: Expression, row: dict[str, Any]) -> Any:
-    if isinstance(operand, Literal):
-        return operand.value
-    assert isinstance(operand, Column)
-    value: Any = row
-    for name in operand.path:
-        value = None if value is None else value[name]
-    return value
-
-
-def compare(op: str, left: Any, right: Any) -> bool | None:
-    if op == "<=>":
-        return left is right if left is None or right is None else bool(left == right)
-    if left is None or right is None:
-        return None
-    tests: dict[str, Callable[[], Any]] = {
-        "=": lambda: left == right,
-        "<>": lambda: left != right,
-        "<": lambda: left < right,
-        "<=": lambda: left <= right,
-        ">": lambda: left > right,
-        ">=": lambda: left >= right,
-    }
-    return bool(tests[op]())
-
-
-def like(value: str, pattern: str) -> bool:
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    regex = "".join({"%": ".*", "_": "."}.get(p, re.escape(p[-1])) for p in parts)
-    return re.fullmatch(regex, value, re.DOTALL) is not None
-
-
 @pytest.mark.parametrize("kind", TYPES)
 @settings(max_examples=60)
 @given(data=st.data())
@@ -193,7 +131,7 @@ def test_filtered_rows_are_those_of_reading_everything(kind: str, data: st.DataO
         case "parsed":
             table.checkpoint(parsed_stats=True)
     predicate = data.draw(predicates(values, kind), "predicate")
-    expected = [row for row in everything if truth(predicate, row) is True]
+    expected = [row for row in everything if by_row(predicate, row) is True]
     found = read(table.snapshot(), predicate).to_pylist()
     assert as_text(found) == as_text(expected), format_expression(predicate)
 
@@ -327,7 +265,7 @@ def test_a_statistic_that_does_not_parse_is_unknown(stats: str, predicate: Expre
     stats = stats.encode("utf-8", "replace").decode()
     table = TableBuilder(memory_engine(), ROOT, struct(c="long", t="string"))
     table.create(table.add({"c": [1, 2], "t": ["x", "x"]}, stats=stats))
-    expected = [r for r in [(1, "x"), (2, "x")] if truth(predicate, {"c": r[0], "t": r[1]})]
+    expected = [r for r in [(1, "x"), (2, "x")] if by_row(predicate, {"c": r[0], "t": r[1]})]
     assert rows(table.snapshot(), predicate) == expected
     assert rows(table.snapshot()) == [(1, "x"), (2, "x")]
 

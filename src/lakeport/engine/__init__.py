@@ -13,7 +13,7 @@ from lakeport.engine.parquet import ParquetFiles
 from lakeport.engine.storage import Storage
 from lakeport.kernel.engine import ExpressionHandler, JsonHandler, ParquetHandler, StorageClient
 
-__all__ = ["ComposedEngine", "default_engine", "memory_engine"]
+__all__ = ["ComposedEngine", "default_engine", "engine_over", "memory_engine"]
 
 
 @dataclass(frozen=True)

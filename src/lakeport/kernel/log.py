@@ -50,10 +50,6 @@ class LogSegment:
     latest_file: FileStatus
     """The commit of `version`, or the checkpoint where the commit is cleaned up."""
 
-    @property
-    def newest_first(self) -> list[FileStatus]:
-        return [commit.file for commit in reversed(self.commits)]
-
 
 @dataclass(slots=True)
 class LogListing:
