@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -59,6 +62,126 @@ def duckdb_scan(path: str) -> Callable[[], int]:
     return lambda: connection.execute(f"SELECT * FROM '{path}/*.parquet'").to_arrow_table().num_rows
 
 
+def lakeport_append(path: str) -> Callable[[], int]:
+    """Rows in memory into a new table; how they were cut into files is noted for `pyarrow_write`."""
+    import pyarrow.parquet as pq
+
+    from lakeport import tables
+
+    rows, target = pq.read_table(path), fresh(path, "lakeport")
+    tables.create(str(target), schema=rows.schema)
+
+    def work() -> int:
+        tables.append(str(target), rows)
+        return rows.num_rows
+
+    def note() -> None:
+        counts = [pq.read_metadata(file).num_rows for file in target.glob("*.parquet")]
+        Path(path, "..", "counts.json").write_text(json.dumps(counts))
+
+    return afterwards(work, note)
+
+
+def pyarrow_write(path: str) -> Callable[[], int]:
+    """The same rows into files of the same sizes, and nothing else."""
+    import pyarrow.parquet as pq
+
+    rows, target = pq.read_table(path), fresh(path, "pyarrow")
+    counts = json.loads(Path(path, "..", "counts.json").read_text())
+
+    def work() -> int:
+        start = 0
+        for number, count in enumerate(counts):
+            pq.write_table(rows.slice(start, count), target / f"{number}.parquet")
+            start += count
+        return start
+
+    return work
+
+
+def deltalake_append(path: str) -> Callable[[], int]:
+    import deltalake
+    import pyarrow.parquet as pq
+
+    rows, target = pq.read_table(path), fresh(path, "deltalake")
+    deltalake.DeltaTable.create(str(target), rows.schema)
+
+    def work() -> int:
+        deltalake.write_deltalake(str(target), rows, mode="append")
+        return rows.num_rows
+
+    return work
+
+
+def lakeport_delete(path: str) -> Callable[[], int]:
+    from lakeport import tables
+
+    target = linked_copy(path, "lakeport")
+    tables.set_properties(str(target), {"delta.enableDeletionVectors": "true"})
+    return lambda: tables.delete(str(target), "bucket = 7").metrics["numDeletedRows"]
+
+
+def deltalake_delete(path: str) -> Callable[[], int]:
+    import deltalake
+
+    target = linked_copy(path, "deltalake")
+    return lambda: deltalake.DeltaTable(str(target)).delete("bucket = 7")["num_deleted_rows"]
+
+
+def lakeport_commits(path: str) -> Callable[[], int]:
+    """Appends of one row each: every tenth writes a checkpoint too."""
+    from lakeport import tables
+
+    target = linked_copy(path, "lakeport")
+
+    def work() -> int:
+        return [tables.append(str(target), {"id": [number]}).version for number in range(COMMITS)][-1]
+
+    return work
+
+
+def deltalake_commits(path: str) -> Callable[[], int]:
+    import deltalake
+    import pyarrow as pa
+
+    target = linked_copy(path, "deltalake")
+
+    def work() -> int:
+        for number in range(COMMITS):
+            deltalake.write_deltalake(str(target), pa.table({"id": [number]}), mode="append")
+        return deltalake.DeltaTable(str(target)).version()
+
+    return work
+
+
+def fresh(path: str, name: str) -> Path:
+    """An empty folder beside the one that the job is given."""
+    target = Path(path).parent / f"written-by-{name}"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    return target
+
+
+def linked_copy(path: str, name: str) -> Path:
+    """A table to change: its files are never overwritten, so that they need not be copied; its hint is."""
+    target = fresh(path, name)
+    shutil.copytree(path, target, copy_function=os.link, dirs_exist_ok=True)
+    hint = target / "_delta_log" / "_last_checkpoint"
+    if hint.exists():
+        content = hint.read_bytes()
+        hint.unlink()
+        hint.write_bytes(content)
+    return target
+
+
+def afterwards(work: Callable[[], int], note: Callable[[], None]) -> Callable[[], int]:
+    """`work`, and `note` when the process ends: not counted."""
+    atexit.register(note)
+    return work
+
+
+COMMITS = 100
+
 JOBS: dict[str, Callable[[str], Callable[[], int]]] = {
     job.__name__: job
     for job in (
@@ -69,6 +192,13 @@ JOBS: dict[str, Callable[[str], Callable[[], int]]] = {
         pyarrow_scan,
         pyarrow_two_columns,
         duckdb_scan,
+        lakeport_append,
+        pyarrow_write,
+        deltalake_append,
+        lakeport_delete,
+        deltalake_delete,
+        lakeport_commits,
+        deltalake_commits,
     )
 }
 

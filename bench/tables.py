@@ -12,7 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from lakeport import tables
+from lakeport.engine import default_engine
 from lakeport.kernel.deletion_vectors import encode_deletion_vector, encode_inline
+from lakeport.kernel.post_commit import finish_commit
+from lakeport.kernel.snapshot import Table
+from lakeport.kernel.transaction import update_table
 
 PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": []}
 LARGE_LOG = Path(__file__).resolve().parents[2] / "shared/tables/large/300k-add-files-100-col-partitioned.tar.zst"
@@ -129,6 +134,40 @@ def wide_rows(folder: Path, rows: int, *, deleted: float = 0.0) -> Path:
         *adds,
     ]
     (table / "_delta_log" / f"{0:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return table
+
+
+def rows_to_write(folder: Path, rows: int) -> Path:
+    """The wide rows as Parquet files, to be read into memory and written again."""
+    source = folder / "rows"
+    source.mkdir()
+    pq.write_table(_wide_data(np.random.default_rng(1), rows), source / "rows.parquet")
+    return source
+
+
+def rows_to_delete(folder: Path, files: int, rows: int) -> Path:
+    """A table of wide rows; `bucket = 7` holds for one in a hundred, in every file."""
+    table, random = folder / "buckets", np.random.default_rng(1)
+    for number in range(files):
+        data = _wide_data(random, rows // files)
+        data = data.append_column("bucket", pa.array(random.integers(0, 100, rows // files)))
+        if number:
+            tables.append(str(table), data)
+        else:
+            tables.create(str(table), data)
+    return table
+
+
+def many_versions(folder: Path, versions: int) -> Path:
+    """A table with so many versions, but always one file: what counts is the length of its history."""
+    table, engine = folder / f"versions-{versions}", default_engine()
+    tables.create(str(table), {"id": [0]}, engine=engine)
+    snapshot = Table.for_path(engine, str(table)).latest_snapshot()
+    for version in range(1, versions):
+        transaction = update_table(snapshot, "WRITE")
+        transaction.set_application_version("bench", version)
+        finish_commit(engine, transaction.commit(), snapshot)
+        snapshot = snapshot.refresh()
     return table
 
 

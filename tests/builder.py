@@ -147,6 +147,18 @@ class TableBuilder:
         body |= {"dataChange": True} | ({"stats": stats} if stats else {})
         return {"add": body | more}
 
+    def cdc(
+        self,
+        data: Mapping[str, Sequence[Any]],
+        change_types: Sequence[str],
+        partition: Mapping[str, str | None] | None = None,
+    ) -> Action:
+        """Writes a file of changes and gives its action."""
+        rows = to_table(data, self.physical_schema()).append_column("_change_type", pa.array(change_types, pa.string()))
+        name = f"_change_data/cdc-{uuid.uuid4()}.parquet"
+        size = self.write(f"{self.root}/{name}", parquet_bytes(rows))
+        return {"cdc": {"path": name, "partitionValues": dict(partition or {}), "size": size, "dataChange": False}}
+
     def delete(self, add: Action, positions: Iterable[int], kind: str = "u") -> tuple[Action, Action]:
         """The remove and the add that replace a file's deletion vector."""
         return remove(add), {"add": add["add"] | {"deletionVector": self.deletion_vector(positions, kind)}}

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lakeport.engine import ComposedEngine, engine_over
 from lakeport.engine.memory import MemoryStorage
-from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.engine import FileStatus, OutputFile, StorageClient
 
 
 class CountingStorage:
@@ -28,6 +28,12 @@ class CountingStorage:
     def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
         return self._storage.list_from(directory, first_name)
 
+    def scans_directories(self, directory: str) -> bool:
+        return self._storage.scans_directories(directory)
+
+    def status(self, path: str) -> FileStatus | None:
+        return self._storage.status(path)
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         return self._storage.read(self._open(path), start, length)
 
@@ -40,8 +46,17 @@ class CountingStorage:
         self._open(file.path)
         return self._storage.open_input(file)
 
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        return self._storage.list_all(directory)
+
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         self._storage.write(path, data, overwrite=overwrite)
+
+    def open_output(self, path: str) -> OutputFile:
+        return self._storage.open_output(path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        self._storage.delete(paths)
 
 
 def counting_engine() -> tuple[ComposedEngine, CountingStorage]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import duckdb
@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakeport.engine import ComposedEngine, default_engine
 from lakeport.errors import CorruptTableError, MissingFileError
 from lakeport.kernel.columns import conform, find_field
-from lakeport.kernel.engine import FIELD_ID, METADATA_COLUMN, FileSplit, FileStatus
+from lakeport.kernel.engine import FIELD_ID, METADATA_COLUMN, DataFileWriter, FileSplit, FileStatus, ParquetHandler
 from lakeport.kernel.expressions import Expression
 
 _ROW_NUMBER = "file_row_number"
@@ -26,7 +26,8 @@ _DEFAULT_BATCH_SIZE = 64 * 1024
 
 
 def duckdb_engine() -> ComposedEngine:
-    return replace(default_engine(), parquet=DuckDBParquet())
+    engine = default_engine()
+    return replace(engine, parquet=DuckDBParquet(engine.parquet))
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ class Node:
 
 
 class DuckDBParquet:
-    """A `ParquetHandler` for files on the disk."""
+    """A `ParquetHandler` for files on the disk; `writing` is the one that writes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, writing: ParquetHandler) -> None:
+        self._writing = writing
         self._connection = duckdb.connect(config={"preserve_insertion_order": True})
 
     def read_parquet_files(
@@ -60,6 +62,12 @@ class DuckDBParquet:
             groups = len(self._row_group_starts(self._connection.cursor(), file.path)) - 1
         cuts = np.unique(np.linspace(0, groups, parts + 1).astype(int)).tolist()
         return [FileSplit(file, first, end) for first, end in pairwise(cuts)] or [FileSplit(file)]
+
+    def open_writer(self, path: str, schema: pa.Schema) -> DataFileWriter:
+        return self._writing.open_writer(path, schema)
+
+    def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+        return self._writing.encode_parquet(batches, schema)
 
     def _read(self, split: FileSplit, schema: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
         cursor, path = self._connection.cursor(), split.file.path
@@ -91,7 +99,7 @@ class DuckDBParquet:
         rows = cursor.execute(
             "SELECT DISTINCT row_group_id, row_group_num_rows FROM parquet_metadata(?) ORDER BY 1", [path]
         ).fetchall()
-        return np.cumsum([0, *(count for _, count in rows)]).tolist()
+        return list(accumulate((count for _, count in rows), initial=0))
 
 
 def _find(nodes: list[Node], schema: pa.Schema) -> list[Node]:

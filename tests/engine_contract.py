@@ -27,22 +27,15 @@ from lakeport.kernel.engine import AS_STORED, FIELD_ID, ROW_INDEX, Engine, FileS
 from lakeport.kernel.expressions import Expression, Literal, col, lit
 from lakeport.kernel.schema import VARIANT_METADATA, StructField
 from tests.builder import TableBuilder, mapped, parquet_bytes, protocol, read, rows, struct
+from tests.writing_contract import WritingContract
 
 
 def by_id(field: pa.Field, number: int) -> pa.Field:
     return field.with_metadata({FIELD_ID: str(number).encode()})
 
 
-class EngineContract:
+class EngineContract(WritingContract):
     """Fixtures `engine` and `root` (a directory of `engine.storage` that is empty) come from the subclass."""
-
-    @pytest.fixture
-    def engine(self) -> Engine:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def root(self) -> str:
-        raise NotImplementedError
 
     # Storage
 
@@ -349,7 +342,7 @@ class EngineContract:
 
     def test_nested_columns_keep_nulls_and_empties_apart(self, engine: Engine, root: str) -> None:
         kind = pa.struct([("l", pa.list_(pa.int32())), ("m", pa.map_(pa.string(), pa.int32()))])
-        values = [{"l": [1, None], "m": [("k", None)]}, None, {"l": [], "m": []}, {"l": None, "m": None}]
+        values: list[Any] = [{"l": [1, None], "m": [("k", None)]}, None, {"l": [], "m": []}, {"l": None, "m": None}]
         file = self.parquet(engine, f"{root}/f", pa.table({"s": pa.array(values, kind)}))
         wide = pa.struct([("l", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int64()))])
         for size in (None, 1):

@@ -21,8 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import lakeport
 from lakeport.engine import default_engine
 from lakeport.errors import (
+    ChangeFeedError,
     CorruptTableError,
     LakeportError,
     MissingFileError,
@@ -31,6 +33,7 @@ from lakeport.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from lakeport.frame import Changes
 from lakeport.kernel.expressions import Expression, col
 from lakeport.kernel.schema import is_variant_field
 from lakeport.kernel.snapshot import Snapshot, Table
@@ -427,3 +430,75 @@ def test_as_many_files_remain_after_skipping_as_expected(shared_tables: Path, ca
         )
         expected = pa.Table.from_batches([b.filter(select(b, None)) for b in whole.to_batches()], whole.schema)
         assert_same_rows(read(snapshot, predicate), expected)
+
+
+# Changes
+
+
+def change_cases(kind: str) -> list[Any]:
+    """The ranges of the manifest whose expectation has something of this kind."""
+    cases = [(entry["name"], case) for entry in MANIFEST for case in entry.get("expected_cdf") or ()]
+    return [pytest.param(*case, id=_range_id(*case)) for case in cases if case[1].get(kind) is not None]
+
+
+def _range_id(name: str, case: Entry) -> str:
+    return f"{name.partition('--')[2]}-{case['start']}-{case['end']}"
+
+
+def changes_of(name: str, case: Entry) -> Changes:
+    return lakeport.scan(path_of(name), engine=ENGINE).changes(case["start"], case["end"])
+
+
+@pytest.mark.parametrize(("name", "case"), change_cases("parquet"))
+def test_the_changes_of_a_range_are_those_expected(shared_tables: Path, name: str, case: Entry) -> None:
+    expected = pq.read_table(TABLES / case["parquet"])
+    changes = changes_of(name, case)
+    found = changes.to_arrow()
+    assert_same_rows(found.drop(["_commit_timestamp"]), expected)
+    assert found.num_rows == changes.count() == case["rows"]
+    assert not found.column("_commit_timestamp").null_count
+    one_by_one = pa.Table.from_batches(changes.to_batches(batch_size=1), found.schema)
+    assert one_by_one.combine_chunks() == found.combine_chunks()
+
+
+@pytest.mark.parametrize(("name", "case"), change_cases("ok"))
+def test_a_range_with_the_feed_on_throughout_is_planned(shared_tables: Path, name: str, case: Entry) -> None:
+    versions = {file.commit_version for file in changes_of(name, case).files()}
+    assert versions == set(range(case["start"], case["end"] + 1))
+
+
+@pytest.mark.parametrize(("name", "case"), change_cases("error"))
+def test_a_range_that_cannot_be_read_is_refused(shared_tables: Path, name: str, case: Entry) -> None:
+    with pytest.raises(ChangeFeedError) as caught:
+        changes_of(name, case).files()
+    if "disabled at v" in case["error"]:
+        assert caught.value.version == int(case["error"].rpartition("v")[2])
+        assert "feed is off" in str(caught.value)
+    else:
+        assert "schema" in case["error"]
+        assert "under the schema of version" in str(caught.value)
+
+
+@cache
+def told_changes() -> list[Entry]:
+    """What upstream tests say of ranges, less the one that the manifest calls an error."""
+    path = TABLES / "expected" / "_cdf_expected.json"
+    cases: list[Entry] = json.loads(path.read_text()) if path.is_file() else []
+    return [case for case in cases if (case["table"], case["start"]) != ("krs--table-with-cdf", 3)]
+
+
+@pytest.mark.parametrize("case", told_changes(), ids=lambda case: _range_id(f"--{case['table']}", case))
+def test_the_changes_of_a_range_are_those_that_upstream_tells(shared_tables: Path, case: Entry) -> None:
+    name = case["table"] if case.get("full_name") else f"krs--{case['table']}"
+    found = changes_of(name, case).to_arrow()
+    assert found.num_rows == case.get("n_rows", found.num_rows)
+    if "rows" in case:
+        columns = [map(_as_told, found.column(column).to_pylist()) for column in case["columns"]]
+        assert sorted(map(list, zip(*columns, strict=True))) == sorted(case["rows"])
+        assert found.column_names == [*case["columns"], "_commit_timestamp"]
+
+
+def _as_told(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_as_told(inner)}" for key, inner in value.items()) + "}"
+    return str(value)

@@ -342,3 +342,77 @@ def test_a_missing_package_is_asked_for(monkeypatch: pytest.MonkeyPatch, package
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ModuleNotFoundError, match=rf"pip install 'lakeport\[{package}\]'"):
         getattr(view, f"to_{package}")()
+
+
+# Changes
+
+
+def changing() -> TableBuilder:
+    """Versions 0 to 3 with one row each, and the change data feed on."""
+    table = TableBuilder(
+        memory_engine(), ROOT, struct(id="long", name="string"), (), {"delta.enableChangeDataFeed": "true"}
+    )
+    table.create(table.add({"id": [0]}))
+    for number in (1, 2, 3):
+        table.commit(table.add({"id": [number]}))
+    return table
+
+
+def test_changes_read_what_the_frame_was_narrowed_to() -> None:
+    view = frame(changing()).select("id").where("id > 0").limit(2).changes(0)
+    assert view.schema.names == ["id", "_change_type", "_commit_version", "_commit_timestamp"]
+    assert view.to_arrow().select(["id", "_commit_version"]).to_pylist() == [
+        {"id": 1, "_commit_version": 1},
+        {"id": 2, "_commit_version": 2},
+    ]
+    assert view.count() == 2
+
+
+def test_changes_end_at_the_version_of_the_frame() -> None:
+    table = changing()
+    view = frame(table)
+    assert view.at(version=2).changes(1).to_polars()["id"].to_list() == [1, 2]
+    assert view.at(version=2).changes(1, 3).count() == 3
+    assert view.version == 3
+    table.commit(table.add({"id": [4]}))
+    assert (view.changes(3).count(), frame(table).changes(3).count()) == (1, 2)
+    later = view.changes(0, 4)
+    assert later.count() == 5
+    assert (later.feed.start, later.feed.end) == (0, 4)
+
+
+def test_changes_take_times_as_at_does() -> None:
+    view = frame(changing())
+    assert view.changes(start_timestamp="1970-01-01").count() == 4
+    assert view.changes(start_timestamp=0, end_timestamp="2999-01-01T00:00:00Z").count() == 4
+    assert view.changes(1, end_timestamp=datetime(2999, 1, 1)).count() == 3
+    assert view.changes(start_timestamp=datetime(1970, 1, 1, tzinfo=UTC), end=1).count() == 2
+
+
+def test_changes_refuse_a_start_that_is_missing_or_given_twice() -> None:
+    view = frame(changing())
+    for arguments in ({}, {"start": 0, "start_timestamp": 0}, {"start": "2026-01-01"}, {"start": 1.5}):
+        with pytest.raises(ValueError, match=r"start version|is not a version"):
+            view.changes(**arguments)
+    with pytest.raises(ValueError, match="end version"):
+        view.changes(0, 1, end_timestamp=0)
+    with pytest.raises(ValueError, match="is not a time"):
+        view.changes(start_timestamp="yesterday")
+
+
+def test_changes_explain_what_a_read_would_do() -> None:
+    text = frame(changing()).changes(0).where("_commit_version >= 2").limit(5).explain()
+    assert "versions  0 to 3" in text
+    assert "files     2, " in text
+    assert "on rows   nothing: partitions and commits decide" in text
+    assert "limit     5" in text
+
+
+def test_changes_go_where_rows_go() -> None:
+    view = frame(changing()).changes(0)
+    assert view.to_pandas().shape == (4, 5)
+    assert view.to_duckdb().filter("_change_type = 'insert'").count("*").fetchall() == [(4,)]
+    assert view.to_reader().read_all() == view.to_arrow()
+    assert [batch.num_rows for batch in view.to_batches(1)] == [1, 1, 1, 1]
+    with pytest.raises(UnknownColumnError, match="_change_type"):
+        view.select("nothing")

@@ -8,8 +8,8 @@ Everything that Lakeport raises on purpose is a `LakeportError`; the tree is in 
 """
 
 from lakeport.errors import LakeportError
-from lakeport.frame import Frame, scan
+from lakeport.frame import Changes, Frame, scan
 from lakeport.kernel.expressions import col, lit
+from lakeport.version import __version__
 
-__all__ = ["Frame", "LakeportError", "col", "lit", "scan"]
-__version__ = "0.1.0"
+__all__ = ["Changes", "Frame", "LakeportError", "__version__", "col", "lit", "scan"]

@@ -6,9 +6,14 @@
     ├ CorruptTableError         .path
     │ └ MissingFileError        (also FileNotFoundError)   a file that the log names is gone
     ├ UnsupportedFeatureError   .features
+    ├ ChangeFeedError           .version                   a range of versions whose changes cannot be read
     ├ InvalidFilterError        (also ValueError)          .position
     │ └ UnsupportedExpressionError                         an engine that does not know an expression
     ├ UnknownColumnError        (also ValueError)          .column
+    ├ InvalidDataError          (also ValueError)          .column .row
+    │ └ ConstraintError                                    .constraint
+    ├ CommitConflictError       .version
+    ├ CommitUnknownError        .version                   may have landed: never retried blindly
     └ StorageError              (also OSError)             .path
       └ AccessDeniedError       (also PermissionError)
 
@@ -60,6 +65,14 @@ class UnsupportedFeatureError(LakeportError):
         self.features = tuple(features)
 
 
+class ChangeFeedError(LakeportError):
+    """The changes of the range cannot be read because of what the table is, or holds, at `version`."""
+
+    def __init__(self, message: str, *, version: int) -> None:
+        super().__init__(message)
+        self.version = version
+
+
 class InvalidFilterError(LakeportError, ValueError):
     """A filter that does not parse or does not fit the schema; `position` is an offset into its text, if known."""
 
@@ -78,6 +91,41 @@ class UnknownColumnError(LakeportError, ValueError):
     def __init__(self, message: str, *, column: str) -> None:
         super().__init__(message)
         self.column = column
+
+
+class InvalidDataError(LakeportError, ValueError):
+    """Data that cannot be written: it does not fit the schema, or an expression over it fails. `row` counts from 0 in
+    what was given, if it is known."""
+
+    def __init__(self, message: str, *, column: str | None = None, row: int | None = None) -> None:
+        super().__init__(message)
+        self.column, self.row = column, row
+
+
+class ConstraintError(InvalidDataError):
+    """A row breaks a constraint of the table."""
+
+    def __init__(self, message: str, *, constraint: str, column: str | None = None, row: int | None = None) -> None:
+        super().__init__(message, column=column, row=row)
+        self.constraint = constraint
+
+
+class CommitConflictError(LakeportError):
+    """Another writer's commit, `version`, contradicts what this transaction read or changes. Nothing was written to
+    the log: read the table again and repeat the operation."""
+
+    def __init__(self, message: str, *, version: int) -> None:
+        super().__init__(message)
+        self.version = version
+
+
+class CommitUnknownError(LakeportError):
+    """The storage did not tell whether `version` was written, and could not be asked. Look at the table's history
+    before repeating the operation."""
+
+    def __init__(self, message: str, *, version: int) -> None:
+        super().__init__(message)
+        self.version = version
 
 
 class StorageError(LakeportError, OSError):

@@ -1,26 +1,37 @@
-"""`Frame`: a table, columns, a filter and a version; nothing is read until rows are asked for."""
+"""`Frame` and `Changes`: rows of a table, or its changes, by columns and a filter; nothing is read until rows are asked
+for."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from lakeport.engine import default_engine
 from lakeport.engine.reading import RowReader, read_rows
+from lakeport.kernel.change_files import CHANGE_COLUMNS, ChangeFile
+from lakeport.kernel.change_scan import ChangeScan, ChangeScanBuilder
+from lakeport.kernel.changes import (
+    TableChanges,
+    first_version_since,
+    last_version_until,
+    table_changes,
+    table_changes_between,
+)
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression
 from lakeport.kernel.history import CommitInfo
-from lakeport.kernel.scan import Scan
+from lakeport.kernel.scan import Scan, ScanBuilder
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ScanFile, scan_files_in
 from lakeport.kernel.schema import StructType, arrow_field
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.sql import parse_filter
+from lakeport.kernel.sql import parse_filter
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,91 +47,56 @@ def scan(target: str, *, storage_options: Mapping[str, Any] | None = None, engin
     return Frame(engine or default_engine(storage_options), str(target))
 
 
+_Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)
+
+
+class _Builder(Protocol[_Plan]):
+    """What collects the parts of a plan: a `ScanBuilder` or a `ChangeScanBuilder`."""
+
+    def with_filter(self, predicate: Expression) -> Self: ...
+    def with_read_schema(self, schema: StructType) -> Self: ...
+    def with_stats(self) -> Self: ...
+    def build(self) -> _Plan: ...
+
+
 @dataclass(frozen=True, eq=False)
-class Frame:
-    """A lazy view of a table. Every method that narrows it gives a new frame."""
+class _Rows(ABC, Generic[_Plan]):
+    """A lazy view of rows. Every method that narrows it gives a new one."""
 
     engine: Engine
     target: str
-    _version: int | None = None
-    _timestamp: int | datetime | None = None
     _columns: tuple[str, ...] | None = None
     _filters: tuple[Expression, ...] = ()
     _limit: int | None = None
-    _row_tracking: bool = False
-    _opened: dict[str, Snapshot] = field(default_factory=dict, repr=False)
-    """The snapshot, once it is loaded; shared by all frames of the same version."""
-
-    # What it is
+    _opened: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What the rows come from, once it is loaded; shared by all views of the same."""
 
     @property
-    def snapshot(self) -> Snapshot:
-        """The version of the table that this frame reads."""
-        if "snapshot" not in self._opened:
-            table = Table.for_path(self.engine, self.target)
-            if self._version is not None:
-                opened = table.snapshot_at_version(self._version)
-            elif self._timestamp is not None:
-                opened = table.snapshot_at_timestamp(self._timestamp)
-            else:
-                opened = table.latest_snapshot()
-            self._opened["snapshot"] = opened
-        return self._opened["snapshot"]
+    @abstractmethod
+    def _whole_schema(self) -> StructType:
+        """All columns that can be selected and filtered."""
 
-    @property
-    def version(self) -> int:
-        return self.snapshot.version
+    @abstractmethod
+    def _scan_builder(self) -> _Builder[_Plan]:
+        """A plan of all rows."""
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        fields = [arrow_field(f) for f in self._selected]
-        if self._row_tracking:
-            fields += [arrow_field(ROW_ID), arrow_field(ROW_COMMIT_VERSION)]
-        return pa.schema(fields)
-
-    def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """The commits up to this version, newest first."""
-        return list(self.snapshot.history(limit))
-
-    def files(self) -> list[ScanFile]:
-        """The data files that have to be read, with their statistics. Opens none of them."""
-        return list(self._scan(with_stats=True).files())
-
-    def explain(self) -> str:
-        """What a read would do, for people."""
-        plan = self._scan()
-        total = 0
-        files: list[ScanFile] = []
-        for batch in plan.scan_files():
-            total += batch.data.num_rows
-            files += scan_files_in(batch, self.snapshot.root)
-        lines = [
-            f"table     {self.snapshot.root}",
-            f"version   {self.version}",
-            f"columns   {', '.join(self.schema.names)}",
-            f"files     {len(files)} of {total}, {sum(f.size for f in files):,} bytes",
-        ]
-        if plan.filter is not None:
-            left = plan.remaining_filter
-            lines.append(f"filter    {format_expression(plan.filter)}")
-            lines.append(f"on rows   {'nothing: partitions decide' if left is None else format_expression(left)}")
-        if self._limit is not None:
-            lines.append(f"limit     {self._limit}")
-        return "\n".join(lines)
+        return pa.schema([arrow_field(f) for f in self._selected])
 
     # Narrowing
 
-    def select(self, *columns: str) -> Frame:
+    def select(self, *columns: str) -> Self:
         """These columns only, in this order; `a.b` takes one field of a struct. Raises `UnknownColumnError`."""
         if not columns:
             raise ValueError("select at least one column")
         narrowed = replace(self, _columns=columns)
-        if "snapshot" in self._opened:
+        if self._opened:
             _ = narrowed._selected
         return narrowed
 
-    def where(self, condition: str | Expression) -> Frame:
+    def where(self, condition: str | Expression) -> Self:
         """The rows for which the condition holds: SQL text, or an expression made with `lakeport.col`. Several are
         combined by AND. Raises `InvalidFilterError`, saying where the text is wrong."""
         parsed = parse_filter(condition) if isinstance(condition, str) else condition
@@ -128,26 +104,11 @@ class Frame:
             raise ValueError(f"a filter is SQL text or an expression, not {type(condition).__name__}")
         return replace(self, _filters=(*self._filters, parsed))
 
-    def limit(self, rows: int) -> Frame:
+    def limit(self, rows: int) -> Self:
         """At most so many rows."""
         if rows < 0:
             raise ValueError(f"a limit is 0 or more, not {rows}")
         return replace(self, _limit=rows if self._limit is None else min(rows, self._limit))
-
-    def at(self, *, version: int | None = None, timestamp: int | str | datetime | None = None) -> Frame:
-        """Another version: by number, or the one that was the latest at a time (milliseconds since the epoch, a
-        datetime, or ISO 8601 text; UTC if it has no zone)."""
-        if (version is None) == (timestamp is None):
-            raise ValueError("give either a version or a timestamp")
-        moment = _parse_time(timestamp) if isinstance(timestamp, str) else timestamp
-        for given, kinds in ((version, int), (moment, (int, datetime))):
-            if given is not None and not isinstance(given, kinds):
-                raise ValueError(f"{given!r} is not a version, nor milliseconds, a datetime or ISO 8601 text")
-        return replace(self, _version=version, _timestamp=moment, _opened={})
-
-    def with_row_tracking(self) -> Frame:
-        """The rows with `_row_id` and `_row_commit_version`, for a table that tracks rows."""
-        return replace(self, _row_tracking=True)
 
     # Rows
 
@@ -156,11 +117,9 @@ class Frame:
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"a batch has 1 row or more, not {batch_size}")
         plan = self._scan()
-        output = self.schema
-        files = plan.files()
-        reader = RowReader.for_scan(plan, output)
+        reader = RowReader.for_scan(plan, self.schema)
         threads = 1 if self._limit is not None and self._limit <= _SMALL_LIMIT else None
-        batches = read_rows(self.engine, reader, files, batch_size, threads)
+        batches = read_rows(self.engine, reader, plan.files(), batch_size, threads)
         return batches if self._limit is None else _take(batches, self._limit)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -189,50 +148,221 @@ class Frame:
 
     def count(self) -> int:
         """How many rows there are: from the log where its statistics tell, else by reading as little as possible."""
-        plan = self._scan(with_stats=True)
         total = 0
-        for batch in self._counted(plan):
-            total += batch
+        for rows in self._counted():
+            total += rows
             if self._limit is not None and total >= self._limit:
                 return self._limit
         return total
 
-    def _counted(self, plan: Scan) -> Iterator[int]:
-        unknown = []
-        for file in plan.files():
-            records = file.num_records if plan.remaining_filter is None else None
-            if records is None:
+    def _counted(self) -> Iterator[int]:
+        plan = self._scan(with_stats=True)
+        unknown: list[ScanFile | ChangeFile] = []
+        for file, rows in plan.counted_files():
+            if rows is None:
                 unknown.append(file)
             else:
-                yield records
+                yield rows
         columns = columns_in(plan.remaining_filter) if plan.remaining_filter is not None else []
-        narrow = replace(self, _columns=(), _row_tracking=False)._read_plan([c.path for c in columns])
-        reader = RowReader.for_scan(narrow)
-        yield from (batch.num_rows for batch in read_rows(self.engine, reader, unknown))
+        narrow = self._without_columns()._read_plan([c.path for c in columns])
+        yield from (batch.num_rows for batch in read_rows(self.engine, RowReader.for_scan(narrow), unknown))
 
     # Planning
 
     @cached_property
     def _selected(self) -> StructType:
-        schema = self.snapshot.schema
+        schema = self._whole_schema
         return schema if self._columns is None else schema.select(map(schema.path_of, self._columns))
 
-    def _scan(self, *, with_stats: bool = False) -> Scan:
+    def _scan(self, *, with_stats: bool = False) -> _Plan:
         paths = [column.path for condition in self._filters for column in columns_in(condition)]
         return self._read_plan(paths, with_stats=with_stats)
 
-    def _read_plan(self, filter_columns: list[tuple[str, ...]], *, with_stats: bool = False) -> Scan:
+    def _read_plan(self, filter_columns: list[tuple[str, ...]], *, with_stats: bool = False) -> _Plan:
         """A scan of the selected columns and of those that the filter needs."""
-        schema = self.snapshot.schema
-        builder = self.snapshot.scan_builder()
+        schema, builder = self._whole_schema, self._scan_builder()
         if (condition := all_of(self._filters)) is not None:
             builder = builder.with_filter(condition)
         if self._columns is not None:
             paths = [*map(schema.path_of, self._columns), *filter_columns]
             builder = builder.with_read_schema(schema.select(paths))
-        if self._row_tracking:
-            builder = builder.with_row_tracking()
         return (builder.with_stats() if with_stats else builder).build()
+
+    def _without_columns(self) -> Self:
+        return replace(self, _columns=())
+
+    def _explained(self, decides: str, **facts: str) -> str:
+        plan = self._scan()
+        if plan.filter is not None:
+            left = plan.remaining_filter
+            facts["filter"] = format_expression(plan.filter)
+            facts["on rows"] = f"nothing: {decides}" if left is None else format_expression(left)
+        if self._limit is not None:
+            facts["limit"] = str(self._limit)
+        return "\n".join(f"{name:<10}{fact}" for name, fact in facts.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Frame(_Rows[Scan]):
+    """The rows of a table, at one version of it."""
+
+    _version: int | None = None
+    _timestamp: int | datetime | None = None
+    _row_tracking: bool = False
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version of the table that this frame reads."""
+        if "snapshot" not in self._opened:
+            table = Table.for_path(self.engine, self.target)
+            if self._version is not None:
+                opened = table.snapshot_at_version(self._version)
+            elif self._timestamp is not None:
+                opened = table.snapshot_at_timestamp(self._timestamp)
+            else:
+                opened = table.latest_snapshot()
+            self._opened["snapshot"] = opened
+        snapshot: Snapshot = self._opened["snapshot"]
+        return snapshot
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        tracking = [arrow_field(ROW_ID), arrow_field(ROW_COMMIT_VERSION)] if self._row_tracking else []
+        return pa.schema([*super().schema, *tracking])
+
+    def history(self, limit: int | None = None) -> list[CommitInfo]:
+        """The commits up to this version, newest first."""
+        return list(self.snapshot.history(limit))
+
+    def files(self) -> list[ScanFile]:
+        """The data files that have to be read, with their statistics. Opens none of them."""
+        return list(self._scan(with_stats=True).files())
+
+    def explain(self) -> str:
+        """What a read would do, for people."""
+        total = 0
+        files: list[ScanFile] = []
+        for batch in self._scan().scan_files():
+            total += batch.data.num_rows
+            files += scan_files_in(batch, self.snapshot.root)
+        return self._explained(
+            "partitions decide",
+            table=self.snapshot.root,
+            version=str(self.version),
+            columns=", ".join(self.schema.names),
+            files=f"{len(files)} of {total}, {sum(f.size for f in files):,} bytes",
+        )
+
+    def at(self, *, version: int | None = None, timestamp: int | str | datetime | None = None) -> Frame:
+        """Another version: by number, or the one that was the latest at a time (milliseconds since the epoch, a
+        datetime, or ISO 8601 text; UTC if it has no zone)."""
+        if (version is None) == (timestamp is None):
+            raise ValueError("give either a version or a timestamp")
+        return replace(self, _version=_version(version), _timestamp=_moment(timestamp), _opened={})
+
+    def with_row_tracking(self) -> Frame:
+        """The rows with `_row_id` and `_row_commit_version`, for a table that tracks rows."""
+        return replace(self, _row_tracking=True)
+
+    def changes(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        start_timestamp: int | str | datetime | None = None,
+        end_timestamp: int | str | datetime | None = None,
+    ) -> Changes:
+        """What changed from one version to another, both included; the end is the version that this frame reads,
+        unless another is given. A time, as `at` takes it, stands for the first version from it on, or for the last one
+        up to it. Columns, filters and a limit that were asked for before stay."""
+        if (start is None) == (start_timestamp is None):
+            raise ValueError("give either a start version or a start timestamp")
+        if end is not None and end_timestamp is not None:
+            raise ValueError("give either an end version or an end timestamp")
+        until = _moment(end_timestamp)
+        if end is None and until is None:
+            end, until = self.version if self._opened else self._version, self._timestamp
+        columns = None if self._columns is None else (*self._columns, *CHANGE_COLUMNS.names)
+        return Changes(
+            engine=self.engine,
+            target=self.target,
+            _columns=columns,
+            _filters=self._filters,
+            _limit=self._limit,
+            _start=_version(start),
+            _end=_version(end),
+            _since=_moment(start_timestamp),
+            _until=until if end is None else None,
+        )
+
+    @property
+    def _whole_schema(self) -> StructType:
+        return self.snapshot.schema
+
+    def _scan_builder(self) -> ScanBuilder:
+        builder = self.snapshot.scan_builder()
+        return builder.with_row_tracking() if self._row_tracking else builder
+
+    def _without_columns(self) -> Frame:
+        return replace(self, _columns=(), _row_tracking=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Changes(_Rows[ChangeScan]):
+    """The rows that a table's commits inserted, updated and deleted, with `_change_type` (`insert`, `delete`,
+    `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`, oldest commit first.
+
+    Raises `ChangeFeedError` where the feed was off, and where the schema was another; `VersionNotFoundError` for
+    versions that the table does not have, or no longer has."""
+
+    _start: int | None = None
+    _end: int | None = None
+    _since: int | datetime | None = None
+    _until: int | datetime | None = None
+
+    @property
+    def feed(self) -> TableChanges:
+        """The range of versions that this reads."""
+        if "feed" not in self._opened:
+            self._opened["feed"] = self._open_feed()
+        feed: TableChanges = self._opened["feed"]
+        return feed
+
+    def _open_feed(self) -> TableChanges:
+        table = Table.for_path(self.engine, self.target)
+        if self._since is not None and self._end is None:
+            return table_changes_between(table, self._since, self._until)
+        start = self._start if self._since is None else first_version_since(table, self._since)
+        end = self._end if self._until is None else last_version_until(table, self._until)
+        assert start is not None
+        return table_changes(table, start, end)
+
+    def files(self) -> list[ChangeFile]:
+        """The files that have to be read, with their statistics. Opens none of them."""
+        return list(self._scan(with_stats=True).files())
+
+    def explain(self) -> str:
+        """What a read would do, for people."""
+        files = list(self._scan().files())
+        return self._explained(
+            "partitions and commits decide",
+            table=self.feed.root,
+            versions=f"{self.feed.start} to {self.feed.end}",
+            columns=", ".join(self.schema.names),
+            files=f"{len(files)}, {sum(f.size for f in files):,} bytes",
+        )
+
+    @property
+    def _whole_schema(self) -> StructType:
+        return self.feed.schema
+
+    def _scan_builder(self) -> ChangeScanBuilder:
+        return self.feed.scan_builder()
 
 
 _SMALL_LIMIT = 10_000
@@ -246,6 +376,18 @@ def _extra(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{name} is not installed: pip install 'lakeport[{name}]'", name=name) from error
+
+
+def _version(given: int | None) -> int | None:
+    if given is not None and not isinstance(given, int):
+        raise ValueError(f"{given!r} is not a version: a version is a number")
+    return given
+
+
+def _moment(given: int | str | datetime | None) -> int | datetime | None:
+    if not isinstance(given, int | str | datetime | None):
+        raise ValueError(f"{given!r} is not a time: give milliseconds, a datetime or ISO 8601 text")
+    return _parse_time(given) if isinstance(given, str) else given
 
 
 def _parse_time(text: str) -> datetime:

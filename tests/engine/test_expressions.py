@@ -31,7 +31,7 @@ from lakeport.kernel.expressions import (
     lit,
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema
-from lakeport.sql import parse_filter
+from lakeport.kernel.sql import parse_filter
 from tests.rowwise import COMPARE, by_row
 
 NAN, INFINITY = float("nan"), float("inf")

@@ -1,12 +1,24 @@
-"""The servers do what the project relies on, seen through obstore alone."""
+"""The servers do what the project relies on, seen through obstore alone; and the engine keeps its contract on them."""
 
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
 
 import obstore
 import pytest
 from obstore.exceptions import AlreadyExistsError
 
-from tests.interop.servers import Bucket
+from lakeport.engine import default_engine
+from lakeport.engine.storage import Storage
+from lakeport.errors import AccessDeniedError, StorageError
+from lakeport.kernel.engine import Engine
+from tests.engine_contract import EngineContract
+from tests.interop.servers import NAME, Bucket, s3_bucket
+from tests.interop.test_tables import options
+from tests.writing_contract import LARGE
 
 
 def test_an_object_is_read_whole_and_by_range(bucket: Bucket) -> None:
@@ -68,3 +80,90 @@ def test_of_many_writers_who_create_one_object_exactly_one_succeeds(writable_buc
     with ThreadPoolExecutor(16) as pool:
         winners = [data for data in pool.map(create, range(64)) if data is not None]
     assert winners == [bytes(obstore.get(store, "race/0.json").bytes())]
+
+
+class TestEngineOnObjectStores(EngineContract):
+    @pytest.fixture
+    def engine(self, writable_bucket: Bucket) -> Engine:
+        return default_engine(options(writable_bucket))
+
+    @pytest.fixture
+    def root(self, writable_bucket: Bucket) -> str:
+        return f"{writable_bucket.url}/contract/{uuid4().hex}"
+
+
+@pytest.fixture
+def lost_server(tmp_path: Path) -> Iterator[tuple[Bucket, ExitStack]]:
+    """A bucket of its own, and a stack that stops its server when it is closed."""
+    with ExitStack() as stack:
+        yield stack.enter_context(s3_bucket(tmp_path)), stack
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_whole_bucket_is_listed(s3: Bucket) -> None:
+    s3.put("at-the-root/x", b"1")
+    listed = {file.path: file.size for file in Storage(options(s3)).list_all(s3.url)}
+    assert listed[f"{s3.url}/at-the-root/x"] == 1
+
+
+def test_nothing_of_a_large_object_is_seen_before_it_is_complete(writable_bucket: Bucket) -> None:
+    storage = Storage(options(writable_bucket))
+    output = storage.open_output(f"{writable_bucket.url}/growing/file")
+    output.write(LARGE)
+    assert list(storage.list_all(f"{writable_bucket.url}/growing")) == []
+    output.close()
+    assert [file.size for file in storage.list_all(f"{writable_bucket.url}/growing")] == [len(LARGE)]
+
+
+def test_an_aborted_upload_is_given_up_at_the_server(tmp_path: Path) -> None:
+    with s3_bucket(tmp_path) as bucket:
+        output = Storage(options(bucket)).open_output(f"{bucket.url}/f")
+        output.write(LARGE)
+        uploads = tmp_path / "root" / NAME / ".sgwtmp" / "multipart"
+        wait_until(lambda: any(uploads.glob("*/*")))
+        time.sleep(0.5)  # for the parts that are on their way
+        output.abort()
+        assert list(uploads.glob("*/*")) == []
+
+
+@pytest.mark.parametrize("size", [10, len(LARGE)])
+def test_a_connection_that_is_lost_is_a_storage_error(lost_server: tuple[Bucket, ExitStack], size: int) -> None:
+    bucket, server = lost_server
+    storage = Storage(options(bucket))
+    path = f"{bucket.url}/lost"
+    output = storage.open_output(path)
+    output.write(LARGE[:size])
+    server.close()
+
+    def go_on() -> None:
+        for _ in range(5):
+            output.write(LARGE[:size])
+        output.close()
+
+    with pytest.raises(StorageError) as caught:
+        go_on()
+    assert caught.value.path == path
+    output.abort()
+    with pytest.raises(StorageError):
+        storage.write(path, b"")
+    with pytest.raises(StorageError):
+        storage.delete([path])
+
+
+def test_writing_with_wrong_credentials_is_access_denied(s3: Bucket) -> None:
+    storage = Storage(options(s3, secret_access_key="wrong"))
+    path = f"{s3.url}/denied/f"
+    for attempt in (
+        lambda: storage.write(path, b""),
+        lambda: storage.open_output(path).close(),
+        lambda: storage.delete([path]),
+        lambda: list(storage.list_all(f"{s3.url}/denied")),
+    ):
+        with pytest.raises(AccessDeniedError):
+            attempt()

@@ -8,28 +8,42 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn
 
 import pyarrow as pa
 import typer
 
 from lakeport import __version__
+from lakeport.cli.changes import changes
 from lakeport.cli.describe import files, history, schema
 from lakeport.cli.export import export
+from lakeport.cli.maintain import checkpoint, optimize, restore, set_properties, vacuum
 from lakeport.cli.rows import count, head
-from lakeport.errors import InvalidFilterError, LakeportError
+from lakeport.cli.write import append, create, delete, merge, overwrite, update
+from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError
 
 _DEBUG = "--debug"
+_OPTIONS = {
+    "pass enforce_retention=False": "give --no-retention-check",
+    "pass ignore_missing_files=True": "give --ignore-missing",
+    "(merge_schema does)": "(--merge-schema does)",
+}
 
 app = typer.Typer(
-    help="Reads Delta tables.",
+    help="Reads and writes Delta tables.",
     epilog=f"{_DEBUG}, anywhere on the line, shows where a failure comes from.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (schema, head, count, files, history, export):
-    app.command()(command)
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Look at tables": (schema, head, count, files, history, changes, export),
+    "Write rows": (create, append, overwrite, delete, update, merge),
+    "Look after tables": (optimize, vacuum, restore, set_properties, checkpoint),
+}
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command("set" if command is set_properties else None, rich_help_panel=panel)(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -37,7 +51,7 @@ def lakeport(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version of Lakeport.")] = False,
 ) -> None:
-    """Reads Delta tables."""
+    """Reads and writes Delta tables."""
     if version:
         typer.echo(f"lakeport {__version__}")
     elif context.invoked_subcommand is None:
@@ -77,8 +91,8 @@ def run(arguments: Sequence[str]) -> int:
 def _exit_code(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
         return error.exit_code
-    # Arrow's errors are ValueErrors too, but not of the caller's making.
-    return 2 if isinstance(error, ValueError) and not isinstance(error, pa.ArrowException) else 1
+    # Arrow's errors and those about rows are ValueErrors too, but the call was right.
+    return 2 if isinstance(error, ValueError) and not isinstance(error, pa.ArrowException | InvalidDataError) else 1
 
 
 def _told(error: Exception) -> str:
@@ -87,10 +101,17 @@ def _told(error: Exception) -> str:
     if isinstance(error, InvalidFilterError):
         return str(error)  # its further lines show the place
     if isinstance(error, LakeportError | ValueError) and not isinstance(error, pa.ArrowException):
-        return _one_line(str(error))
+        return _with_options(_one_line(str(error)))
     if isinstance(error, OSError):
         return _one_line(f"{error.strerror or error}{f' [{error.filename}]' if error.filename else ''}")
     return f"unexpected {type(error).__name__}: {_one_line(str(error))} ({_DEBUG} shows where)"
+
+
+def _with_options(text: str) -> str:
+    """What a message says about Python's parameters, in the words of the command line."""
+    for parameter, option in _OPTIONS.items():
+        text = text.replace(parameter, option)
+    return text
 
 
 def _one_line(text: str) -> str:

@@ -9,15 +9,12 @@ from contextlib import closing, contextmanager
 from typing import Annotated, BinaryIO
 from uuid import uuid4
 
-import pyarrow as pa
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lakeport.cli.display import print_json
 from lakeport.cli.formats import Format, format_of, open_writer
 from lakeport.cli.options import Columns, Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
-from lakeport.frame import Frame
+from lakeport.cli.progress import expected_rows, showing
 
 
 def export(
@@ -40,11 +37,13 @@ def export(
     with (
         replacing(out, force=force) as file,
         closing(open_writer(kind, file, schema)) as writer,
-        _progress(frame, known=where is None, limit=limit) as batches,
+        showing("exporting") as bar,
     ):
-        for batch in batches:
+        bar.expect(lambda: expected_rows(frame, limit) if where is None else None)
+        for batch in frame.to_batches():
             writer.write(batch)
             rows += batch.num_rows
+            bar.advance(batch.num_rows)
     if json:
         print_json({"path": os.path.abspath(out), "format": kind, "rows": rows, "version": frame.version})
 
@@ -89,33 +88,3 @@ def _publish(temporary: str, path: str, force: bool) -> None:
 def _exists(path: str) -> FileExistsError:
     hint = "it exists and is not a file" if not os.path.isfile(path) else "the file exists; --force replaces it"
     return FileExistsError(errno.EEXIST, hint, path)
-
-
-@contextmanager
-def _progress(frame: Frame, *, known: bool, limit: int | None) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The batches of the frame; as they are taken, a bar grows on stderr if that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield frame.to_batches()
-        return
-    total = _expected_rows(frame, limit) if known else None
-    layout = (TextColumn("exporting"), BarColumn(), TextColumn("{task.completed:,} rows"), TimeElapsedColumn())
-    with Progress(*layout, console=console, transient=True) as progress:
-        task = progress.add_task("exporting", total=total)
-
-        def advancing() -> Iterator[pa.RecordBatch]:
-            for batch in frame.to_batches():
-                yield batch
-                progress.advance(task, batch.num_rows)
-
-        yield advancing()
-
-
-def _expected_rows(frame: Frame, limit: int | None) -> int | None:
-    """How many rows will come, if the statistics tell."""
-    total = 0
-    for file in frame.files():
-        if file.num_records is None:
-            return None
-        total += file.num_records
-    return total if limit is None else min(total, limit)

@@ -35,12 +35,16 @@ _SUFFIXES |= {".feather": Format.arrow, ".ipc": Format.arrow}
 
 def format_of(path: str) -> Format:
     """The format that the name of a file asks for."""
-    suffix = PurePath(path).suffix.lower()
-    if suffix not in _SUFFIXES:
+    if not is_file_name(path):
         raise ValueError(
             f"{path!r} does not tell the format: end it with one of {' '.join(_SUFFIXES)}, or give --format"
         )
-    return _SUFFIXES[suffix]
+    return _SUFFIXES[PurePath(path).suffix.lower()]
+
+
+def is_file_name(path: str) -> bool:
+    """Whether the name asks for a format."""
+    return PurePath(path).suffix.lower() in _SUFFIXES
 
 
 class Writer(Protocol):

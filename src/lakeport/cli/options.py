@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-from lakeport.frame import Frame, scan
+from lakeport.frame import Changes, Frame, scan
+
+_Rows = TypeVar("_Rows", Frame, Changes)
 
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="A Delta table: a path, or a URL like s3://…", show_default=False)
@@ -43,24 +45,29 @@ def open_frame(
     frame = scan(target, storage_options=parse_options(option or []))
     if version is not None or timestamp is not None:
         frame = frame.at(version=version, timestamp=timestamp)
+    return narrowed(frame, where, columns, limit)
+
+
+def narrowed(rows: _Rows, where: str | None, columns: list[str] | None, limit: int | None) -> _Rows:
+    """The rows that the options leave."""
     if where is not None:
-        frame = frame.where(where)
+        rows = rows.where(where)
     if columns is not None:
-        frame = frame.select(*parse_columns(columns))
-    return frame if limit is None else frame.limit(limit)
+        rows = rows.select(*parse_columns(columns))
+    return rows if limit is None else rows.limit(limit)
 
 
-def parse_columns(texts: list[str]) -> list[str]:
+def parse_columns(texts: list[str], option: str = "--columns") -> list[str]:
     """The names in comma-separated lists; a comma between backticks belongs to the name."""
     names = [name.strip() for text in texts for name in re.split(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)", text)]
     if not all(names):
-        raise ValueError(f"--columns takes names with commas between them, not {','.join(texts)!r}")
+        raise ValueError(f"{option} takes names with commas between them, not {','.join(texts)!r}")
     return names
 
 
-def parse_options(pairs: list[str]) -> dict[str, str]:
-    """Storage options from KEY=VALUE."""
+def parse_options(pairs: list[str], option: str = "--option") -> dict[str, str]:
+    """The values by their keys from KEY=VALUE."""
     for pair in pairs:
         if not pair.partition("=")[0] or "=" not in pair:
-            raise ValueError(f"--option takes KEY=VALUE, not {pair!r}")
+            raise ValueError(f"{option} takes KEY=VALUE, not {pair!r}")
     return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}

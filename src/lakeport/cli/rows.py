@@ -10,6 +10,7 @@ import typer
 from lakeport.cli.display import print_json, print_json_lines, print_table, print_text
 from lakeport.cli.options import Columns, Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
 from lakeport.cli.values import json_rows
+from lakeport.frame import Changes, Frame
 from lakeport.kernel.schema import is_variant_field
 
 
@@ -25,13 +26,7 @@ def head(
 ) -> None:
     """Print some rows; as JSON, one object per line."""
     frame = open_frame(target, option, version, timestamp, where=where, columns=columns, limit=limit)
-    rows = (row for batch in frame.to_batches() for row in json_rows(batch))
-    if json:
-        print_json_lines(rows)
-        return
-    schema = frame.schema
-    numbers = [_is_number(field.type) and not is_variant_field(field) for field in schema]
-    print_table(schema.names, [list(row.values()) for row in rows], numbers)
+    print_rows(frame, json)
 
 
 def count(
@@ -49,6 +44,17 @@ def count(
         print_json({"count": rows})
     else:
         print_text(str(rows))
+
+
+def print_rows(view: Frame | Changes, json: bool) -> None:
+    """The rows as a table, or as JSON, one object per line."""
+    rows = (row for batch in view.to_batches() for row in json_rows(batch))
+    if json:
+        print_json_lines(rows)
+        return
+    schema = view.schema
+    numbers = [_is_number(field.type) and not is_variant_field(field) for field in schema]
+    print_table(schema.names, [list(row.values()) for row in rows], numbers)
 
 
 def _is_number(data_type: pa.DataType) -> bool:

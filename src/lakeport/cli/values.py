@@ -31,11 +31,11 @@ def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def json_values(array: pa.Array, field: pa.Field) -> list[Any]:
     """The values of a column for `ENCODER`."""
-    data_type, types = array.type, pa.types
+    data_type, types = field.type, pa.types  # the field's: an array may lack the marks of variants in it
     if is_variant_field(field):
         return [None if v is None else decode_variant(v["metadata"], v["value"]) for v in array.to_pylist()]
     if types.is_struct(data_type):
-        return _objects(array)
+        return _objects(array, data_type)
     if types.is_list(data_type):
         return _parts(array, json_values(array.values, data_type.value_field))
     if types.is_map(data_type):
@@ -77,8 +77,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_plain_field(field) for field in schema])
 
 
-def _objects(array: pa.StructArray) -> list[Any]:
-    fields = list(array.type)
+def _objects(array: pa.StructArray, data_type: pa.StructType) -> list[Any]:
+    fields = list(data_type)
     columns = [json_values(child, field) for child, field in zip(array.flatten(), fields, strict=True)]
     names = [field.name for field in fields]
     rows = zip(*columns, strict=True) if columns else iter([()] * len(array))

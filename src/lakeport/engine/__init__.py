@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakeport.engine.clock import system_clock
 from lakeport.engine.expressions import ArrowExpressions
 from lakeport.engine.json import JsonFiles
 from lakeport.engine.memory import MemoryStorage
@@ -18,12 +19,16 @@ __all__ = ["ComposedEngine", "default_engine", "engine_over", "memory_engine"]
 
 @dataclass(frozen=True)
 class ComposedEngine:
-    """An engine put together from handlers; replace any of them by your own."""
+    """An engine put together from handlers and a clock; replace any of them by your own."""
 
     storage: StorageClient
     json: JsonHandler
     parquet: ParquetHandler
     expressions: ExpressionHandler
+    clock: Callable[[], int] = system_clock
+
+    def now(self) -> int:
+        return self.clock()
 
 
 def default_engine(storage_options: Mapping[str, Any] | None = None) -> ComposedEngine:
@@ -36,6 +41,6 @@ def memory_engine() -> ComposedEngine:
     return engine_over(MemoryStorage())
 
 
-def engine_over(storage: StorageClient) -> ComposedEngine:
-    """The default handlers over another storage."""
-    return ComposedEngine(storage, JsonFiles(storage), ParquetFiles(storage), ArrowExpressions())
+def engine_over(storage: StorageClient, clock: Callable[[], int] = system_clock) -> ComposedEngine:
+    """The default handlers over another storage, with milliseconds since the epoch from `clock`."""
+    return ComposedEngine(storage, JsonFiles(storage), ParquetFiles(storage, clock), ArrowExpressions(), clock)

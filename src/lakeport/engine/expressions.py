@@ -2,25 +2,45 @@
 
 An expression is compiled once for a schema: names become positions, literals become scalars of the type they are
 compared in. What is left for each batch is a few calls of Arrow's kernels.
+
+What may fail for a row (`Node.total` tells) is only worked out for rows that need it: a branch of CASE where its
+condition is true, the right side of AND where the left is not false, a filter where the row is still selected.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lakeport.engine.literals import LOCAL, MOMENT, fits, fitting_scalar
+from lakeport.engine.arithmetic import arithmetic
+from lakeport.engine.casts import caster, is_number, to_float
+from lakeport.engine.functions import function_kernel
+from lakeport.engine.literals import LOCAL, MOMENT, fits, fitting_scalar, own_literal
+from lakeport.engine.nodes import (
+    Datum,
+    Node,
+    Rows,
+    all_positions,
+    applied,
+    as_array,
+    constant,
+    merged,
+    run_for,
+    split_positions,
+)
+from lakeport.engine.patterns import matcher
 from lakeport.errors import UnknownColumnError, UnsupportedExpressionError
-from lakeport.kernel.arrays import FALSE, TRUE, array_of, decimal_type, null_of, own_scalar
+from lakeport.kernel.arrays import FALSE, TRUE, array_of, decimal_type, null_of
 from lakeport.kernel.expressions import (
     And,
+    Arithmetic,
+    Call,
+    Case,
+    Cast,
     Column,
     CompareOp,
     Comparison,
@@ -34,8 +54,7 @@ from lakeport.kernel.expressions import (
     chain,
     format_expression,
 )
-
-Datum = Any  # pa.Array | pa.Scalar
+from lakeport.kernel.schema import PrimitiveType, arrow_type
 
 _NULL = null_of(pa.bool_())
 
@@ -49,16 +68,6 @@ _KERNELS: dict[CompareOp, Callable[[Datum, Datum], Datum]] = {
 }
 
 
-class _Wild(Enum):
-    """What is not text in a pattern, by its regular expression."""
-
-    ANY = ".*"
-    ONE = "."
-
-
-_WILDCARDS: dict[str, str | _Wild] = {"%": _Wild.ANY, "_": _Wild.ONE}
-
-
 class ArrowExpressions:
     """The `ExpressionHandler` for bound expressions (`kernel.binding.bind`); it holds no state."""
 
@@ -68,7 +77,7 @@ class ArrowExpressions:
         Raises `UnsupportedExpressionError`, and `UnknownColumnError` for a column that the schema lacks.
         """
         node = _compile_whole(expression, schema)
-        return lambda batch: _array(node.run(batch), batch.num_rows)
+        return lambda batch: as_array(node.run(batch), batch.num_rows)
 
     def predicate_evaluator(
         self, schema: pa.Schema, predicate: Expression
@@ -77,70 +86,60 @@ class ArrowExpressions:
         node = _condition(_compile_whole(predicate, schema), predicate)
 
         def select(batch: pa.RecordBatch, selection: pa.BooleanArray | None) -> pa.BooleanArray:
-            matches = _array(node.run(batch), batch.num_rows)
-            if selection is not None:
-                matches = pc.and_kleene(matches, selection)
+            if selection is not None and not node.total:
+                matches = _where_undecided(node, batch, selection, FALSE)
+            else:
+                matches = as_array(node.run(batch), batch.num_rows)
+                if selection is not None:
+                    matches = pc.and_kleene(matches, selection)
             return pc.fill_null(matches, FALSE) if matches.null_count else matches
 
         return select
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A compiled expression: the type of its result, and how a batch gives it; a constant gives a scalar."""
-
-    type: pa.DataType
-    run: Callable[[pa.RecordBatch], Datum]
-
-
-def _array(datum: Datum, length: int) -> pa.Array:
-    return pa.repeat(datum, length) if isinstance(datum, pa.Scalar) else datum
-
-
-def _constant(scalar: pa.Scalar) -> _Node:
-    return _Node(scalar.type, lambda _: scalar)
-
-
-def _compile_whole(expression: Expression, schema: pa.Schema) -> _Node:
+def _compile_whole(expression: Expression, schema: pa.Schema) -> Node:
     try:
         return _compile(expression, schema)
     except RecursionError:
         raise UnsupportedExpressionError("the filter is nested too deeply") from None
 
 
-def _compile(expression: Expression, schema: pa.Schema) -> _Node:
+def _compile(expression: Expression, schema: pa.Schema) -> Node:
     match expression:
         case Column(path):
             return _column(path, schema)
         case Literal(value):
-            return _constant(_own_literal(value))
+            return constant(own_literal(value))
         case Comparison(op, left, right):
             return _comparison(op, left, right, schema)
-        case And(left, right):
-            return _connective(pc.and_kleene, left, right, schema)
-        case Or(left, right):
-            return _connective(pc.or_kleene, left, right, schema)
+        case And() | Or():
+            return _connective(expression, schema)
         case Not(child):
             inner = _condition(_compile(child, schema), child)
-            return _Node(pa.bool_(), lambda batch: pc.invert(inner.run(batch)))
+            return Node(pa.bool_(), lambda rows: pc.invert(inner.run(rows)), inner.total)
         case IsNull(child):
             tested = _compile(child, schema)
-            return _Node(pa.bool_(), lambda batch: pc.is_null(tested.run(batch)))
+            return Node(pa.bool_(), lambda rows: pc.is_null(tested.run(rows)), tested.total)
         case In(child, values):
             return _membership(child, values, schema)
         case Like(child, pattern):
             return _like(_compile(child, schema), pattern)
+        case Arithmetic(op, left, right):
+            a, b = _compile(left, schema), _compile(right, schema)
+            kernel, data_type, total = arithmetic(op, a.type, b.type)
+            return applied(kernel, [a, b], data_type, expression, total=total)
+        case Cast(child, name):
+            return _cast(_compile(child, schema), PrimitiveType(name), expression)
+        case Case(branches, default):
+            return _case(branches, default, schema)
+        case Call("coalesce", args):
+            return _coalesce(args, schema)
+        case Call():
+            return _call(expression, schema)
     raise UnsupportedExpressionError(f"this engine cannot evaluate {expression!r}")
 
 
-def _own_literal(value: Any) -> pa.Scalar:
-    try:
-        return own_scalar(value)
-    except TypeError as error:
-        raise UnsupportedExpressionError(f"this engine cannot use {value!r} as a literal: {error}") from error
-
-
-def _column(path: tuple[str, ...], schema: pa.Schema) -> _Node:
+def _column(path: tuple[str, ...], schema: pa.Schema) -> Node:
     indices: list[int] = []
     parent: Any = schema
     for name in path:
@@ -152,60 +151,136 @@ def _column(path: tuple[str, ...], schema: pa.Schema) -> _Node:
         parent = parent.field(index).type
     top, inner = indices[0], indices[1:]
     if not inner:
-        return _Node(parent, lambda batch: batch.column(top))
+        return Node(parent, lambda rows: rows.column(top))
     # Unlike StructArray.field, struct_field makes a value null where a struct around it is.
-    return _Node(parent, lambda batch: pc.struct_field(batch.column(top), inner))
+    return Node(parent, lambda rows: pc.struct_field(rows.column(top), inner))
 
 
-def _condition(node: _Node, expression: Expression) -> _Node:
+def _condition(node: Node, expression: Expression) -> Node:
     if types.is_boolean(node.type):
         return node
     if types.is_null(node.type):
-        return _constant(_NULL)
+        return constant(_NULL)
     raise UnsupportedExpressionError(f"{format_expression(expression)} is not a condition: it is {node.type}")
 
 
-def _connective(
-    kernel: Callable[[Datum, Datum], Datum], left: Expression, right: Expression, schema: pa.Schema
-) -> _Node:
-    a, b = _condition(_compile(left, schema), left), _condition(_compile(right, schema), right)
-    return _Node(pa.bool_(), lambda batch: kernel(a.run(batch), b.run(batch)))
+def _connective(expression: And | Or, schema: pa.Schema) -> Node:
+    is_and = isinstance(expression, And)
+    kernel, decided_by = (pc.and_kleene, FALSE) if is_and else (pc.or_kleene, TRUE)
+    left = _condition(_compile(expression.left, schema), expression.left)
+    right = _condition(_compile(expression.right, schema), expression.right)
+    if right.total:
+        return Node(pa.bool_(), lambda rows: kernel(left.run(rows), right.run(rows)), left.total)
+
+    def run(rows: Rows) -> Datum:
+        first = as_array(left.run(rows), rows.num_rows)
+        undecided = pc.fill_null(first if is_and else pc.invert(first), TRUE)
+        return kernel(first, _where_undecided(right, rows, undecided, decided_by))
+
+    return Node(pa.bool_(), run, total=False)
 
 
-def _comparison(op: CompareOp, left: Expression, right: Expression, schema: pa.Schema) -> _Node:
+def _where_undecided(node: Node, rows: Rows, undecided: pa.BooleanArray, other: pa.Scalar) -> pa.Array:
+    """A condition where it is needed, and another value where it is not."""
+    needed, decided = split_positions(all_positions(rows), undecided)
+    pieces = [(decided, pa.repeat(other, len(decided)))]
+    if len(needed):
+        pieces.append((needed, run_for(node, rows, needed)))
+    return merged(pieces, pa.bool_())
+
+
+def _case(branches: tuple[tuple[Expression, Expression], ...], default: Expression, schema: pa.Schema) -> Node:
+    conditions = [_condition(_compile(when, schema), when) for when, _ in branches]
+    values = [_compile(value, schema) for value in (*(then for _, then in branches), default)]
+    data_type = _type_of_all(values)
+
+    def run(rows: Rows) -> pa.Array:
+        pieces, left = [], all_positions(rows)
+        for condition, value in zip(conditions, values, strict=False):
+            if len(left):
+                taken, left = split_positions(left, run_for(condition, rows, left))
+                if len(taken):
+                    pieces.append((taken, run_for(value, rows, taken)))
+        if len(left):
+            pieces.append((left, run_for(values[-1], rows, left)))
+        return merged(pieces, data_type)
+
+    return Node(data_type, run, all(node.total for node in (*conditions, *values)))
+
+
+def _coalesce(args: tuple[Expression, ...], schema: pa.Schema) -> Node:
+    nodes = [_compile(arg, schema) for arg in args]
+    data_type = _type_of_all(nodes)
+
+    def run(rows: Rows) -> pa.Array:
+        pieces, left = [], all_positions(rows)
+        for node in nodes:
+            if len(left):
+                found = run_for(node, rows, left)
+                valid = found.is_valid()
+                taken, left = split_positions(left, valid)
+                pieces.append((taken, found.filter(valid)))
+        pieces.append((left, pa.nulls(len(left), data_type)))
+        return merged(pieces, data_type)
+
+    return Node(data_type, run, all(node.total for node in nodes))
+
+
+def _type_of_all(nodes: list[Node]) -> pa.DataType:
+    """The one type that bound values have, but for those that are always null."""
+    known = [node.type for node in nodes if not types.is_null(node.type)]
+    for other in known[1:]:
+        if other != known[0]:
+            raise UnsupportedExpressionError(f"this engine cannot choose between {known[0]} and {other}")
+    return known[0] if known else pa.null()
+
+
+def _cast(node: Node, target: PrimitiveType, expression: Expression) -> Node:
+    kernel, total = caster(node.type, target)
+    return applied(kernel, [node], arrow_type(target), expression, total=total)
+
+
+def _call(expression: Call, schema: pa.Schema) -> Node:
+    args = [_compile(arg, schema) for arg in expression.args]
+    kernel, data_type, total = function_kernel(expression, [arg.type for arg in args])
+    return applied(kernel, args, data_type, expression, total=total)
+
+
+def _comparison(op: CompareOp, left: Expression, right: Expression, schema: pa.Schema) -> Node:
     a, b = _operands(left, right, schema)
-    if op == "<=>":
-        return _Node(pa.bool_(), lambda batch: _equal_null_safe(a.run(batch), b.run(batch)))
-    kernel = _KERNELS[op]
-    return _Node(pa.bool_(), lambda batch: kernel(a.run(batch), b.run(batch)))
+    kernel = _equal_null_safe if op == "<=>" else _KERNELS[op]
+    return Node(pa.bool_(), lambda rows: kernel(a.run(rows), b.run(rows)), a.total and b.total)
 
 
 def _equal_null_safe(left: Datum, right: Datum) -> Datum:
     return pc.coalesce(pc.equal(left, right), pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
-def _operands(left: Expression, right: Expression, schema: pa.Schema) -> tuple[_Node, _Node]:
+def _operands(left: Expression, right: Expression, schema: pa.Schema) -> tuple[Node, Node]:
     """Both sides, in one type in which every value of each is itself."""
     a = None if isinstance(left, Literal) else _compile(left, schema)
     b = None if isinstance(right, Literal) else _compile(right, schema)
     a, b = a or _literal(left, b), b or _literal(right, a)
     shared = _shared_type(a.type, b.type)
-    return _cast(a, shared), _cast(b, shared)
+    return _alike(a, shared), _alike(b, shared)
 
 
-def _literal(expression: Expression, beside: _Node | None) -> _Node:
+def _literal(expression: Expression, beside: Node | None) -> Node:
     """A literal, in the type of the other side if it is a value of it."""
     value = expression.value if isinstance(expression, Literal) else None
     scalar = None if beside is None else fitting_scalar(value, beside.type)
-    return _constant(_own_literal(value) if scalar is None else scalar)
+    return constant(own_literal(value) if scalar is None else scalar)
 
 
-def _cast(node: _Node, target: pa.DataType) -> _Node:
+def _alike(node: Node, target: pa.DataType) -> Node:
+    """In a type that holds each of its values; only a long or a decimal may be rounded to the nearest double."""
     if node.type == target:
         return node
-    # Unsafe only in that a long or a decimal may round to the nearest double, as it does in Spark.
-    options = pc.CastOptions.unsafe(target) if types.is_floating(target) else pc.CastOptions.safe(target)
-    return _Node(target, lambda batch: pc.cast(node.run(batch), options=options))
+    if types.is_floating(target):
+        kernel = to_float(node.type, target)
+        return Node(target, lambda rows: kernel(node.run(rows)), node.total)
+    options = pc.CastOptions.safe(target)
+    return Node(target, lambda rows: pc.cast(node.run(rows), options=options), node.total)
 
 
 def _shared_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -218,17 +293,13 @@ def _shared_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return right
     if all(map(types.is_integer, both)):
         return pa.int64()
-    if all(map(_is_number, both)):
+    if all(map(is_number, both)):
         return pa.float64() if any(map(types.is_floating, both)) else _shared_decimal(left, right)
     if all(types.is_date(t) or types.is_timestamp(t) for t in both):
         return MOMENT if any(types.is_timestamp(t) and t.tz is not None for t in both) else LOCAL
     if all(map(_is_text, both)):
         return pa.large_binary()
     raise UnsupportedExpressionError(f"this engine cannot compare {left} with {right}")
-
-
-def _is_number(data_type: pa.DataType) -> bool:
-    return bool(types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type))
 
 
 def _is_text(data_type: pa.DataType) -> bool:
@@ -251,17 +322,19 @@ def _digits(data_type: pa.DataType) -> tuple[int, int]:
     return len(str(2**data_type.bit_width)), 0
 
 
-def _membership(child: Expression, values: tuple[Expression, ...], schema: pa.Schema) -> _Node:
+def _membership(child: Expression, values: tuple[Expression, ...], schema: pa.Schema) -> Node:
     node = _compile(child, schema)
     if not values:
-        return _constant(FALSE)
+        return constant(FALSE)
     known = [value.value for value in values if isinstance(value, Literal) and value.value is not None]
     has_null = any(isinstance(value, Literal) and value.value is None for value in values)
     fit = all(fits(value, node.type) for value in known)
     if isinstance(child, Literal) or not fit or len(known) + has_null < len(values):
         return _compile(chain(Or, [Comparison("=", child, value) for value in values]), schema)
     value_set = array_of(_as_set(known), node.type)
-    return _Node(pa.bool_(), lambda batch: _is_in(node.run(batch), value_set, has_null))
+    return Node(
+        pa.bool_(), lambda rows: _is_in(as_array(node.run(rows), rows.num_rows), value_set, has_null), node.total
+    )
 
 
 def _as_set(values: list[Any]) -> list[Any]:
@@ -278,50 +351,10 @@ def _is_in(array: pa.Array, value_set: pa.Array, has_null: bool) -> pa.BooleanAr
     return pc.if_else(pc.is_valid(array), found, _NULL) if array.null_count else found
 
 
-def _like(node: _Node, pattern: str) -> _Node:
+def _like(node: Node, pattern: str) -> Node:
     if types.is_null(node.type):
-        return _constant(_NULL)
+        return constant(_NULL)
     if node.type not in (pa.string(), pa.large_string()):
         raise UnsupportedExpressionError(f"this engine cannot match {node.type} with LIKE")
-    matches = _matcher(pattern)
-    return _Node(pa.bool_(), lambda batch: matches(node.run(batch)))
-
-
-def _matcher(pattern: str) -> Callable[[Datum], Datum]:
-    """Arrow's own LIKE is not used: it does not take an escaped backslash for one."""
-    parts = _parse_pattern(pattern)
-    text = "".join(part for part in parts if not isinstance(part, _Wild))
-    match [part if isinstance(part, _Wild) else "" for part in parts]:
-        case [] | [""]:
-            whole = own_scalar(text)
-            return lambda array: pc.equal(array, whole)
-        case [_Wild.ANY] | ["", _Wild.ANY]:
-            return lambda array: pc.starts_with(array, text)
-        case [_Wild.ANY, ""]:
-            return lambda array: pc.ends_with(array, text)
-        case [_Wild.ANY, "", _Wild.ANY]:
-            return lambda array: pc.match_substring(array, text)
-    regex = "(?s)\\A" + "".join(part.value if isinstance(part, _Wild) else re.escape(part) for part in parts) + "\\z"
-    try:
-        pc.match_substring_regex(own_scalar(""), regex)
-    except pa.ArrowInvalid as error:
-        raise UnsupportedExpressionError(f"the pattern {pattern[:50]!r} is too long to match: {error}") from error
-    return lambda array: pc.match_substring_regex(array, regex)
-
-
-def _parse_pattern(pattern: str) -> list[str | _Wild]:
-    """The pattern as text and wildcards, where two texts are never next to each other, nor two `%`."""
-    parts: list[str | _Wild] = []
-    characters = iter(pattern)
-    for char in characters:
-        part = _WILDCARDS.get(char, char)
-        if char == "\\":
-            part = next(characters, "")
-            if not part:
-                raise UnsupportedExpressionError(f"the pattern {pattern[-50:]!r} ends in an escape")
-        last = parts[-1] if parts else None
-        if isinstance(part, str) and isinstance(last, str):
-            parts[-1] = last + part
-        elif not (part is last is _Wild.ANY):
-            parts.append(part)
-    return parts
+    matches = matcher(pattern)
+    return Node(pa.bool_(), lambda rows: matches(node.run(rows)), node.total)

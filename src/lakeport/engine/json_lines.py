@@ -8,6 +8,7 @@ is complete, and what it refuses is read by msgspec, which alone decides what is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -123,12 +124,18 @@ class MsgspecLines:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self.decoder = msgspec.json.Decoder(_object_type(schema))
+        self.decoder = _decoder(schema)
 
     def read(self, text: bytes) -> pa.RecordBatch:
         """A batch of the schema. Raises `MsgspecError`, or what `array_of` raises."""
         lines = self.decoder.decode_lines(text)
         return pa.RecordBatch.from_arrays(_columns(lines, self._schema), schema=self._schema)
+
+
+@lru_cache(maxsize=32)
+def _decoder(schema: pa.Schema) -> msgspec.json.Decoder[Any]:
+    """Kept, because to make one takes longer than to read a small commit with it."""
+    return msgspec.json.Decoder(_object_type(schema))
 
 
 def _object_type(fields: Iterable[pa.Field]) -> Any:

@@ -1,4 +1,4 @@
-"""Which Python literals are values of an Arrow type, exactly."""
+"""Python literals as Arrow scalars, and which are values of an Arrow type, exactly."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.kernel.arrays import null_of, scalar_of
+from lakeport.errors import UnsupportedExpressionError
+from lakeport.kernel.arrays import null_of, own_scalar, scalar_of
 
 MOMENT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 _TEXTS = (pa.string(), pa.large_string())
 _BINARIES = (pa.binary(), pa.large_binary())
 _WIDE = Context(prec=100)
+
+
+def own_literal(value: Any) -> pa.Scalar:
+    """A literal in the type that is its own (`kernel.value_types.literal_type`)."""
+    try:
+        fitting = next((t for t in (pa.int32(), pa.int64()) if fits(value, t)), None)
+        return own_scalar(value) if fitting is None else scalar_of(value, fitting)
+    except TypeError as error:
+        raise UnsupportedExpressionError(f"this engine cannot use {value!r} as a literal: {error}") from error
 
 
 def fitting_scalar(value: Any, data_type: pa.DataType) -> pa.Scalar | None:

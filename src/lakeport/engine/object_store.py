@@ -7,7 +7,6 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from itertools import islice
@@ -15,16 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
+from lakeport.engine.object_upload import ObjectUpload, first_line, store_errors
+from lakeport.errors import MissingFileError, StorageError
 from lakeport.kernel.engine import FileStatus, StorageClient
 
 if TYPE_CHECKING:
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
 _WHOLE_OBJECT_LIMIT = 2 << 20
 """Objects up to this size are fetched in one request, larger ones by ranges."""
 
 _PARALLEL_REQUESTS = 16
+
+_BULK_DELETE = 1000
+"""As many objects are deleted by one request, where the store can (S3; Azure by 256)."""
 
 
 class ObjectFiles:
@@ -45,7 +49,7 @@ class ObjectFiles:
         prefix = self._key(directory)
         # The offset is exclusive, so it ends one character before the first name.
         offset = f"{prefix}/{first_name[:-1]}" if first_name else None
-        with _store_errors(directory):
+        with store_errors(directory):
             for chunk in self._store.list(prefix, offset=offset):
                 for meta in chunk:
                     name = meta["path"][len(prefix) + 1 :]
@@ -53,15 +57,44 @@ class ObjectFiles:
                         return  # names are sorted: only subdirectories and hints follow the numbered files
                     if "/" in name or name < first_name:
                         continue
-                    modified = int(meta["last_modified"].timestamp() * 1000)
-                    yield FileStatus(f"{directory}/{name}", meta["size"], modified)
+                    yield _status(f"{directory}/{name}", meta)
+
+    def scans_directories(self, directory: str) -> bool:
+        return False
+
+    def status(self, path: str) -> FileStatus | None:
+        try:
+            with store_errors(path):
+                meta = self._store.head(self._key(path))
+        except MissingFileError:
+            return None
+        return FileStatus(path, meta["size"], int(meta["last_modified"].timestamp() * 1000))
+
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        prefix = self._key(directory)
+        skipped = len(prefix) + 1 if prefix else 0
+        with store_errors(directory):
+            for chunk in self._store.list(prefix or None):
+                for meta in chunk:
+                    if name := meta["path"][skipped:]:
+                        yield _status(f"{directory}/{name}", meta)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        with _store_errors(path):
-            if length is not None:
-                return bytes(self._store.get_range(self._key(path), start=start, length=length))
-            options: Any = {"range": {"offset": start}} if start else None
-            return bytes(self._store.get(self._key(path), options=options).bytes())
+        if length == 0:
+            return b""
+        with store_errors(path):
+            try:
+                return self._read(self._key(path), start, length)
+            except Exception:  # stores refuse a range behind the end, each by an error of its own
+                if start and start >= self._store.head(self._key(path))["size"]:
+                    return b""
+                raise
+
+    def _read(self, key: str, start: int, length: int | None) -> bytes:
+        if length is not None:
+            return bytes(self._store.get_range(key, start=start, length=length))
+        options: Any = {"range": {"offset": start}} if start else None
+        return bytes(self._store.get(key, options=options).bytes())
 
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
         paths = iter([file.path for file in files])
@@ -76,8 +109,39 @@ class ObjectFiles:
         return open_ranges(self, file)
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        with _store_errors(path):
+        with store_errors(path):
             self._store.put(self._key(path), data, mode="overwrite" if overwrite else "create")
+
+    def open_output(self, path: str) -> ObjectUpload:
+        return ObjectUpload(self._store, self._key(path), path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for start in range(0, len(paths), _BULK_DELETE):
+            bulk = paths[start : start + _BULK_DELETE]
+            try:
+                with store_errors(bulk[0]):
+                    self._store.delete([self._key(path) for path in bulk])
+            except (MissingFileError, StorageError):  # of one of them; what became of the others is not told
+                self._delete_each(bulk)
+
+    def _delete_each(self, paths: Sequence[str]) -> None:
+        failures = [error for error in self._pool.map(self._delete_one, paths) if error]
+        if failures:
+            raise failures[0]
+
+    def _delete_one(self, path: str) -> StorageError | None:
+        try:
+            with store_errors(path):
+                self._store.delete(self._key(path))
+        except MissingFileError:
+            return None
+        except StorageError as error:
+            return error
+        return None
+
+
+def _status(path: str, meta: ObjectMeta) -> FileStatus:
+    return FileStatus(path, meta["size"], int(meta["last_modified"].timestamp() * 1000))
 
 
 def open_ranges(storage: StorageClient | ObjectFiles, file: FileStatus) -> pa.NativeFile:
@@ -143,28 +207,4 @@ def open_store(root: str, options: Mapping[str, Any]) -> ObjectStore:
             retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=30)},
         )
     except Exception as error:  # obstore's own, and ValueError for options that it does not know
-        raise StorageError(f"cannot open the storage: {_first_line(error)}", path=root) from error
-
-
-@contextmanager
-def _store_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise _translated(error, path) from error
-
-
-def _translated(error: Exception, path: str) -> Exception:
-    """An error of obstore as one of ours."""
-    match type(error).__name__:
-        case "AlreadyExistsError" | "FileExistsError":
-            return FileExistsError(path)
-        case "NotFoundError" | "FileNotFoundError":
-            return MissingFileError("the object does not exist", path=path)
-        case "PermissionDeniedError" | "UnauthenticatedError" | "PermissionError":
-            return AccessDeniedError(f"access denied: check the credentials ({_first_line(error)})", path=path)
-    return StorageError(f"the storage failed: {_first_line(error)}", path=path)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise StorageError(f"cannot open the storage: {first_line(error)}", path=root) from error

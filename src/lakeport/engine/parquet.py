@@ -1,8 +1,8 @@
-"""Parquet into Arrow with pyarrow: column pruning, row-group skipping, row positions."""
+"""Parquet with pyarrow; reading: column pruning, row-group skipping, row positions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet_writer import ParquetFileWriter, encode_parquet
 from lakeport.engine.row_groups import row_groups_that_may_match
 from lakeport.errors import CorruptTableError, LakeportError
 from lakeport.kernel.arrays import from_numpy
@@ -23,8 +25,8 @@ DEFAULT_BATCH_SIZE = 256 * 1024
 class ParquetFiles:
     """The `ParquetHandler` of the default engine."""
 
-    def __init__(self, storage: StorageClient) -> None:
-        self._storage = storage
+    def __init__(self, storage: StorageClient, clock: Callable[[], int] = system_clock) -> None:
+        self._storage, self._clock = storage, clock
 
     def read_parquet_files(
         self,
@@ -43,6 +45,12 @@ class ParquetFiles:
         cuts = sorted({groups * part // parts for part in range(parts + 1)}) if groups else [0]
         pieces = [FileSplit(file, first, end) for first, end in pairwise(cuts)]
         return pieces or [FileSplit(file)]
+
+    def open_writer(self, path: str, schema: pa.Schema) -> ParquetFileWriter:
+        return ParquetFileWriter(self._storage.open_output(path), path, schema, self._clock)
+
+    def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+        return encode_parquet(batches, schema)
 
     @contextmanager
     def _open(self, file: FileStatus) -> Iterator[pq.ParquetFile]:

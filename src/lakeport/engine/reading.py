@@ -5,29 +5,35 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from queue import Queue
 from threading import Event, Thread
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from lakeport.kernel.change_files import ChangeFile, ChangeState, transform_change_data
+from lakeport.kernel.change_scan import ChangeScan
 from lakeport.kernel.columns import conform
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ScanFile, ScanState
+from lakeport.kernel.scan_files import FilteredBatch, ScanFile, ScanState
 from lakeport.kernel.transform import transform_physical_data
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
+_ToRows = Callable[[Iterable[pa.RecordBatch]], Iterator[FilteredBatch]]
 _BATCHES_AHEAD = 2
 """How many batches of a file may wait to be taken."""
 
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads files of a scan into rows of `output`, the filter applied. A value: it can be sent to a worker."""
+    """Reads files of a scan, of rows or of changes, into rows of `output`, the filter applied. A value: it can be sent
+    to a worker."""
 
-    state: ScanState
+    state: ScanState | ChangeState
     output: pa.Schema
     filter: Expression | None = None
     """What the rows must satisfy, in logical names."""
@@ -35,48 +41,56 @@ class RowReader:
     """The same for the Parquet handler, in physical names."""
 
     @classmethod
-    def for_scan(cls, scan: Scan, output: pa.Schema | None = None) -> RowReader:
+    def for_scan(cls, scan: Scan | ChangeScan, output: pa.Schema | None = None) -> RowReader:
         state = scan.scan_state
         return cls(state, state.arrow_schema if output is None else output, scan.remaining_filter, scan.physical_filter)
 
     def read(
-        self, engine: Engine, file: ScanFile, split: FileSplit | None = None, batch_size: int | None = None
+        self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None = None, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a file, or of a split of it."""
         select = None
         if self.filter is not None:
             select = engine.expressions.predicate_evaluator(self.state.arrow_schema, self.filter)
+        schema, to_rows = self._physical(engine, file)
         physical = engine.parquet.read_parquet_files(
-            [split or FileSplit(file.status)], self.state.physical_schema(file), self.physical_filter, batch_size
+            [split or FileSplit(file.status)], schema, self.physical_filter, batch_size
         )
-        for batch in transform_physical_data(engine, self.state, file, physical):
+        for batch in to_rows(physical):
             selection = batch.selection if select is None else select(batch.data, batch.selection)
             rows = batch.data if selection is None else batch.data.filter(selection)
             if rows.num_rows:
                 yield rows if rows.schema.equals(self.output) else conform(rows, self.output, path=file.path)
 
+    def _physical(self, engine: Engine, file: ScanFile | ChangeFile) -> tuple[pa.Schema, _ToRows]:
+        """What to read from a file, and what makes rows of it."""
+        state = self.state
+        if isinstance(state, ScanState) and isinstance(file, ScanFile):
+            return state.physical_schema(file), partial(transform_physical_data, engine, state, file)
+        if isinstance(state, ChangeState) and isinstance(file, ChangeFile):
+            return state.physical_schema(file), partial(transform_change_data, engine, state, file)
+        raise TypeError(f"a {type(file).__name__} cannot be read with a {type(state).__name__}")
+
 
 def read_rows(
     engine: Engine,
     reader: RowReader,
-    files: Iterable[ScanFile],
+    files: Iterable[ScanFile | ChangeFile],
     batch_size: int | None = None,
     threads: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the files, in their order, read by `threads` at once."""
 
-    def read_file(file: ScanFile) -> Iterator[pa.RecordBatch]:
+    def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=batch_size)
 
     # One file more than there are cores: none of them waits while a finished file is being taken.
     return in_order(files, read_file, threads or pa.cpu_count() + 1)
 
 
-def in_order(
-    items: Iterable[_T], produce: Callable[[_T], Iterator[pa.RecordBatch]], threads: int
-) -> Iterator[pa.RecordBatch]:
+def in_order(items: Iterable[_T], produce: Callable[[_T], Iterator[_R]], threads: int) -> Iterator[_R]:
     """What `produce` gives for each item, in the order of the items, while the next ones are already under way."""
-    under_way: deque[_Producer] = deque()
+    under_way: deque[_Producer[_R]] = deque()
     todo = iter(items)
     try:
         while True:
@@ -91,16 +105,16 @@ def in_order(
             producer.stop()
 
 
-class _Producer:
+class _Producer(Generic[_R]):
     """A thread that runs ahead of whoever takes its batches, by a few of them."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._queue: Queue[pa.RecordBatch | BaseException | None] = Queue(_BATCHES_AHEAD)
+    def __init__(self, batches: Iterator[_R]) -> None:
+        self._queue: Queue[_R | BaseException | None] = Queue(_BATCHES_AHEAD)
         self._stopped = Event()
         self._thread = Thread(target=self._run, args=(batches,), name="lakeport-reader", daemon=True)
         self._thread.start()
 
-    def _run(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def _run(self, batches: Iterator[_R]) -> None:
         try:
             for batch in batches:
                 self._queue.put(batch)
@@ -114,7 +128,7 @@ class _Producer:
             if close is not None:
                 close()
 
-    def take(self) -> Iterator[pa.RecordBatch]:
+    def take(self) -> Iterator[_R]:
         while (item := self._queue.get()) is not None:
             if isinstance(item, BaseException):
                 raise item

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 from urllib.parse import unquote
-from uuid import uuid4
 
 import pyarrow as pa
 
+from lakeport.engine.local_files import LocalFiles
 from lakeport.engine.object_store import ObjectFiles, open_store, store_root
-from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
-from lakeport.kernel.engine import FileStatus
+from lakeport.errors import StorageError
+from lakeport.kernel.engine import FileStatus, OutputFile
 
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
@@ -44,6 +43,15 @@ class Storage:
     def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
         return self._for(directory).list_from(directory, first_name)
 
+    def scans_directories(self, directory: str) -> bool:
+        return self._for(directory).scans_directories(directory)
+
+    def status(self, path: str) -> FileStatus | None:
+        return self._for(path).status(path)
+
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        return self._for(directory).list_all(directory)
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         return self._for(path).read(path, start, length)
 
@@ -56,6 +64,22 @@ class Storage:
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         self._for(path).write(path, data, overwrite=overwrite)
 
+    def open_output(self, path: str) -> OutputFile:
+        return self._for(path).open_output(path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        by_place: dict[LocalFiles | ObjectFiles, list[str]] = {}
+        for path in paths:
+            by_place.setdefault(self._for(path), []).append(path)
+        failures = []
+        for place, there in by_place.items():
+            try:
+                place.delete(there)
+            except StorageError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
     def _for(self, path: str) -> LocalFiles | ObjectFiles:
         match = _URL.match(path)
         if not match or len(match[1]) == 1:
@@ -65,67 +89,3 @@ class Storage:
             if root not in self._stores:
                 self._stores[root] = ObjectFiles(root, open_store(root, self._options))
             return self._stores[root]
-
-
-class LocalFiles:
-    """The file system."""
-
-    def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
-        with _os_errors(directory):
-            try:
-                with os.scandir(directory) as entries:
-                    found = sorted((entry.name, entry) for entry in entries if entry.name >= first_name)
-            except (FileNotFoundError, NotADirectoryError, ValueError):
-                return
-            for name, entry in found:
-                try:
-                    if not entry.is_file():
-                        continue
-                    stat = entry.stat()
-                except FileNotFoundError:  # removed meanwhile
-                    continue
-                yield FileStatus(os.path.join(directory, name), stat.st_size, stat.st_mtime_ns // 1_000_000)
-
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        with _os_errors(path), open(path, "rb") as file:
-            file.seek(start)
-            return file.read(-1 if length is None else length)
-
-    def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
-        return (self.read(file.path) for file in files)
-
-    def open_input(self, file: FileStatus) -> pa.NativeFile:
-        with _os_errors(file.path):
-            return pa.OSFile(file.path, "rb")
-
-    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        """Writes a temporary file beside the target and renames or links it, so that no reader sees a part of it."""
-        temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{uuid4().hex}.tmp")
-        with _os_errors(path):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            try:
-                with open(temporary, "xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                if overwrite:
-                    os.replace(temporary, path)
-                else:
-                    os.link(temporary, path)
-            finally:
-                if os.path.exists(temporary):
-                    os.unlink(temporary)
-
-
-@contextmanager
-def _os_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError:
-        raise
-    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ValueError: no path can have such a name
-        raise MissingFileError("the file does not exist", path=path) from error
-    except PermissionError as error:
-        raise AccessDeniedError("permission denied: check the file's owner and mode", path=path) from error
-    except OSError as error:
-        raise StorageError(f"the file system failed: {error.strerror or error}", path=path) from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from lakeport.errors import CorruptTableError
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 
 _Action = TypeVar("_Action", bound=msgspec.Struct)
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
@@ -104,6 +106,74 @@ class DomainMetadata(msgspec.Struct, frozen=True, rename="camel"):
     domain: str
     configuration: str
     removed: bool = False
+
+
+class Add(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """A file of the table. `path` is written as the log has it: a URI, relative to the table or absolute."""
+
+    path: str
+    partition_values: dict[str, str | None]
+    """Serialised, by physical name."""
+    size: int
+    modification_time: int
+    data_change: bool
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+
+
+class Remove(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """A file that the table no longer has."""
+
+    path: str
+    data_change: bool
+    deletion_timestamp: int | None = None
+    extended_file_metadata: bool | None = None
+    partition_values: dict[str, str | None] | None = None
+    size: int | None = None
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+
+class AddCdc(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """A file of rows that a commit changed."""
+
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    data_change: bool
+    tags: dict[str, str | None] | None = None
+
+
+_KEYS: dict[type[msgspec.Struct], str] = {
+    Protocol: "protocol",
+    Metadata: "metaData",
+    Transaction: "txn",
+    DomainMetadata: "domainMetadata",
+    Add: "add",
+    Remove: "remove",
+    AddCdc: "cdc",
+}
+
+Action = Protocol | Metadata | Transaction | DomainMetadata | Add | Remove | AddCdc
+
+
+def encode_actions(actions: Iterable[Action]) -> bytes:
+    """The lines of a log file."""
+    return msgspec.json.Encoder().encode_lines({_KEYS[type(action)]: _written(action)} for action in actions)
+
+
+def _written(action: Action) -> Any:
+    """What the other structs of the log leave out if it is null."""
+    if isinstance(action, Add | Remove | AddCdc):
+        return action
+    return {name: value for name, value in msgspec.to_builtins(action).items() if value is not None}
 
 
 def to_action(raw: dict[str, Any], action: type[_Action], path: str) -> _Action:

@@ -10,6 +10,8 @@ value is of the kind that belongs to the column's type:
 A comparison of an integer, decimal or date column with a value that its type cannot hold is rewritten into one that
 selects the same rows (`x >= 1.5` is `x > 1`), so that nothing is ever rounded. Where Spark would convert to double, so
 does Lakeport: a float or double column takes every number as a double. Time without a zone is UTC.
+
+`bind_value` fits any value; inside of a filter, what is worked out of columns (`a * 2 > 10`) stands where a column may.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ from typing import Any
 from lakeport.errors import InvalidFilterError
 from lakeport.kernel.expressions import (
     And,
+    Arithmetic,
+    Call,
+    Case,
+    Cast,
     Column,
     CompareOp,
     Comparison,
@@ -40,16 +46,16 @@ from lakeport.kernel.expressions import (
 )
 from lakeport.kernel.literals import INTEGER_BITS, Place, as_utc, place_literal
 from lakeport.kernel.schema import DataType, PrimitiveType, StructType
+from lakeport.kernel.value_binding import ValueBinder, as_written, convert, plain, type_of
+from lakeport.kernel.value_types import BOOLEAN, FLOATS, STRING, VOID, format_type
 
-_BOOLEAN, _VOID = PrimitiveType("boolean"), PrimitiveType("void")
 _NULL, _FALSE = Literal(None), Literal(False)
 
 _DEEPEST = 200
 """How deep a bound filter may be: every step that follows goes through it by recursion."""
 
-_FLOATS = frozenset({"float", "double"})
 _FAMILIES = {
-    **dict.fromkeys([*INTEGER_BITS, *_FLOATS], "number"),
+    **dict.fromkeys([*INTEGER_BITS, "float", "double"], "number"),
     **dict.fromkeys(["date", "timestamp", "timestamp_ntz"], "time"),
     **{name: name for name in ("string", "binary", "boolean", "void")},
 }
@@ -75,14 +81,33 @@ def bind(expression: Expression, schema: StructType) -> Expression:
     Raises `UnknownColumnError`, and `InvalidFilterError` for what is not a condition or compares what cannot be
     compared.
     """
+    return _not_too_deep(lambda: _Binder(schema).predicate(expression))
+
+
+def bind_value(expression: Expression, schema: StructType, target: DataType | None = None) -> Expression:
+    """The value in the terms of a logical schema, with every conversion in it: see `kernel.value_binding`.
+
+    With a `target` it is converted to that type, as Spark's ANSI store assignment does; text that is written down is
+    read as the type. NULL stays `void` where the target has fields or elements, and such a value is only taken for a
+    target of the same shape.
+    Raises `UnknownColumnError`, and `InvalidFilterError` saying which types do not fit.
+    """
+
+    def bound() -> Expression:
+        value = _Binder(schema).values.bind(expression)
+        return value[0] if target is None else convert(value, target)
+
+    return _not_too_deep(bound)
+
+
+def _not_too_deep(bound: Callable[[], Expression]) -> Expression:
     try:
-        bound = _Binder(schema).predicate(expression)
-        deep = _depth(bound) > _DEEPEST
+        expression = bound()
+        if _depth(expression) <= _DEEPEST:
+            return expression
     except RecursionError:
-        deep = True
-    if deep:
-        raise InvalidFilterError("the filter is nested too deeply; combine fewer conditions, or use IN")
-    return bound
+        pass
+    raise InvalidFilterError("the filter is nested too deeply; combine fewer conditions, or use IN")
 
 
 def normalize(expression: Expression, schema: StructType) -> Expression:
@@ -107,26 +132,16 @@ def _normal(expression: Expression, schema: StructType, negated: bool) -> Expres
         case Literal(value) if negated:
             return Literal(None if value is None else not value)
         case Comparison(op, left, right) if negated and op in _NEGATED:
-            if not (_is_float(left, schema) or _is_float(right, schema)):
+            if not (type_of(left, schema) in FLOATS or type_of(right, schema) in FLOATS):
                 return Comparison(_NEGATED[op], left, right)
     return Not(expression) if negated else expression
-
-
-def _is_float(operand: Expression, schema: StructType) -> bool:
-    match operand:
-        case Column(path):
-            data_type = schema.resolve(path)[-1].type
-            return isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS
-        case Literal(value):
-            return isinstance(value, float)
-    return False
 
 
 class _Binder:
     """Binds to one schema."""
 
     def __init__(self, schema: StructType) -> None:
-        self._schema = schema
+        self.values = ValueBinder(schema, self.predicate)
 
     def predicate(self, expression: Expression) -> Expression:
         match expression:
@@ -140,36 +155,27 @@ class _Binder:
             case IsNull(Literal(value)):
                 return Literal(value is None)
             case IsNull(child):
-                return IsNull(self._operand(child)[0])
+                return IsNull(self.values.bind(child)[0])
             case In(child, values):
                 return self._membership(child, values)
             case Like(child, pattern):
                 return self._like(child, pattern)
             case Literal(None | bool()):
                 return expression
-            case Column():
+            case Column() | Arithmetic() | Cast() | Case() | Call():
                 return self._flag(expression)
         raise InvalidFilterError(f"{_text(expression)} is not a condition; compare it with something")
 
-    def _flag(self, column: Column) -> Expression:
-        bound, data_type = self._operand(column)
-        if data_type == _VOID:
+    def _flag(self, expression: Expression) -> Expression:
+        bound, data_type = self.values.bind(expression)
+        if data_type == VOID:
             return _NULL
-        if data_type != _BOOLEAN:
-            raise InvalidFilterError(
-                f"{_named(bound, data_type)} is not a condition; only a boolean column can stand alone"
-            )
+        if data_type != BOOLEAN:
+            raise InvalidFilterError(f"{_named(bound, data_type)} is not a condition; only a boolean can stand alone")
         return bound
 
-    def _operand(self, expression: Expression) -> tuple[Expression, DataType]:
-        """A column or a condition, and its type."""
-        if isinstance(expression, Column):
-            fields = self._schema.resolve(expression.path)
-            return Column(tuple(f.name for f in fields)), fields[-1].type
-        return self.predicate(expression), _BOOLEAN
-
     def _comparable(self, expression: Expression) -> tuple[Expression, PrimitiveType]:
-        bound, data_type = self._operand(expression)
+        bound, data_type = self.values.bind(expression)
         if not isinstance(data_type, PrimitiveType) or _family(data_type) is None:
             raise InvalidFilterError(
                 f"{_named(bound, data_type)} cannot be compared; such a column only takes IS NULL and IS NOT NULL"
@@ -179,7 +185,7 @@ class _Binder:
     def _comparison(self, op: CompareOp, left: Expression, right: Expression) -> Expression:
         match left, right:
             case Literal(a), Literal(b):
-                return _compare_literals(op, _plain(a), _plain(b))
+                return _compare_literals(op, plain(a), plain(b))
             case Literal(value), _:
                 return _against_literal(_FLIPPED.get(op, op), *self._comparable(right), value)
             case _, Literal(value):
@@ -197,10 +203,10 @@ class _Binder:
     def _like(self, child: Expression, pattern: str) -> Expression:
         if isinstance(child, Literal) and child.value is None:
             return _NULL
-        bound, data_type = self._operand(child)
-        if data_type == _VOID:
+        bound, data_type = self.values.bind(child)
+        if data_type == VOID:
             return _NULL
-        if data_type != PrimitiveType("string"):
+        if data_type != STRING:
             raise InvalidFilterError(f"{_named(bound, data_type)} cannot be matched with LIKE, which takes strings")
         _place_or_refuse(pattern, bound, data_type)
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
@@ -213,7 +219,7 @@ class _Binder:
 def _against_literal(op: CompareOp, bound: Expression, data_type: PrimitiveType, value: Any) -> Expression:
     if value is None:
         return IsNull(bound) if op == "<=>" else _NULL
-    if data_type == _VOID:
+    if data_type == VOID:
         return _FALSE if op == "<=>" else _NULL
     nearest, place = _place_or_refuse(value, bound, data_type)
     if place == "at":
@@ -233,8 +239,8 @@ def _unless_null(bound: Expression, answer: bool) -> Expression:
 def _against_column(
     op: CompareOp, left: tuple[Expression, PrimitiveType], right: tuple[Expression, PrimitiveType]
 ) -> Expression:
-    if _VOID in (left[1], right[1]):
-        return IsNull(right[0] if left[1] == _VOID else left[0]) if op == "<=>" else _NULL
+    if VOID in (left[1], right[1]):
+        return IsNull(right[0] if left[1] == VOID else left[0]) if op == "<=>" else _NULL
     if _family(left[1]) != _family(right[1]):
         raise InvalidFilterError(f"{_named(*left)} cannot be compared with {_named(*right)}")
     return Comparison(op, left[0], right[0])
@@ -242,7 +248,7 @@ def _against_column(
 
 def _among_literals(bound: Expression, data_type: PrimitiveType, values: list[Any]) -> Expression:
     """IN, without what no value of the type is equal to."""
-    if data_type == _VOID:
+    if data_type == VOID:
         return _NULL
     places = [_place_or_refuse(value, bound, data_type) for value in values if value is not None]
     kept = [Literal(nearest) for nearest, place in places if place == "at" and nearest == nearest]
@@ -272,14 +278,9 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:
 
 def _place_or_refuse(value: Any, bound: Expression, data_type: PrimitiveType) -> Place:
     try:
-        return place_literal(_plain(value), data_type)
+        return place_literal(plain(value), data_type)
     except (ValueError, OverflowError) as error:
         raise InvalidFilterError(f"{_text(Literal(value))} does not fit {_named(bound, data_type)}: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    """A Python value for a NumPy scalar."""
-    return value.item() if hasattr(value, "item") else value
 
 
 def _family(data_type: PrimitiveType) -> str | None:
@@ -288,9 +289,9 @@ def _family(data_type: PrimitiveType) -> str | None:
 
 
 def _named(bound: Expression, data_type: DataType) -> str:
-    name = data_type.name if isinstance(data_type, PrimitiveType) else type(data_type).__name__[:-4].lower()
-    kind = "column" if isinstance(bound, Column) else "condition"
-    return f"the {kind} {_text(bound)} of type {name}"
+    values = Literal | Arithmetic | Cast | Case | Call
+    kind = "column" if isinstance(bound, Column) else "value" if isinstance(bound, values) else "condition"
+    return f"the {kind} {_text(as_written(bound))} of type {format_type(data_type)}"
 
 
 def _text(expression: Expression) -> str:

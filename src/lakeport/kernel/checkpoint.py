@@ -23,16 +23,32 @@ def read_checkpoint_actions(
 
 def read_checkpoint_adds(engine: Engine, checkpoint: Checkpoint, add_type: pa.DataType) -> Iterator[pa.StructArray]:
     """The live files at the checkpoint, those in its sidecars included."""
+    return (add for (add,) in read_checkpoint_files(engine, checkpoint, [pa.field("add", add_type)]))
+
+
+def read_checkpoint_files(
+    engine: Engine, checkpoint: Checkpoint, fields: Sequence[pa.Field], batch_size: int | None = None
+) -> Iterator[list[pa.StructArray]]:
+    """File actions of the checkpoint, those in its sidecars included: by turns, an array of each kind in `fields`."""
     sidecars: list[FileStatus] = []
+    for batch in _read(engine, checkpoint.files, pa.schema([*fields, SIDECAR]), batch_size):
+        yield [_present(batch.column(field.name), checkpoint) for field in fields]
+        sidecars += _sidecars(batch, checkpoint)
+    for batch in _read(engine, sidecars, pa.schema(fields), batch_size):
+        yield [_present(batch.column(field.name), checkpoint) for field in fields]
+
+
+def read_sidecars(engine: Engine, checkpoint: Checkpoint) -> list[FileStatus]:
+    """The sidecars that the checkpoint refers to."""
+    batches = _read(engine, checkpoint.files, pa.schema([SIDECAR]))
+    return [sidecar for batch in batches for sidecar in _sidecars(batch, checkpoint)]
+
+
+def _sidecars(batch: pa.RecordBatch, checkpoint: Checkpoint) -> Iterator[FileStatus]:
     directory = f"{checkpoint.files[0].path.rpartition('/')[0]}/_sidecars"
-    add = pa.field("add", add_type)
-    for batch in _read(engine, checkpoint.files, pa.schema([add, SIDECAR])):
-        yield _present(batch.column("add"), checkpoint)
-        for row in _present(batch.column("sidecar"), checkpoint).to_pylist():
-            path = resolve_path(directory, row["path"])
-            sidecars.append(FileStatus(path, row["sizeInBytes"] or 0, row["modificationTime"] or 0))
-    for batch in _read(engine, sidecars, pa.schema([add])):
-        yield _present(batch.column("add"), checkpoint)
+    for row in _present(batch.column("sidecar"), checkpoint).to_pylist():
+        path = resolve_path(directory, row["path"])
+        yield FileStatus(path, row["sizeInBytes"] or 0, row["modificationTime"] or 0)
 
 
 def _present(column: pa.StructArray, checkpoint: Checkpoint) -> pa.StructArray:
@@ -49,12 +65,14 @@ def _present(column: pa.StructArray, checkpoint: Checkpoint) -> pa.StructArray:
     return kept.filter(pc.invert(pathless))
 
 
-def _read(engine: Engine, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(
+    engine: Engine, files: Sequence[FileStatus], schema: pa.Schema, batch_size: int | None = None
+) -> Iterator[pa.RecordBatch]:
     for file in files:
         if file.path.endswith(".json"):
             yield from engine.json.read_json_files([file], _without_parsed_statistics(schema))
         else:
-            yield from engine.parquet.read_parquet_files([FileSplit(file)], schema)
+            yield from engine.parquet.read_parquet_files([FileSplit(file)], schema, batch_size=batch_size)
 
 
 def _without_parsed_statistics(schema: pa.Schema) -> pa.Schema:

@@ -6,7 +6,7 @@ by its name. Every engine that reads Parquet can use `conform` to meet its oblig
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -183,21 +183,66 @@ def _is_bytes(data_type: pa.DataType) -> bool:
 
 def to_logical(array: pa.Array, physical: pa.Field, logical: pa.Field) -> pa.Array:
     """A conformed physical column under its logical names, variants rebuilt into their plain struct."""
-    if is_variant_field(physical):
-        return rebuild_variant(array)
-    if array.type == logical.type:
+    return rebuild_variant(array) if is_variant_field(physical) else _relabelled(array, physical, logical, to_logical)
+
+
+def to_physical(array: pa.Array, logical: pa.Field, physical: pa.Field) -> pa.Array:
+    """A logical column under its physical names; a variant stays the plain struct that it is."""
+    return array if is_variant_field(logical) else _relabelled(array, logical, physical, to_physical)
+
+
+def _relabelled(
+    array: pa.Array, source: pa.Field, target: pa.Field, convert: Callable[[pa.Array, pa.Field, pa.Field], pa.Array]
+) -> pa.Array:
+    """A column under the names of `target`; `convert` does the same for what it is made of."""
+    if array.type == target.type:
         return array
-    if pa.types.is_struct(logical.type):
-        pairs = zip(range(array.type.num_fields), physical.type, logical.type, strict=True)
-        return _struct([to_logical(array.field(i), p, inner) for i, p, inner in pairs], logical.type, array)
-    if pa.types.is_list(logical.type):
-        values = to_logical(array.values, physical.type.value_field, logical.type.value_field)
-        return _with_children(array, logical.type, [values])
-    if pa.types.is_map(logical.type):
-        keys = to_logical(array.keys, physical.type.key_field, logical.type.key_field)
-        items = to_logical(array.items, physical.type.item_field, logical.type.item_field)
-        return _map(array, logical.type, keys, items)
+    if pa.types.is_struct(target.type):
+        pairs = zip(range(array.type.num_fields), source.type, target.type, strict=True)
+        return _struct([convert(array.field(i), inner, out) for i, inner, out in pairs], target.type, array)
+    if pa.types.is_list(target.type):
+        values = convert(array.values, source.type.value_field, target.type.value_field)
+        return _with_children(array, target.type, [values])
+    if pa.types.is_map(target.type):
+        keys = convert(array.keys, source.type.key_field, target.type.key_field)
+        items = convert(array.items, source.type.item_field, target.type.item_field)
+        return _map(array, target.type, keys, items)
     return array
+
+
+def without_hidden_nulls(array: pa.Array) -> pa.Array:
+    """The same values; where a struct is null, its required fields are not. Arrow's Parquet writer refuses a null
+    there, though no reader could ever see it. The values that count must have no null in a required field."""
+    if not _has_required(array.type):
+        return array
+    if pa.types.is_struct(array.type):
+        pairs = zip(map(array.field, range(array.type.num_fields)), array.type, strict=True)
+        return _struct([_filled(without_hidden_nulls(child), field) for child, field in pairs], array.type, array)
+    if pa.types.is_list(array.type):
+        return _with_children(array, array.type, [without_hidden_nulls(array.values)])
+    return _map(array, array.type, without_hidden_nulls(array.keys), without_hidden_nulls(array.items))
+
+
+def _has_required(data_type: pa.DataType) -> bool:
+    """Whether a struct in the type has a required field."""
+    inner = [data_type.field(i) for i in range(data_type.num_fields)]
+    if pa.types.is_map(data_type):
+        inner = [data_type.key_field, data_type.item_field]
+    is_required = pa.types.is_struct(data_type) and not all(field.nullable for field in inner)
+    return is_required or any(_has_required(field.type) for field in inner)
+
+
+def _filled(array: pa.Array, field: pa.Field) -> pa.Array:
+    """A required field without its nulls: whatever is stored in their place."""
+    if field.nullable or not array.null_count:
+        return array
+    if pa.types.is_struct(array.type):
+        return pa.StructArray.from_arrays(
+            [array.field(i) for i in range(array.type.num_fields)], fields=list(array.type)
+        )
+    nested = pa.types.is_nested(array.type)
+    buffers = [None, *array.buffers()[1 : 2 if nested else None]]
+    return pa.Array.from_buffers(array.type, len(array), buffers, 0, array.offset, [array.values] if nested else None)
 
 
 def _is_any_list(data_type: pa.DataType) -> bool:

@@ -24,7 +24,7 @@ from lakeport.kernel.z85 import decode_z85, encode_z85
 
 _PORTABLE_MAGIC = 1681511377
 _NATIVE_MAGIC = 1681511376  # older than the protocol's text; Delta's own readers still accept it
-_FILE_VERSION = 1
+FILE_VERSION = 1
 _INLINE = "inline deletion vector"
 _UUID_LENGTH = 20
 _POSITION_LIMIT = 1 << 63  # the protocol keeps the highest bit of a position at 0
@@ -146,8 +146,8 @@ def _file_payload(descriptor: DeletionVectorDescriptor, path: str, storage: Stor
         version, frame = data[:1], data[offset:]
     else:
         version, frame = storage.read(path, 0, 1), storage.read(path, offset, size + 8)
-    if version != bytes([_FILE_VERSION]):
-        raise _damaged(f"its file starts with the version {version.hex() or 'nothing'}, not {_FILE_VERSION:02x}", path)
+    if version != bytes([FILE_VERSION]):
+        raise _damaged(f"its file starts with the version {version.hex() or 'nothing'}, not {FILE_VERSION:02x}", path)
     if len(frame) >= 4 and (stored := int.from_bytes(frame[:4], "big")) != size:
         raise _damaged(f"at offset {offset} it has {stored} bytes, its descriptor says {size}", path)
     if len(frame) < size + 8:

@@ -1,4 +1,4 @@
-"""The seam between the kernel and the world: an `Engine` is storage + JSON + Parquet + expressions.
+"""The seam between the kernel and the world: an `Engine` is storage + JSON + Parquet + expressions + a clock.
 
 The kernel holds the protocol and does no I/O of its own. Whoever implements these Protocols takes on the
 obligations in their docstrings; `tests/engine_contract.py` checks them for every engine.
@@ -47,6 +47,22 @@ class FileSplit:
     end_row_group: int | None = None
 
 
+class OutputFile(Protocol):
+    """A new file that is written from front to back. Used by one thread at a time.
+
+    Raises what a `StorageClient` raises. After an error only `abort` may be called.
+    """
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append all of `data`; returns its length in bytes. May keep some of it in memory, but never much."""
+
+    def close(self) -> None:
+        """Finish the file: what was written is there for every reader, and survives a crash of this machine."""
+
+    def abort(self) -> None:
+        """Give the file up: nothing of it stays. Never raises; does nothing after `close` or a second time."""
+
+
 class StorageClient(Protocol):
     """Files by path.
 
@@ -62,6 +78,13 @@ class StorageClient(Protocol):
         """The files directly in `directory` whose names are >= `first_name`, sorted by name in byte order.
         Nothing if the directory does not exist."""
 
+    def scans_directories(self, directory: str) -> bool:
+        """Whether `list_from` goes through the whole directory, however late `first_name` is: then a few files are
+        faster found one by one, with `status`."""
+
+    def status(self, path: str) -> FileStatus | None:
+        """The file; None if it does not exist."""
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file or of a part of it; fewer where the file ends earlier."""
 
@@ -71,8 +94,24 @@ class StorageClient(Protocol):
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         """The file for random access."""
 
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        """Every file below `directory`, at any depth and in any order, also those whose names start with `.` or `_`.
+        Their paths begin with `directory`. Links to directories are not followed. Nothing if it does not exist."""
+
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        """Create a file in one atomic step. Without `overwrite`, raises `FileExistsError` if it exists."""
+        """Create a file in one atomic step, and the directories above it. It survives a crash of this machine.
+        Without `overwrite`, raises `FileExistsError` if it exists: of several who try at once, exactly one succeeds.
+
+        After `StorageError` it may be there nevertheless. A store that repeats a request whose answer was lost may
+        raise `FileExistsError` for the file that its own first request made: who must know looks at what is in it."""
+
+    def open_output(self, path: str) -> OutputFile:
+        """A new file for data too large for `write`, and the directories above it. Its name must be unique: where the
+        file exists, it is overwritten or `FileExistsError` is raised. Readers may see a part of it before `close`."""
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove files; one that is not there is no error. Where one cannot be removed, the others are removed
+        nevertheless before the error is raised."""
 
 
 class JsonHandler(Protocol):
@@ -91,8 +130,28 @@ class JsonHandler(Protocol):
         unknown one. Dates, timestamps and decimals are accepted as strings, decimals as numbers too."""
 
 
+class DataFileWriter(Protocol):
+    """A new Parquet file. Used by one thread at a time; several writers may work at once."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the file has so far, with those that are not written out yet: for a caller who goes on
+        to another file at some size."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows. Raises `InvalidDataError` for a batch that has not exactly the file's schema (metadata aside),
+        and, here or in `close`, for a null in a required column. Raises what an `OutputFile` raises. After an error
+        only `abort` may be called."""
+
+    def close(self) -> FileStatus:
+        """Finish the file: its path, its exact size and the time. A file without rows is a valid file too."""
+
+    def abort(self) -> None:
+        """Give the file up: nothing of it stays. Never raises; does nothing after `close` or a second time."""
+
+
 class ParquetHandler(Protocol):
-    """Parquet into Arrow."""
+    """Parquet into Arrow, and Arrow into Parquet."""
 
     def read_parquet_files(
         self,
@@ -120,6 +179,19 @@ class ParquetHandler(Protocol):
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         """The file cut at row groups into at most `parts` pieces of similar size that together are the whole."""
 
+    def open_writer(self, path: str, schema: pa.Schema) -> DataFileWriter:
+        """A writer of a new file, whose name must be unique.
+
+        - A column with `FIELD_ID` has that id in the file; nested fields likewise.
+        - Required columns are required in the file, at every level of nesting.
+        - Timestamps are written in microseconds, those with a zone as UTC; a variant as the struct that it is.
+        - Row groups have statistics, and are large however small the batches are; what waits for one is bounded.
+        """
+
+    def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+        """A Parquet file in memory, written as `open_writer` writes: for one that must appear under its name in one
+        atomic step."""
+
 
 class ExpressionHandler(Protocol):
     """Expressions over Arrow batches."""
@@ -138,6 +210,9 @@ class ExpressionHandler(Protocol):
 
 class Engine(Protocol):
     """What the kernel needs from the world. Handlers can be mixed; they must be safe to use from several threads."""
+
+    def now(self) -> int:
+        """The time in milliseconds since the epoch."""
 
     @property
     def storage(self) -> StorageClient: ...

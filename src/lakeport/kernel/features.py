@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema import PrimitiveType, StructType, fields_in
 
 CATALOG_MANAGED = frozenset({"catalogManaged", "catalogOwned-preview"})
 READER_FEATURES = CATALOG_MANAGED | {
@@ -60,7 +60,7 @@ def column_mapping_mode(protocol: Protocol, metadata: Metadata, path: str) -> st
 
 def check_type_changes(schema: StructType, path: str) -> None:
     """Raises `UnsupportedFeatureError` for a recorded type change that readers do not know."""
-    for field in _fields_in(schema):
+    for field in fields_in(schema):
         for change in field.metadata.get("delta.typeChanges") or ():
             if not isinstance(change, dict):
                 raise CorruptTableError(f"delta.typeChanges of the column {field.name!r} is not valid", path=path)
@@ -88,14 +88,3 @@ def widens(before: str, after: str) -> bool:
         source = integers.get(before) or PrimitiveType(before).decimal
         return source is not None and target[0] - source[0] >= target[1] - source[1] >= 0
     return False
-
-
-def _fields_in(data_type: DataType) -> list[StructField]:
-    match data_type:
-        case StructType(fields):
-            return [inner for f in fields for inner in (f, *_fields_in(f.type))]
-        case ArrayType(element):
-            return _fields_in(element)
-        case MapType(key, value):
-            return _fields_in(key) + _fields_in(value)
-    return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -94,16 +94,37 @@ class CommitTimes:
             raise VersionNotFoundError(f"no version of the table can be read [{self._root}]")
         if timestamp > (latest := self.of(versions[-1])):
             raise self._out_of_range(timestamp, latest, "later than the latest", versions)
-        candidates = versions
-        if self._first_in_commit is not None and self._enabled_at is not None:
-            in_commit = timestamp >= self._enabled_at
-            candidates = [v for v in versions if (v >= self._first_in_commit) == in_commit]
+        candidates = self._comparable(timestamp, versions)
         # Times grow with versions: a binary search reads few commits.
         index = bisect_right(candidates, timestamp, key=self.of)
         if not index:
             first = candidates[0] if candidates else versions[0]
             raise self._out_of_range(timestamp, self.of(first), "earlier than the earliest", versions)
         return candidates[index - 1]
+
+    def version_from(self, timestamp: int) -> int:
+        """The first version made at or after `timestamp`. Raises `VersionNotFoundError` if it is later than the latest
+        commit, or earlier than the earliest where commits before that one are cleaned up."""
+        versions = sorted(self.listing.commits)
+        if not versions:
+            raise VersionNotFoundError(f"the table has no commits any more [{self._root}]")
+        if timestamp > (latest := self.of(versions[-1])):
+            raise self._out_of_range(timestamp, latest, "later than the latest", versions)
+        candidates = self._comparable(timestamp, versions)
+        found = bisect_left(candidates, timestamp, key=self.of)
+        if found == len(candidates):  # none of those before in-commit timestamps: the first that has one
+            found, candidates = bisect_right(versions, candidates[-1]) if candidates else 0, versions
+        version = candidates[found]
+        if version == versions[0] > 0 and timestamp < (earliest := self.of(version)):
+            raise self._out_of_range(timestamp, earliest, "earlier than the earliest", versions)
+        return version
+
+    def _comparable(self, timestamp: int, versions: list[int]) -> list[int]:
+        """The versions among which a time is looked up: those before in-commit timestamps, or those with them."""
+        if self._first_in_commit is None or self._enabled_at is None:
+            return versions
+        in_commit = timestamp >= self._enabled_at
+        return [v for v in versions if (v >= self._first_in_commit) == in_commit]
 
     @cached_property
     def _modification_times(self) -> dict[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
 from lakeport.kernel.schema import PrimitiveType
@@ -25,6 +25,7 @@ _TIME = re.compile(
     r"([T ](\d{1,2}):(\d{1,2})(:(\d{1,2})(\.(\d{1,9}))?)? ?(?P<zone>Z|UTC|[+-]\d{1,2}(:?\d{2})?)?)?",
     re.ASCII,
 )
+_DATE_FIRST = re.compile(r"(\d{4}-\d{1,2}-\d{1,2})([T ].*)?", re.ASCII | re.DOTALL)
 _WIDE = Context(prec=100)
 
 
@@ -56,6 +57,30 @@ def place_literal(value: Any, data_type: PrimitiveType) -> Place:
         exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(_number(value))
         return _place_number(exact, -limit, limit, decimal[1])
     raise ValueError("there are no literals of this type")
+
+
+def cast_text(text: str, data_type: PrimitiveType) -> Any:
+    """The text as a value of the type, as CAST reads it: what follows a date is dropped, and a decimal is rounded.
+
+    Raises `ValueError` or `OverflowError` if it is none."""
+    if data_type.name == "date" and (match := _DATE_FIRST.fullmatch(text.strip())):
+        text = match[1]
+    if data_type.decimal:
+        return round_decimal(Decimal(_matching(_NUMBER, text, "12.3")), *data_type.decimal)
+    value, place = place_literal(text, data_type)
+    if place != "at":
+        raise OverflowError(f"it is out of the range of {data_type.name}")
+    return value
+
+
+def round_decimal(number: Decimal, precision: int, scale: int) -> Decimal:
+    """To so many places after the point, halves away from zero. Raises `OverflowError` if it has too many digits."""
+    if number.adjusted() > precision:
+        raise OverflowError(f"{number} does not fit decimal({precision},{scale})")
+    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
+    if rounded.copy_abs().scaleb(scale, _WIDE) >= 10**precision:
+        raise OverflowError(f"{number} does not fit decimal({precision},{scale})")
+    return rounded
 
 
 def _number(value: Any) -> int | float | Decimal:

@@ -21,6 +21,10 @@ _NAME = re.compile(
     r"|\.(?P<staged>[0-9a-fA-F-]{36})\.json)"
 )
 
+_MANY_COMMITS = 100
+"""A snapshot that is refreshed again and again replays at most about so many commits, however long it lives: then a
+newer checkpoint is worth its reading."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -81,13 +85,58 @@ def log_path(root: str) -> str:
     return f"{root}/_delta_log"
 
 
+def last_checkpoint_path(root: str) -> str:
+    return f"{log_path(root)}/_last_checkpoint"
+
+
 def version_name(version: int) -> str:
     return f"{version:020d}"
+
+
+def parse_version(path: str) -> int | None:
+    """The version in the name of a log file, for a compaction its first one; None for any other file."""
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    return int(match["version"]) if match else None
 
 
 def list_log(storage: StorageClient, root: str, first_version: int = 0) -> LogListing:
     """The log files of `first_version` and later, sorted into kinds; other files are ignored."""
     return sort_log_files(storage.list_from(log_path(root), f"{version_name(first_version)}."))
+
+
+def list_newer(storage: StorageClient, root: str, version: int) -> LogListing:
+    """What is newer than a version that was there once, by whichever way is faster where that is little: all of it, or
+    at least the commits and the checksum of the last one."""
+    directory = log_path(root)
+    if storage.scans_directories(directory):
+        listing = _probe(storage, directory, version)
+        if listing is not None:
+            return listing
+    return list_log(storage, root, version + 1)
+
+
+def _probe(storage: StorageClient, directory: str, version: int) -> LogListing | None:
+    """Looks for the next commits one by one. None if they are many, or if some between them are gone."""
+    listing, next_version = LogListing(), version + 1
+    while commit := storage.status(f"{directory}/{version_name(next_version)}.json"):
+        listing.commits[next_version] = commit
+        next_version += 1
+        if len(listing.commits) > _FEW:
+            return None
+    ahead = (f"{directory}/{version_name(next_version + i)}.json" for i in range(1, _LOOKED_AHEAD))
+    if any(map(storage.status, ahead)):
+        return None
+    latest = next_version - 1
+    if latest == version and not storage.status(f"{directory}/{version_name(version)}.json"):
+        return None  # cleaned up, as those after it may be
+    if checksum := storage.status(f"{directory}/{version_name(latest)}.crc"):
+        listing.checksums[latest] = checksum
+    return listing
+
+
+_FEW = 64
+_LOOKED_AHEAD = 8
+"""So many versions are looked for behind the last one: a gap in the log is noticed."""
 
 
 def sort_log_files(files: Iterable[FileStatus]) -> LogListing:
@@ -124,13 +173,25 @@ def find_segment(
     `log_tail` are commits that a catalog vouches for; they take the place of published ones.
 
     Raises `TableNotFoundError`, `VersionNotFoundError`, and `CorruptTableError` for a log with a gap."""
-    hint = _last_checkpoint(storage, root)
+    hint = last_checkpoint(storage, root)
     if hint is not None and hint > 0 and (version is None or hint <= version):
-        listing = list_log(storage, root, hint)
+        listing = _list_from_checkpoint(storage, root, hint)
         latest = max([*listing.commits, *(commit.last for commit in log_tail)], default=hint)
         if hint in listing.checkpoints and (version is None or version <= latest):
             return build_segment(listing, root, version, log_tail)
     return build_segment(list_log(storage, root), root, version, log_tail)
+
+
+def _list_from_checkpoint(storage: StorageClient, root: str, version: int) -> LogListing:
+    """The log from a checkpoint on; where that is one file under the classic name, it is not looked for by listing."""
+    path = f"{log_path(root)}/{version_name(version)}.checkpoint.parquet"
+    if storage.scans_directories(log_path(root)) and (file := storage.status(path)) is not None:
+        listing = list_newer(storage, root, version)
+        listing.checkpoints.setdefault(version, Checkpoint(version, (file,)))
+        if commit := storage.status(f"{log_path(root)}/{version_name(version)}.json"):
+            listing.commits[version] = commit
+        return listing
+    return list_log(storage, root, version)
 
 
 def build_segment(
@@ -192,28 +253,34 @@ def _span(versions: Iterable[int]) -> str:
 
 
 def extend_segment(segment: LogSegment, storage: StorageClient, root: str) -> LogSegment:
-    """The segment of the latest version, from a listing of what is newer than this one; itself if nothing is. Where the
-    commits in between are cleaned up, it starts from a newer checkpoint."""
-    listing = list_log(storage, root, segment.version + 1)
+    """The segment of the latest version, by looking for what is newer than this one; itself if nothing is. It starts
+    from a newer checkpoint where the commits in between are cleaned up, or where this one has many commits already."""
+    listing = list_newer(storage, root, segment.version)
     newest = max(listing.commits, default=segment.version)
     if newest <= segment.version and not listing.checkpoints:
         return segment
-    if segment.version + 1 not in listing.commits and listing.checkpoints:
-        return build_segment(listing, root)
+    if segment.version + 1 not in listing.commits or _has_grown(segment, storage, root):
+        return find_segment(storage, root)
     added = tuple(_cover(listing, root, segment.version + 1, newest))
     return LogSegment(
         newest, segment.checkpoint, segment.commits + added, listing.checksums.get(newest), listing.commits[newest]
     )
 
 
+def _has_grown(segment: LogSegment, storage: StorageClient, root: str) -> bool:
+    """Whether a newer checkpoint would spare many commits."""
+    base = segment.checkpoint.version if segment.checkpoint else -1
+    return len(segment.commits) >= _MANY_COMMITS and (last_checkpoint(storage, root) or -1) > base
+
+
 class _Hint(msgspec.Struct):
     version: int
 
 
-def _last_checkpoint(storage: StorageClient, root: str) -> int | None:
+def last_checkpoint(storage: StorageClient, root: str) -> int | None:
     """The version in `_last_checkpoint`; None if the file is missing or says nothing."""
     try:
-        data = storage.read(f"{log_path(root)}/_last_checkpoint")
+        data = storage.read(last_checkpoint_path(root))
         return msgspec.json.decode(data, type=_Hint).version
     except (MissingFileError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

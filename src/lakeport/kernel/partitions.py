@@ -1,7 +1,8 @@
-"""Partition values: the strings of the log as typed columns."""
+"""Partition values: the strings of the log as typed columns, and typed values as strings."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
@@ -12,10 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.errors import CorruptTableError
+from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.arrays import array_of, scalar_of, take_or_null, to_mask
 from lakeport.kernel.schema import PrimitiveType, StructField, arrow_type
 
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^<>|]")
+"""What a directory of a partition must not have in its name; non-ASCII text stays."""
 _WIDE = Context(prec=100)  # the default one rounds to 28 digits, a decimal can have 38
 
 
@@ -42,6 +46,51 @@ def parse_partition_value(text: str | None, field: StructField, *, path: str) ->
         raise CorruptTableError(
             f"{text!r} is not a {name} value of partition column {field.name!r}", path=path
         ) from error
+
+
+def format_partition_value(value: Any, field: StructField) -> str | None:
+    """One value as the log writes it; the empty string has no other form than null has."""
+    if value is None or value == "":
+        return None
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _format_double(value)
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return _format_binary(value, field.name)
+        case datetime():
+            text = value.isoformat(sep="T" if value.tzinfo else " ", timespec="auto")
+            return text.replace("+00:00", "Z")
+    return str(value)
+
+
+def _format_double(value: float) -> str:
+    if value - value != 0:  # not finite
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
+
+
+def _format_binary(value: bytes, column: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeError:
+        raise InvalidDataError(
+            f"the partition column {column!r} has bytes that are no UTF-8 text, which the log cannot hold: "
+            f"{value[:20]!r}",
+            column=column,
+        ) from None
+
+
+def partition_directory(values: Mapping[str, str | None]) -> str:
+    """The directory of a partition as Hive and Spark name it: `day=2026-01-01/region=a%3Ab`, as plain text."""
+    return "/".join(f"{_escape(name)}={_escape(value or _HIVE_NULL)}" for name, value in values.items())
+
+
+def _escape(text: str) -> str:
+    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
 
 
 def constant_column(value: Any, data_type: pa.DataType, length: int) -> pa.Array:

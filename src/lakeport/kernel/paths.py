@@ -4,7 +4,7 @@ A path is decoded exactly once: the directory `a%3Ab` on disk is `a%253Ab` in th
 """
 
 import re
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 ABSOLUTE = re.compile(r"^/|^[a-zA-Z][a-zA-Z0-9+.-]*:/")
 """What a plain path begins with if it is not relative to the table."""
@@ -36,3 +36,8 @@ def _decode(uri: str) -> str:
         return unquote_to_bytes(uri).decode()
     except UnicodeError:
         return uri
+
+
+def encode_path(plain: str) -> str:
+    """A plain path, relative to the table or absolute, as the log writes it."""
+    return quote(plain, safe="/:=@!$&'()*+,;~-._")

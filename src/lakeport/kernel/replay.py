@@ -11,22 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import DELETION_VECTOR, REMOVE, Metadata, Protocol
-from lakeport.kernel.arrays import array_of, from_numpy, own_copy, scalar_of
+from lakeport.kernel.arrays import from_numpy, own_copy
 from lakeport.kernel.checkpoint import read_checkpoint_adds
 from lakeport.kernel.engine import AS_STORED, Engine, FileStatus
-from lakeport.kernel.log import Checkpoint, LogSegment, log_path
+from lakeport.kernel.file_keys import decode_paths, file_keys, first_occurrences, present_actions
+from lakeport.kernel.log import Checkpoint, LogSegment
 from lakeport.kernel.partitions import compact_partitions, partition_struct
-from lakeport.kernel.paths import ABSOLUTE, resolve_path
 from lakeport.kernel.state import STATE_FIELDS, TableState, read_checkpoint_state
 from lakeport.kernel.statistics import conform_parsed
 
-_AT, _EMPTY, _NUL = (scalar_of(text, pa.string()) for text in ("@", "", "\0"))
+_TEXT_MAP = pa.map_(pa.string(), pa.string())
+_LOG_DETAILS = [pa.field("tags", _TEXT_MAP), pa.field("clusteringProvider", pa.string()), pa.field("uri", pa.string())]
 _CACHE_LIMIT = 256 << 20
 """The files of a checkpoint are kept in memory up to this many bytes, so that a second scan need not read it again."""
 
@@ -41,6 +40,8 @@ class FileColumns:
     stats: bool = False
     stats_parsed: pa.DataType | None = None
     """The part of a checkpoint's `stats_parsed` to read."""
+    log_details: bool = False
+    """What only writers need: tags, clustering provider, and `uri`, the path as the log has it."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -56,15 +57,17 @@ class FileColumns:
             fields += [pa.field("baseRowId", pa.int64()), pa.field("defaultRowCommitVersion", pa.int64())]
         fields += [pa.field("stats", pa.string())] if self.stats else []
         fields += [pa.field("stats_parsed", self.stats_parsed)] if self.stats_parsed is not None else []
-        return pa.schema(fields)
+        return pa.schema(fields + (_LOG_DETAILS if self.log_details else []))
 
     @property
     def add_type(self) -> pa.DataType:
         """The type of `add` to ask an engine for."""
         fields = []
         for field in self.schema:
+            if field.name == "uri":
+                continue
             if field.name == "partitionValues":
-                fields.append(pa.field(field.name, pa.map_(pa.string(), pa.string())))
+                fields.append(pa.field(field.name, _TEXT_MAP))
             elif field.name == "stats_parsed":
                 fields.append(field.with_metadata({AS_STORED: b"true"}))  # a bad statistic is an unknown one
             else:
@@ -90,7 +93,7 @@ class Commits:
         """An older batch of files without those that this run replaces or removes."""
         if not len(self.keys):
             return batch
-        replaced = pc.is_in(_keys(batch.column("path"), batch.column("deletionVector")), value_set=self.keys)
+        replaced = pc.is_in(file_keys(batch.column("path"), batch.column("deletionVector")), value_set=self.keys)
         return batch if not replaced.true_count else batch.filter(pc.invert(replaced))
 
 
@@ -109,9 +112,7 @@ class CheckpointFiles:
         kept: list[pa.RecordBatch] = []
         size = 0
         for add in read_checkpoint_adds(self._engine, self.checkpoint, columns.add_type):
-            files = pa.RecordBatch.from_struct_array(add)
-            paths = _decode_paths(files.column("path"), self._root)
-            batch = _file_batch(files.set_column(0, "path", paths), columns)
+            batch = to_file_batch(add, columns, self._root)
             size += batch.nbytes
             if size <= _CACHE_LIMIT:
                 kept.append(batch)
@@ -172,18 +173,18 @@ class LogReplay:
 
 def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> Commits:
     """Replays commit files in one pass."""
-    add = FileColumns(row_tracking=True, stats=True).add_type
+    add = FileColumns(row_tracking=True, stats=True, log_details=True).add_type
     schema = pa.schema([pa.field("add", add), REMOVE, *STATE_FIELDS])
     state = TableState()
     batches: list[pa.RecordBatch] = []
     keys: list[pa.Array] = []  # of adds and of removes, by turns
     for batch in engine.json.read_json_files(newest_first, schema):
         state.add_older(batch, newest_first[0].path)
-        adds, removes = (_present(batch.column(name), root) for name in ("add", "remove"))
+        adds, removes = (present_actions(batch.column(name), root) for name in ("add", "remove"))
         batches.append(_compact(adds, root))
-        keys.append(_keys(batches[-1].column("path"), adds.field("deletionVector")))
-        keys.append(_keys(_decode_paths(removes.field("path"), root), removes.field("deletionVector")))
-    live = _first_occurrences(keys)
+        keys.append(file_keys(batches[-1].column("path"), adds.field("deletionVector")))
+        keys.append(file_keys(decode_paths(removes.field("path"), root), removes.field("deletionVector")))
+    live = first_occurrences(keys)
     kept = tuple(
         batch if mask.all() else batch.filter(from_numpy(mask))
         for batch, mask in zip(batches, live[::2], strict=True)
@@ -192,50 +193,32 @@ def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> C
     return Commits(kept, pa.chunked_array([k for k in keys if len(k)], pa.string()), state)
 
 
-def _present(column: pa.StructArray, root: str) -> pa.StructArray:
-    kept = column.drop_null() if column.null_count else column
-    if kept.field("path").null_count:
-        raise CorruptTableError("a file action in the log has no path", path=log_path(root))
-    return kept
-
-
-def _first_occurrences(keys: list[pa.Array]) -> list[np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """For each key, whether it is the first of its kind. Only keys whose hashes coincide are compared."""
-    lengths = [len(part) for part in keys]
-    hashes = np.empty(sum(lengths), dtype=np.int32)  # half a hash: few coincide by chance, and memory counts
-    start = 0
-    for part in keys:
-        whole = np.fromiter(map(hash, part.to_pylist()), np.int64, len(part))
-        hashes[start : start + len(part)] = whole.astype(np.int32)
-        start += len(part)
-    first = np.ones(len(hashes), dtype=np.bool_)
-    ordered = np.sort(hashes)
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(repeated):
-        flat = pa.chunked_array(keys, pa.string())
-        candidates = np.flatnonzero(np.isin(hashes, repeated))
-        seen: set[str] = set()
-        for row, key in zip(candidates.tolist(), flat.take(from_numpy(candidates)).to_pylist(), strict=True):
-            first[row] = key not in seen
-            seen.add(key)
-    return np.split(first, np.cumsum(lengths)[:-1]) if lengths else []
-
-
 def _compact(add: pa.StructArray, root: str) -> pa.RecordBatch:
     """A column of adds as a batch that takes little memory: what is all null takes none, partition values that repeat
     are kept once. `_file_batch` makes it whole again."""
     arrays = []
-    for field, array in zip(add.type, (add.field(i) for i in range(add.type.num_fields)), strict=True):
-        if field.name == "path":
-            array = own_copy(_decode_paths(array, root))
-        elif len(array) and array.null_count == len(array):
+    files = _decoded(pa.RecordBatch.from_struct_array(add), root)
+    for field, array in zip(files.schema, files.columns, strict=True):
+        if len(array) and array.null_count == len(array):
             array = pa.nulls(len(array))
         elif field.name == "partitionValues":
             array = compact_partitions(array)
         else:
             array = own_copy(array)
         arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in add.type])
+    return pa.RecordBatch.from_arrays(arrays, names=files.schema.names)
+
+
+def _decoded(files: pa.RecordBatch, root: str) -> pa.RecordBatch:
+    """Adds with plain paths; where one had to be decoded, the paths as the log has them are kept as `uri`."""
+    uris = files.column("path")
+    paths = decode_paths(uris, root)
+    return files if paths is uris else files.set_column(0, "path", paths).append_column("uri", uris)
+
+
+def to_file_batch(actions: pa.StructArray, columns: FileColumns, root: str) -> pa.RecordBatch:
+    """A batch of `columns.schema` from actions that were read as `columns.add_type`, or a part of it."""
+    return _file_batch(_decoded(pa.RecordBatch.from_struct_array(actions), root), columns)
 
 
 def _file_batch(files: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
@@ -247,41 +230,11 @@ def _file_batch(files: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
         array = files.column(index) if index >= 0 else None
         if field.name == "partitionValues":
             array = partition_struct(array, columns.partitions, len(files))
+        elif field.name == "uri" and array is None:
+            array = files.column("path")
         elif array is None or (pa.types.is_null(array.type) and not pa.types.is_null(field.type)):
             array = pa.nulls(len(files), field.type)
         elif field.name == "stats_parsed":
             array = conform_parsed(array, field.type)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _keys(paths: pa.Array, deletion_vectors: pa.Array) -> pa.Array:
-    """The key of each file: its path and, behind a NUL, the unique id of its deletion vector."""
-    if deletion_vectors.null_count == len(deletion_vectors):
-        return paths
-    offsets = pc.binary_join_element_wise(_AT, deletion_vectors.field("offset").cast(pa.string()), _EMPTY)
-    unique_ids = pc.binary_join_element_wise(
-        deletion_vectors.field("storageType"),
-        deletion_vectors.field("pathOrInlineDv"),
-        pc.coalesce(offsets, _EMPTY),
-        _EMPTY,
-    )
-    with_vector = pc.binary_join_element_wise(paths, unique_ids, _NUL)
-    return pc.if_else(deletion_vectors.is_valid(), pc.coalesce(with_vector, paths), paths)
-
-
-def _decode_paths(paths: pa.Array, root: str) -> pa.Array:
-    """Paths as plain text: absolute, or relative to the table's root. Most need no decoding, and cost nothing."""
-    text = paths.buffers()[2]
-    plain = text is None or not any(sign in text.to_pybytes() for sign in (b"%", b":"))
-    if plain and not pc.starts_with(paths, "/").true_count:
-        return paths
-    encoded = pc.match_substring_regex(paths, f"%|{ABSOLUTE.pattern}")
-    decoded = [_plain_path(path, root) for path in paths.filter(encoded).to_pylist()]
-    return pc.replace_with_mask(paths, encoded, array_of(decoded, pa.string()))
-
-
-def _plain_path(path: str, root: str) -> str:
-    whole = resolve_path(root, path)
-    relative = whole.removeprefix(f"{root}/")
-    return whole if ABSOLUTE.match(relative) else relative

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from lakeport.kernel.arrays import from_numpy, null_of, to_mask
 from lakeport.kernel.binding import bind, normalize
 from lakeport.kernel.columns import make_batch
-from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, rewrite
+from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, replace_now, rewrite
 from lakeport.kernel.partitions import parse_partition_values
 from lakeport.kernel.replay import FileColumns
 from lakeport.kernel.scan_files import FilteredBatch, ScanFile, ScanState, scan_files_in
@@ -41,12 +42,14 @@ class ScanBuilder:
         self._schema: StructType = snapshot.schema
         self._filter: Expression | None = None
         self._stats = False
+        self._log_details = False
         self._row_tracking = False
+        self._row_position = False
 
     def with_filter(self, predicate: Expression) -> ScanBuilder:
         """Rows that do not satisfy the filter may be left out; `Scan.remaining_filter` tells which may still come.
         Several filters must all hold. Raises `InvalidFilterError` and `UnknownColumnError`."""
-        bound = bind(predicate, self._snapshot.schema)
+        bound = bind(replace_now(predicate, self._snapshot.engine.now()), self._snapshot.schema)
         return self._with(_filter=all_of([self._filter, bound] if self._filter is not None else [bound]))
 
     def with_read_schema(self, schema: StructType) -> ScanBuilder:
@@ -57,6 +60,10 @@ class ScanBuilder:
         """Scan files carry their statistics."""
         return self._with(_stats=True)
 
+    def with_log_details(self) -> ScanBuilder:
+        """Scan files carry everything that the log says of them, as a writer needs it."""
+        return self._with(_stats=True, _log_details=True)
+
     def with_row_tracking(self) -> ScanBuilder:
         """The rows carry `_row_id` and `_row_commit_version`. Raises `ValueError` if the table does not track rows."""
         if not self._snapshot.tracks_rows:
@@ -65,8 +72,13 @@ class ScanBuilder:
             )
         return self._with(_row_tracking=True)
 
+    def with_row_position(self) -> ScanBuilder:
+        """The rows carry their positions in their files, as `scan_files.ROW_POSITION`."""
+        return self._with(_row_position=True)
+
     def build(self) -> Scan:
-        return Scan(self._snapshot, self._schema, self._filter, self._stats, self._row_tracking)
+        extras = _Extras(self._stats, self._log_details, self._row_tracking, self._row_position)
+        return Scan(self._snapshot, self._schema, self._filter, extras)
 
     def _with(self, **changes: object) -> ScanBuilder:
         builder = ScanBuilder(self._snapshot)
@@ -74,19 +86,23 @@ class ScanBuilder:
         return builder
 
 
+@dataclass(frozen=True)
+class _Extras:
+    """What a scan gives beside the columns of the table."""
+
+    stats: bool
+    log_details: bool
+    row_tracking: bool
+    row_position: bool
+
+
 class Scan:
     """What to read of a snapshot."""
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        schema: StructType,
-        predicate: Expression | None,
-        with_stats: bool,
-        with_row_tracking: bool,
+        self, snapshot: Snapshot, schema: StructType, predicate: Expression | None, extras: _Extras
     ) -> None:
-        self.snapshot, self.schema, self.filter = snapshot, schema, predicate
-        self._with_stats, self._with_row_tracking = with_stats, with_row_tracking
+        self.snapshot, self.schema, self.filter, self._extras = snapshot, schema, predicate, extras
         parts = conjuncts(predicate) if predicate is not None else []
         self._partition_filter = all_of(p for p in parts if self._is_on_partitions(p))
         self.remaining_filter = all_of(p for p in parts if not self._is_on_partitions(p))
@@ -96,13 +112,14 @@ class Scan:
     def scan_state(self) -> ScanState:
         snapshot = self.snapshot
         properties = snapshot.properties
-        tracking = self._with_row_tracking
+        tracking = self._extras.row_tracking
         return ScanState(
             table_root=snapshot.root,
             schema_json=format_schema(self.schema),
             partition_columns=tuple(f.name for f in self.schema if f.name in snapshot.partition_columns),
             mapping_mode=snapshot.mapping_mode,
             with_row_tracking=tracking,
+            with_row_position=self._extras.row_position,
             row_id_column=properties.get("delta.rowTracking.materializedRowIdColumnName") if tracking else None,
             row_commit_version_column=(
                 properties.get("delta.rowTracking.materializedRowCommitVersionColumnName") if tracking else None
@@ -111,15 +128,21 @@ class Scan:
 
     def scan_files(self) -> Iterator[FilteredBatch]:
         """Batches with a row for each file of the table, and which of them to read."""
-        for batch in self.snapshot.live_files(self._columns):
-            mask = self._selection(batch)
-            selection = None if mask.all() else from_numpy(mask)
-            yield FilteredBatch(self._public(batch), selection)
+        return map(self.select, self.snapshot.live_files(self.columns))
+
+    def select(self, files: pa.RecordBatch) -> FilteredBatch:
+        """A batch of `columns.schema`, and which of its files to read."""
+        mask = self._selection(files)
+        return FilteredBatch(self._public(files), None if mask.all() else from_numpy(mask))
 
     def files(self) -> Iterator[ScanFile]:
         """The files to read."""
         for batch in self.scan_files():
             yield from scan_files_in(batch, self.snapshot.root)
+
+    def counted_files(self) -> Iterator[tuple[ScanFile, int | None]]:
+        """The files to read, each with how many of its rows satisfy the filter, if the log tells."""
+        return ((file, file.num_records if self.remaining_filter is None else None) for file in self.files())
 
     @cached_property
     def physical_filter(self) -> Expression | None:
@@ -151,13 +174,18 @@ class Scan:
         return stats_type(self.snapshot.schema, columns, self.snapshot.mapping_mode) if columns else None
 
     @cached_property
-    def _columns(self) -> FileColumns:
+    def columns(self) -> FileColumns:
+        """What of the log's file actions the scan needs."""
         snapshot = self.snapshot
         parsed = self._stats_type
-        if self._with_stats:
+        if self._extras.stats:
             parsed = whole_stats_type(snapshot.schema, snapshot.partition_columns, snapshot.mapping_mode)
         return FileColumns(
-            snapshot.physical_partition_columns, self._with_row_tracking, stats=parsed is not None, stats_parsed=parsed
+            snapshot.physical_partition_columns,
+            self._extras.row_tracking or self._extras.log_details,
+            stats=parsed is not None,
+            stats_parsed=parsed,
+            log_details=self._extras.log_details,
         )
 
     def _public(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -168,7 +196,7 @@ class Scan:
         parsed = batch.column(index)
         batch = batch.remove_column(index)
         stats = batch.schema.get_field_index("stats")
-        if not self._with_stats:
+        if not self._extras.stats:
             return batch.remove_column(stats)
         missing = from_numpy(_has_statistics(parsed) & to_mask(batch.column(stats).is_null()))
         if missing.true_count:

@@ -19,6 +19,8 @@ from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow
 ROW_ID = StructField("_row_id", PrimitiveType("long"))
 ROW_COMMIT_VERSION = StructField("_row_commit_version", PrimitiveType("long"))
 """Columns that a scan can ask for in tables with row tracking."""
+ROW_POSITION = StructField(ROW_INDEX.name, PrimitiveType("long"), nullable=False)
+"""A column that a scan can ask for: the position of each row in its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
     stats: str | None = None
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
+    tags: dict[str, str | None] | None = None
+    clustering_provider: str | None = None
+    uri: str | None = None
+    """The path as the log writes it. These three are known in scans with log details only."""
 
     @property
     def status(self) -> FileStatus:
@@ -85,9 +91,8 @@ def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
     """The files in a batch of `Scan.scan_files`. Raises `CorruptTableError` for an invalid deletion vector."""
     for row in batch.selected().to_pylist():
         vector = row["deletionVector"]
-        path = row["path"]
         yield ScanFile(
-            path=path if ABSOLUTE.match(path) else f"{root}/{path}",
+            path=whole_path(row["path"], root),
             size=row["size"] or 0,
             modification_time=row["modificationTime"] or 0,
             partition_values=row["partitionValues"] or {},
@@ -95,7 +100,15 @@ def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
             stats=row.get("stats"),
             base_row_id=row.get("baseRowId"),
             default_row_commit_version=row.get("defaultRowCommitVersion"),
+            tags=dict(row["tags"]) if row.get("tags") else None,
+            clustering_provider=row.get("clusteringProvider"),
+            uri=row.get("uri"),
         )
+
+
+def whole_path(path: str, root: str) -> str:
+    """A plain path of the log as storage takes it."""
+    return path if ABSOLUTE.match(path) else f"{root}/{path}"
 
 
 class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -111,12 +124,14 @@ class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     row_commit_version_column: str | None = None
     """Physical names of the materialised row tracking columns, for scans that ask for them."""
     with_row_tracking: bool = False
+    with_row_position: bool = False
 
     @cached_property
     def schema(self) -> StructType:
-        """The logical schema of the rows, row tracking columns included."""
-        extra = (ROW_ID, ROW_COMMIT_VERSION) if self.with_row_tracking else ()
-        return StructType(self.table_schema.fields + extra)
+        """The logical schema of the rows, those columns included that are not the table's."""
+        tracking = (ROW_ID, ROW_COMMIT_VERSION) if self.with_row_tracking else ()
+        position = (ROW_POSITION,) if self.with_row_position else ()
+        return StructType((*self.table_schema.fields, *tracking, *position))
 
     @cached_property
     def table_schema(self) -> StructType:
@@ -137,7 +152,7 @@ class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.with_row_tracking:
             for name in (self.row_id_column, self.row_commit_version_column):
                 fields += [pa.field(name, pa.int64())] if name else []
-        if file.deletion_vector is not None or self.with_row_tracking:
+        if file.deletion_vector is not None or self.with_row_tracking or self.with_row_position:
             fields.append(ROW_INDEX)
         return pa.schema(fields)
 

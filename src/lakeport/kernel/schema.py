@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from pyarrow import types
 
 from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedFeatureError
 from lakeport.kernel.expressions import parse_path
@@ -147,6 +148,35 @@ def _cut(whole: StructField, inner: list[tuple[str, ...]] | None) -> StructField
     return replace(whole, type=whole.type.select(inner))
 
 
+def types_in(data_type: DataType) -> Iterator[DataType]:
+    """A type and all types in it, outer ones first."""
+    yield data_type
+    match data_type:
+        case StructType(fields):
+            for inner in fields:
+                yield from types_in(inner.type)
+        case ArrayType(element):
+            yield from types_in(element)
+        case MapType(key, value):
+            yield from types_in(key)
+            yield from types_in(value)
+
+
+def fields_in(data_type: DataType) -> list[StructField]:
+    """All fields in a type, those of structs in lists and maps too, outer ones first."""
+    return [f for inner in types_in(data_type) if isinstance(inner, StructType) for f in inner]
+
+
+def leaves_of(struct: StructType, parents: tuple[StructField, ...] = ()) -> Iterator[tuple[StructField, ...]]:
+    """The fields on the way to each column that is no struct; a list, a map or a variant is one."""
+    for child in struct:
+        way = (*parents, child)
+        if isinstance(child.type, StructType):
+            yield from leaves_of(child.type, way)
+        else:
+            yield way
+
+
 def parse_schema(text: str, *, path: str = "") -> StructType:
     """The schema in the JSON of a `metaData` action. Raises `CorruptTableError`, naming `path`."""
     try:
@@ -266,3 +296,95 @@ def arrow_field(struct_field: StructField) -> pa.Field:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The logical Arrow schema of a table."""
     return pa.schema([arrow_field(f) for f in schema])
+
+
+_FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (types.is_boolean, "boolean"),
+    (types.is_int8, "byte"),
+    (types.is_int16, "short"),
+    (types.is_uint8, "short"),
+    (types.is_int32, "integer"),
+    (types.is_uint16, "integer"),
+    (types.is_int64, "long"),
+    (types.is_uint32, "long"),
+    (types.is_uint64, "decimal(20,0)"),
+    (types.is_float16, "float"),
+    (types.is_float32, "float"),
+    (types.is_float64, "double"),
+    (types.is_string, "string"),
+    (types.is_large_string, "string"),
+    (types.is_string_view, "string"),
+    (types.is_binary, "binary"),
+    (types.is_large_binary, "binary"),
+    (types.is_binary_view, "binary"),
+    (types.is_fixed_size_binary, "binary"),
+    (types.is_date, "date"),
+    (types.is_null, "void"),
+)
+_LISTS = (
+    types.is_list,
+    types.is_large_list,
+    types.is_fixed_size_list,
+    types.is_list_view,
+    types.is_large_list_view,
+)
+_INSTEAD = (
+    (types.is_time, "cast it to a string, or to int64 of the units since midnight"),
+    (types.is_duration, "cast it to int64"),
+    (types.is_interval, "give its months, days and nanoseconds as columns of their own"),
+    (types.is_union, "give each of its types a column of its own"),
+)
+
+
+def schema_from_arrow(schema: pa.Schema) -> StructType:
+    """The Delta schema that holds all values of an Arrow schema, with its nullability.
+
+    Unsigned integers become the next wider type. Raises `ValueError` for a type that Delta has no place for."""
+    return StructType(tuple(_field_from_arrow(f, f.name) for f in schema))
+
+
+def _field_from_arrow(field: pa.Field, where: str) -> StructField:
+    return StructField(field.name, _type_in_field(field, where), field.nullable)
+
+
+def _type_in_field(field: pa.Field, where: str) -> DataType:
+    return PrimitiveType("variant") if is_variant_field(field) else _type_from_arrow(field.type, where)
+
+
+def _type_from_arrow(arrow: pa.DataType, where: str) -> DataType:
+    if isinstance(arrow, pa.BaseExtensionType):
+        is_known = arrow.extension_name == "arrow.parquet.variant"
+        return PrimitiveType("variant") if is_known else _type_from_arrow(arrow.storage_type, where)
+    if types.is_dictionary(arrow) or types.is_run_end_encoded(arrow):
+        return _type_from_arrow(arrow.value_type, where)
+    if types.is_struct(arrow):
+        return StructType(tuple(_field_from_arrow(f, f"{where}.{f.name}") for f in arrow))
+    if types.is_map(arrow):
+        key = _type_in_field(arrow.key_field, f"{where}.key")
+        return MapType(key, _type_in_field(arrow.item_field, f"{where}.value"), arrow.item_field.nullable)
+    if any(is_a(arrow) for is_a in _LISTS):
+        return ArrayType(_type_in_field(arrow.value_field, f"{where}.element"), arrow.value_field.nullable)
+    return _primitive_from_arrow(arrow, where)
+
+
+def _primitive_from_arrow(arrow: pa.DataType, where: str) -> PrimitiveType:
+    if types.is_timestamp(arrow):
+        return PrimitiveType("timestamp" if arrow.tz is not None else "timestamp_ntz")
+    if types.is_decimal(arrow):
+        return _decimal_from_arrow(arrow, where)
+    for is_a, name in _FROM_ARROW:
+        if is_a(arrow):
+            return PrimitiveType(name)
+    instead = next((what for is_a, what in _INSTEAD if is_a(arrow)), "cast it to a type that Delta has")
+    raise ValueError(f"the column {where!r} has the type {arrow}, which Delta does not have: {instead}")
+
+
+def _decimal_from_arrow(arrow: pa.DataType, where: str) -> PrimitiveType:
+    scale = max(arrow.scale, 0)
+    precision = max(arrow.precision - min(arrow.scale, 0), scale)
+    if precision > 38:
+        raise ValueError(
+            f"the column {where!r} has the type {arrow}, but Delta's decimals have up to 38 digits: cast it to fewer, "
+            "or to a string or a double"
+        )
+    return PrimitiveType(f"decimal({precision},{scale})")

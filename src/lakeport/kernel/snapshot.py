@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.checksum import read_checksum
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.features import check_readable, check_type_changes, column_mapping_mode, is_catalog_managed
 from lakeport.kernel.history import CommitInfo, CommitTimes, read_history
@@ -17,7 +18,6 @@ from lakeport.kernel.log import Commit, LogListing, LogSegment, extend_segment, 
 from lakeport.kernel.replay import FileColumns, LogReplay
 from lakeport.kernel.scan import ScanBuilder
 from lakeport.kernel.schema import StructField, StructType, parse_schema
-from lakeport.kernel.state import read_checksum
 
 
 class Table:
@@ -70,7 +70,8 @@ class Table:
         storage = self.engine.storage
         segment = find_segment(storage, self.root, version, self._staged_commits)
         replay = LogReplay(self.engine, self.root, segment)
-        known = read_checksum(self.engine, segment.checksum) or replay.protocol_and_metadata()
+        checksum = read_checksum(self.engine, segment.checksum)
+        known = (checksum.protocol, checksum.metadata) if checksum else replay.protocol_and_metadata()
         snapshot = Snapshot(self.engine, self.root, replay, *known)
         if self._catalog_version is None:
             _check_unmanaged(snapshot)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
-from lakeport.errors import CorruptTableError, LakeportError
+from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import (
     DOMAIN_METADATA,
     METADATA,
@@ -21,7 +20,7 @@ from lakeport.kernel.actions import (
     to_action,
 )
 from lakeport.kernel.checkpoint import read_checkpoint_actions
-from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.log import Checkpoint
 
 STATE_FIELDS = [PROTOCOL, METADATA, TRANSACTION, DOMAIN_METADATA]
@@ -72,30 +71,6 @@ def read_checkpoint_state(engine: Engine, checkpoint: Checkpoint) -> TableState:
     for batch in read_checkpoint_actions(engine, checkpoint, STATE_FIELDS):
         state.add_older(batch, checkpoint.files[0].path)
     return state
-
-
-def read_checksum(engine: Engine, file: FileStatus | None) -> tuple[Protocol, Metadata] | None:
-    """Protocol and metadata from a version's checksum file, which spares the pass over the log. None if there is no
-    such file or if it is not whole: it is a help, never a need."""
-    if file is None:
-        return None
-    try:
-        checksum = msgspec.json.decode(engine.storage.read(file.path), type=_Checksum)
-    except (LakeportError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return checksum.protocol, checksum.metadata
-
-
-class _WholeMetadata(Metadata, frozen=True, rename="camel", kw_only=True):
-    """With nothing left out: a mapping mode that is not there would be read as none."""
-
-    partition_columns: tuple[str, ...]
-    configuration: dict[str, str | None]
-
-
-class _Checksum(msgspec.Struct):
-    metadata: _WholeMetadata
-    protocol: Protocol
 
 
 def _actions(batch: pa.RecordBatch, name: str) -> list[dict[str, Any]]:

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.arrays import from_numpy, to_integers
 from lakeport.kernel.columns import make_batch, to_logical
-from lakeport.kernel.deletion_vectors import DeletionVector, read_deletion_vector
+from lakeport.kernel.deletion_vectors import DeletionVector, DeletionVectorDescriptor, read_deletion_vector
 from lakeport.kernel.engine import ROW_INDEX, Engine
 from lakeport.kernel.partitions import constant_column, parse_partition_value
-from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, FilteredBatch, ScanFile, ScanState
+from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION, FilteredBatch, ScanFile, ScanState
 from lakeport.kernel.schema import StructField, arrow_field
 
 
@@ -23,21 +23,25 @@ def transform_physical_data(
 ) -> Iterator[FilteredBatch]:
     """The rows of a file as the table has them. `batches` are what the Parquet handler read from `file` with
     `state.physical_schema(file)`; they may be any part of it. Raises `CorruptTableError` for a bad deletion vector."""
-    vector = None
-    if file.deletion_vector is not None:
-        vector = read_deletion_vector(file.deletion_vector, state.table_root, engine.storage)
+    vector = read_vector(engine, state.table_root, file.deletion_vector)
     for batch in batches:
-        yield FilteredBatch(_logical_batch(state, file, batch), _selection(vector, batch))
+        yield FilteredBatch(logical_batch(state, file, batch), living_rows(vector, batch))
 
 
-def _selection(vector: DeletionVector | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+def read_vector(engine: Engine, table_root: str, descriptor: DeletionVectorDescriptor | None) -> DeletionVector | None:
+    return None if descriptor is None else read_deletion_vector(descriptor, table_root, engine.storage)
+
+
+def living_rows(vector: DeletionVector | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+    """Which rows of a physical batch live; None means all of them."""
     if vector is None:
         return None
     living = vector.selection(to_integers(batch.column(ROW_INDEX.name)))
     return None if living.all() else from_numpy(living)
 
 
-def _logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.RecordBatch:
+def logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A physical batch of the file as the table has it, deleted rows included."""
     arrays = {}
     for index, field in enumerate(state.data_fields):
         arrays[field.name] = to_logical(batch.column(index), batch.schema.field(index), arrow_field(field))
@@ -47,6 +51,8 @@ def _logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> p
     if state.with_row_tracking:
         arrays[ROW_ID.name] = _row_ids(state, file, batch)
         arrays[ROW_COMMIT_VERSION.name] = _row_commit_versions(state, file, batch)
+    if state.with_row_position:
+        arrays[ROW_POSITION.name] = batch.column(ROW_INDEX.name)
     schema = state.arrow_schema
     return make_batch([arrays[name] for name in schema.names], schema, batch.num_rows)
 

@@ -1,4 +1,4 @@
-"""What `parse_filter` reads, and where it says that something is wrong."""
+"""What `parse_filter` and `parse_expression` read, and where they say that something is wrong."""
 
 import logging
 import subprocess
@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 from lakeport.errors import InvalidFilterError
 from lakeport.kernel.expressions import (
     And,
+    Arithmetic,
+    Call,
+    Case,
+    Cast,
     Comparison,
     Expression,
     In,
@@ -27,7 +31,7 @@ from lakeport.kernel.expressions import (
     lit,
     same,
 )
-from lakeport.sql import parse_filter
+from lakeport.kernel.sql import parse_expression, parse_filter
 
 X, Y = col("x"), col("y")
 
@@ -160,10 +164,16 @@ def test_literals_are_read(text: str, value: Any) -> None:
         ("SELECT 1", 0, "'SELECT' is not expected"),
         ("DROP TABLE t", 0, "'DROP' is not expected"),
         ("y = 1 OR f(x) = 1", 9, "the function f is not supported"),
-        ("y = 1 AND upper(x) = 'A'", 10, "the function upper is not supported"),
-        ("y = 1 AND x + 1 = 2", 10, "arithmetic is not supported"),
-        ("-x = 1", 1, "a column in this place"),
-        ("CAST(x AS INT) = 1", 5, "a column in this place"),
+        ("y = 1 AND upper(x, y) = 'A'", 10, "upper does not take 2 arguments"),
+        ("y = 1 AND x & 1 = 2", 10, "BITWISEAND is not supported"),
+        ("y = 1 AND sum(x) OVER (ORDER BY y) = 2", 10, "WINDOW is not supported"),
+        ("TRY_CAST(x AS INT) = 1", 9, "TRY_CAST is not supported"),
+        ("CAST(x AS DECIMAL(50,0)) = 1", 18, "there is no type decimal(50,0)"),
+        ("x > INTERVAL 1 DAY", 0, "an INTERVAL other than after + or -"),
+        ("x + INTERVAL 1 EON > y", 0, "an interval is written like"),
+        ("x = CAST(300 AS TINYINT) + 1", 9, "it is no byte"),
+        ("startswith(x, y)", 14, "a column in this place"),
+        ("count(*) > 1", 0, "the function count is not supported"),
         ("x IN (SELECT 1)", 0, "a subquery is not supported"),
         ("x = (SELECT 1)", 12, "a subquery is not supported"),
         ("EXISTS(SELECT 1)", 14, "a subquery is not supported"),
@@ -192,6 +202,114 @@ def test_what_is_not_a_filter_is_refused_with_its_place(text: str, position: int
         parse_filter(text)
     assert reason in str(caught.value)
     assert caught.value.position == position
+
+
+S = col("s")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x + 1 - y", (X + 1) - Y),
+        ("1 + x * y", lit(1) + X * Y),
+        ("(1 + x) * y", (lit(1) + X) * Y),
+        ("x / y % 2", (X / Y) % 2),
+        ("x DIV 2", Arithmetic("div", X, lit(2))),
+        ("mod(x, 2)", X % 2),
+        ("-x", -X),
+        ("-(x + 1)", -(X + 1)),
+        ("-1", lit(-1)),
+        ("1L", Cast(lit(1), "long")),
+        ("-1L", Cast(lit(-1), "long")),
+        ("3000000000", lit(3000000000)),
+        ("0.1F", Cast(lit(0.10000000149011612), "float")),
+        ("2.0D", lit(2.0)),
+        ("CAST(x AS BIGINT)", Cast(X, "long")),
+        ("CAST(x AS DECIMAL(10, 2))", Cast(X, "decimal(10,2)")),
+        ("CAST(x AS DECIMAL)", Cast(X, "decimal(10,0)")),
+        ("x::STRING", Cast(X, "string")),
+        ("CAST(1.5 AS INT)", Cast(lit(Decimal("1.5")), "integer")),
+        ("CAST(NULL AS DATE)", Cast(lit(None), "date")),
+        ("CAST('2026-01-01' AS DATE)", lit(date(2026, 1, 1))),
+        ("bigint(x)", Cast(X, "long")),
+        ("date(x)", Cast(X, "date")),
+        ("to_date(x)", Cast(X, "date")),
+        ("to_timestamp(x)", Cast(X, "timestamp")),
+        ("CASE WHEN x > 1 THEN 'a' WHEN y THEN 'b' ELSE s END", Case(((X > 1, lit("a")), (Y, lit("b"))), S)),
+        ("CASE x WHEN 1 THEN 2 END", Case(((X == 1, lit(2)),), lit(None))),
+        ("IF(x > 1, y, 2)", Case(((X > 1, Y),), lit(2))),
+        ("nullif(x, 1)", Case(((X == 1, lit(None)),), X)),
+        ("x || 'a' || y", Call("concat", (Call("concat", (X, lit("a"))), Y))),
+        ("UPPER(s)", Call("upper", (S,))),
+        ("nvl(x, 0)", Call("coalesce", (X, lit(0)))),
+        ("substr(s, 2)", Call("substring", (S, lit(2)))),
+        ("substring(s FROM 2 FOR 3)", Call("substring", (S, lit(2), lit(3)))),
+        ("char_length(s)", Call("length", (S,))),
+        ("trim(s)", Call("trim", (S,))),
+        ("TRIM(LEADING 'x' FROM s)", Call("ltrim", (S, lit("x")))),
+        ("TRIM(BOTH FROM s)", Call("trim", (S,))),
+        ("ceiling(x)", Call("ceil", (X,))),
+        ("floor(x)", Call("floor", (X,))),
+        ("dayofmonth(x)", Call("day", (X,))),
+        ("EXTRACT(YEAR FROM x)", Call("year", (X,))),
+        ("current_timestamp()", Call("current_timestamp", ())),
+        ("CURRENT_TIMESTAMP", Call("current_timestamp", ())),
+        ("now()", Call("current_timestamp", ())),
+        ("current_date", Call("current_date", ())),
+        ("x + INTERVAL 2 HOURS", Call("add_time", (X, lit(7_200_000_000)))),
+        ("x - INTERVAL '7' DAY", Call("add_time", (X, lit(-7 * 86_400_000_000)))),
+        ("x - INTERVAL 1 YEAR", Call("add_months", (X, lit(-12)))),
+        ("endswith(s, 'a%')", S.like(r"%a\%")),
+        ("contains(s, 'a')", S.like("%a%")),
+        ("target.id = source.id", col(("target", "id")) == col(("source", "id"))),
+        ("x * 2 > 10", (X * 2) > 10),
+        ("CAST(1 AS BIGINT) + y < x", Cast(lit(1), "long") + Y < X),
+        ("upper(s) IN ('A', 'B')", Call("upper", (S,)).isin(["A", "B"])),
+        ("upper(s) LIKE 'A%'", Call("upper", (S,)).like("A%")),
+        ("x + 1 IS NULL", IsNull(X + 1)),
+        ("x + 1 BETWEEN y AND 2", And(X + 1 >= Y, X + 1 <= 2)),
+    ],
+)
+def test_values_are_read(text: str, expected: Expression) -> None:
+    parsed = parse_expression(text)
+    assert same(parsed, expected), format_expression(parsed)
+
+
+@pytest.mark.parametrize("text", ["x = 1L", "1L = x", "x IN (1L)", "x BETWEEN 1L AND 1L", "CASE x WHEN 1L THEN y END"])
+def test_a_literal_that_is_compared_has_no_type_of_its_own(text: str) -> None:
+    assert same(parse_expression(text), parse_expression(text.replace("L", "")))
+
+
+def test_an_error_calls_an_expression_an_expression() -> None:
+    with pytest.raises(
+        InvalidFilterError, match="the expression cannot be read: the function f is not supported in an"
+    ):
+        parse_expression("f(x)")
+    with pytest.raises(InvalidFilterError, match="the expression is empty"):
+        parse_expression("")
+
+
+LITERALS = [1, -2, 2**40, None, True, 1.5, -1e300, Decimal("1.50"), Decimal(7), "it's", r"a\n", b"A"]
+MOMENTS = [date(2026, 1, 1), datetime(2026, 1, 1, 12, 0, 0, 5), datetime(2026, 1, 1, 12, tzinfo=UTC)]
+LEAVES = st.sampled_from([X, Y, Cast(X, "decimal(10,2)"), Call("current_date", ()), *map(lit, [*LITERALS, *MOMENTS])])
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.builds(Arithmetic, st.sampled_from(["+", "-", "*", "/", "%", "div"]), inner, inner)
+        | st.builds(lambda a, b: Call("coalesce", (a, b)), inner, inner)
+        | st.builds(lambda a, b: Call("trim", (a, b)), inner, inner)
+        | st.builds(lambda a: Cast(a + 1, "byte"), inner)
+        | st.builds(lambda a: -(a * 2), inner)
+        | st.builds(lambda a, b: Case(((a + 1 < X, a), (IsNull(b + 1), b)), a), inner, inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(VALUES)
+def test_the_text_of_a_value_is_read_as_the_same_value(value: Expression) -> None:
+    text = format_expression(Call("coalesce", (value,)))
+    assert same(parse_expression(text), Call("coalesce", (value,))), text
 
 
 def test_an_error_marks_the_place_under_the_line() -> None:
@@ -225,7 +343,8 @@ def test_deep_nesting_is_refused(text: str) -> None:
 
 
 WORDS = r"""x y . , ; ( ) = < <=> [ ] { : @ ? -- /* \ ' 'a' "b" `c` 1 -1 1.5 SELECT SHOW ALTER
-    IN NOT AND OR LIKE NULL DATE TIMESTAMP IS BETWEEN CAST AS INT"""
+    IN NOT AND OR LIKE NULL DATE TIMESTAMP IS BETWEEN CAST AS INT
+    + - * / % || 1L CASE WHEN THEN ELSE END IF upper( trim( FROM INTERVAL DAY current_date"""
 
 
 def outcome(text: str) -> Expression | InvalidFilterError:
@@ -252,6 +371,6 @@ def test_any_text_is_read_or_refused_without_a_word_in_the_log(text: str) -> Non
 
 
 def test_the_parser_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, lakeport.sql; print('sqlglot' in sys.modules)"
+    code = "import sys, lakeport.kernel.sql; print('sqlglot' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

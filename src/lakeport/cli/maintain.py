@@ -1,0 +1,159 @@
+"""`optimize`, `vacuum`, `restore`, `set` and `checkpoint`: the care of tables."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.filesize import decimal as format_size
+
+from lakeport import tables
+from lakeport.cli.display import print_table, print_text
+from lakeport.cli.options import Json, StorageOption, Target, parse_options
+from lakeport.cli.writing import Work, count, print_result, working
+from lakeport.kernel.table_properties import parse_interval, parse_size
+from lakeport.tables import Result, VacuumResult
+
+_SHOWN = 100
+"""How many of the files that could be deleted people are shown."""
+
+
+def optimize(
+    target: Target,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help="Only partitions for which this holds.")] = None,
+    target_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="How large files become, as 128mb; else the table says it.")
+    ] = None,
+    purge: Annotated[bool, typer.Option("--purge", help="Rewrite all files that have deleted rows.")] = False,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """Put small files together into larger ones, without their deleted rows."""
+    size = None if target_size is None else _parsed_size(target_size)
+    with working("optimizing", target, option, "bytes") as work:
+        result = tables.optimize(
+            target, where=where, target_size=size, purge=purge, progress=work.bar.reach, engine=work.engine
+        )
+    print_result(target, result, _optimized(result), json)
+
+
+def vacuum(
+    target: Target,
+    retention: Annotated[
+        str | None, typer.Option(metavar="INTERVAL", help="Keep what was needed within it, as '7 days'.")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the files; otherwise they are only listed.")] = False,
+    retention_check: Annotated[
+        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
+    ] = True,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """List the files that no version within the retention needs; delete them with --delete."""
+    kept = None if retention is None else timedelta(milliseconds=_parsed_interval(retention))
+    with working("deleting" if delete else "looking", target, option, "files") as work:
+        result = tables.vacuum(
+            target,
+            retention=kept,
+            dry_run=not delete,
+            enforce_retention=retention_check,
+            progress=work.bar.reach,
+            engine=work.engine,
+        )
+        if not delete and not json:
+            _print_files(target, result, work)
+    if delete or json:
+        sentence = f"deleted {count(len(result.files), 'file')} ({format_size(result.bytes)})"
+        print_result(target, result, sentence, json, deleted=result.deleted, files=result.files)
+
+
+def restore(
+    target: Target,
+    version: Annotated[int | None, typer.Option(min=0, metavar="N", help="The version.")] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The version at a time: ISO 8601, UTC if it has no zone.")
+    ] = None,
+    ignore_missing: Annotated[
+        bool, typer.Option("--ignore-missing", help="Restore what is left if files are gone.")
+    ] = False,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """Make a table what it was at an earlier version, as a new version."""
+    with working("restoring", target, option, "files") as work:
+        result = tables.restore(
+            target, version=version, timestamp=timestamp, ignore_missing_files=ignore_missing, engine=work.engine
+        )
+    metrics = result.metrics
+    files = f"{count(metrics.get('numRestoredFiles', 0), 'file')} came back, {metrics.get('numRemovedFiles', 0):,} went"
+    print_result(target, result, f"restored {timestamp or f'version {version}'}: {files}", json)
+
+
+def set_properties(
+    target: Target,
+    pairs: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Table properties.")] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="A property to take away; may be repeated.")
+    ] = None,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """Set properties of a table, or take them away."""
+    if bool(pairs) == bool(unset):
+        raise ValueError("give properties as KEY=VALUE, or their names with --unset")
+    properties = parse_options(pairs or [], "lakeport set")
+    with working("setting", target, option) as work:
+        if unset:
+            result = tables.unset_properties(target, unset, engine=work.engine)
+        else:
+            result = tables.set_properties(target, properties, engine=work.engine)
+    print_result(target, result, f"{'unset' if unset else 'set'} {', '.join(unset or properties)}", json)
+
+
+def checkpoint(target: Target, json: Json = False, option: StorageOption = None) -> None:
+    """Write a checkpoint of the latest version, so that the table opens faster."""
+    with working("writing", target, option) as work:
+        result = tables.checkpoint(target, engine=work.engine)
+    print_result(target, result, "wrote a checkpoint", json)
+
+
+def _parsed_size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError:
+        raise ValueError(f"--target-size takes a size such as 128mb, not {text!r}") from None
+
+
+def _parsed_interval(text: str) -> int:
+    try:
+        return parse_interval(text)
+    except ValueError:
+        raise ValueError(f"--retention takes an interval such as '7 days' or '12 hours', not {text!r}") from None
+
+
+def _optimized(result: Result) -> str:
+    metrics = result.metrics
+    if not metrics.get("numRemovedFiles"):
+        return "nothing to do"
+    before, after = (
+        f"{count(metrics[f'num{which}Files'], 'file')} ({format_size(metrics[f'num{which}Bytes'])})"
+        for which in ("Removed", "Added")
+    )
+    return f"made {after} of {before}"
+
+
+def _print_files(target: str, result: VacuumResult, work: Work) -> None:
+    if not result.files:
+        print_text("there is nothing to delete")
+        return
+    storage = work.engine.storage
+    root = storage.resolve(target)
+    found = [storage.status(f"{root}/{path}") for path in result.files[:_SHOWN]]
+    sizes = ["" if status is None else format_size(status.size) for status in found]
+    print_table(["size", "path"], list(zip(sizes, result.files, strict=False)), [True, False])
+    more = len(result.files) - _SHOWN
+    if more > 0:
+        print_text(f"and {more:,} more; --json lists all of them")
+    total = f"{count(len(result.files), 'file')} ({format_size(result.bytes)})"
+    print_text(f"{total} can be deleted; nothing was deleted: --delete does it")

@@ -1,0 +1,76 @@
+"""How far a command is, on stderr if that is a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.filesize import decimal as format_size
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+
+from lakeport.frame import Frame
+
+Expected = Callable[[], int | None]
+"""How much will come, if that can be known; asked only where somebody looks."""
+
+
+class Bar:
+    """A bar that grows; or nothing at all, where nobody looks."""
+
+    def __init__(self, progress: Progress | None, verb: str) -> None:
+        self._progress = progress
+        self._task = None if progress is None else progress.add_task(verb, total=None, written="")
+        self._files = self._bytes = 0
+
+    def expect(self, total: Expected) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, total=total())
+
+    def advance(self, done: int) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.advance(self._task, done)
+
+    def reach(self, done: int, total: int) -> None:
+        """As the operations on tables tell it."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
+    def count_file(self, size: int) -> None:
+        """A file is written."""
+        self._files, self._bytes = self._files + 1, self._bytes + size
+        if self._progress is not None and self._task is not None:
+            written = f"{self._files:,} files, {format_size(self._bytes)} written"
+            self._progress.update(self._task, written=written)
+
+
+@contextmanager
+def showing(verb: str, unit: str = "rows") -> Iterator[Bar]:
+    """A bar of rows, files or bytes on stderr, if that is a terminal; it is gone at the end."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Bar(None, verb)
+        return
+    with Progress(*_layout(unit), console=console, transient=True) as progress:
+        yield Bar(progress, verb)
+
+
+def _layout(unit: str) -> list[ProgressColumn]:
+    done = DownloadColumn() if unit == "bytes" else TextColumn(f"{{task.completed:,}} {unit}")
+    return [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        done,
+        TextColumn("{task.fields[written]}"),
+        TimeElapsedColumn(),
+    ]
+
+
+def expected_rows(frame: Frame, limit: int | None = None) -> int | None:
+    """How many rows will come, if the statistics tell."""
+    total = 0
+    for file in frame.files():
+        if file.num_records is None:
+            return None
+        total += file.num_records
+    return total if limit is None else min(total, limit)

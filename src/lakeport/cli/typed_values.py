@@ -1,0 +1,167 @@
+"""The values of JSON and CSV files as Arrow columns of Delta's types: what `values` writes, read back.
+
+Nothing is guessed: a value is of the type, or `InvalidDataError` says which one is not. Times without a zone are UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.cli.describe import format_type
+from lakeport.errors import InvalidDataError
+from lakeport.kernel.arrays import array_of, null_of, scalar_of
+from lakeport.kernel.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    arrow_type,
+    is_variant,
+)
+from lakeport.kernel.variant_shredding import encode_variant
+
+_Values = TypeVar("_Values", bound=Sequence[Any])
+_SHOWN = 80
+
+_EMPTY, _NULL = scalar_of("", pa.string()), null_of(pa.string())
+_ZONED = r"\d[T ]\d{2}:.*(Z|[+-]\d{2}(:?\d{2})?)$"
+
+
+def _integer(bits: int) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+
+
+_KINDS: dict[str, Any] = {
+    **{"byte": _integer(8), "short": _integer(16), "integer": _integer(32), "long": _integer(64)},
+    **{"float": float, "double": float, "boolean": bool, "string": str, "binary": bytes},
+    **{"date": date, "timestamp": datetime, "timestamp_ntz": Annotated[datetime, msgspec.Meta(tz=False)]},
+    **{"decimal": Decimal, "void": None},
+}
+"""What msgspec has to make of a JSON value, by the type of the column."""
+
+
+def json_column(values: list[Any], field: StructField) -> pa.Array:
+    """Decoded JSON as a column. Raises `InvalidDataError` with the row."""
+    goal = arrow_type(field.type)
+    return _converted(values, field, lambda part: array_of(_typed(part, field.type), goal))
+
+
+def text_column(texts: pa.StringArray, field: StructField) -> pa.Array:
+    """The texts of a CSV file as a column. An empty one is null, but for strings. Raises `InvalidDataError` with the
+    row."""
+    name = field.type.name if isinstance(field.type, PrimitiveType) else ""
+    if name == "string":
+        return texts
+    texts = pc.utf8_trim_whitespace(texts)
+    texts = pc.if_else(pc.equal(texts, _EMPTY), _NULL, texts)
+    if name in ("", "variant"):
+        return json_column(_converted(texts, field, _parsed), field)
+    if name == "binary":
+        return json_column(texts.to_pylist(), field)
+    if name == "timestamp":
+        return _converted(texts, field, _moments)
+    goal = arrow_type(field.type)
+    return _converted(texts, field, lambda part: part.cast(goal))
+
+
+def _converted(values: _Values, field: StructField, convert: Callable[[_Values], Any]) -> Any:
+    try:
+        return convert(values)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+        row, error = _first_failure(values, convert)
+    shown = str(values[row])
+    told = str(error).partition(" - at ")[0].splitlines()[0]
+    raise InvalidDataError(
+        f"{shown[:_SHOWN]!r} in column {field.name!r} is no {format_type(field.type)}: {told}",
+        column=field.name,
+        row=row,
+    ) from error
+
+
+def _first_failure(values: Any, convert: Callable[[Any], Any]) -> tuple[int, Exception]:
+    """The first value that cannot be converted, found by halves, and why."""
+    start, end = 0, len(values)
+    while end - start > 1:
+        middle = (start + end) // 2
+        try:
+            convert(values[start:middle])
+            start = middle
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+            end = middle
+    try:
+        convert(values[start:end])
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        return start, error
+    raise AssertionError("all values can be converted one by one, but not together")
+
+
+def _parsed(texts: pa.StringArray) -> list[Any]:
+    decode = msgspec.json.Decoder(float_hook=Decimal).decode
+    return [None if text is None else decode(text) for text in texts.to_pylist()]
+
+
+def _moments(texts: pa.StringArray) -> pa.Array:
+    goal = pa.timestamp("us", tz="UTC")
+    zoned = pc.match_substring_regex(texts, _ZONED)
+    moments = pc.if_else(zoned, texts, _NULL).cast(goal)
+    local = pc.if_else(zoned, _NULL, texts).cast(pa.timestamp("us")).view(goal)
+    return pc.coalesce(moments, local)
+
+
+def _typed(values: list[Any], data_type: DataType) -> list[Any]:
+    """JSON values as Python values for `array_of`. Raises `ValidationError` and `ValueError`."""
+    match data_type:
+        case PrimitiveType() if is_variant(data_type):
+            return [None if value is None else _variant(value) for value in values]
+        case PrimitiveType(name):
+            kind = _KINDS["decimal" if data_type.decimal else name]
+            return msgspec.convert(values, list[kind | None])  # type: ignore[valid-type]  # made at run time
+        case ArrayType(element, _):
+            flat = iter(_typed(list(chain.from_iterable(_present(values, list))), element))
+            return [None if value is None else list(islice(flat, len(value))) for value in values]
+        case MapType():
+            return _maps(values, data_type)
+        case StructType(fields):
+            return _objects(values, fields)
+
+
+def _present(values: list[Any], kind: type) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, kind):
+            yield value
+        elif value is not None:
+            raise ValueError(f"{'a list' if kind is list else 'an object'} is expected, not {value!r:.40}")
+
+
+def _maps(values: list[Any], data_type: MapType) -> list[Any]:
+    present = list(_present(values, dict))
+    kind = _KINDS[data_type.key.name] if isinstance(data_type.key, PrimitiveType) else None
+    keys = msgspec.convert([key for value in present for key in value], list[kind], strict=False)  # type: ignore[valid-type]
+    items = _typed([item for value in present for item in value.values()], data_type.value)
+    entries = iter(zip(keys, items, strict=True))
+    return [None if value is None else dict(islice(entries, len(value))) for value in values]
+
+
+def _objects(values: list[Any], fields: tuple[StructField, ...]) -> list[Any]:
+    present = list(_present(values, dict))
+    names = [field.name for field in fields]
+    if unknown := {key for value in present for key in value}.difference(names):
+        raise ValueError(f"there is no field {min(unknown)!r}: there are {', '.join(names)}")
+    columns = [_typed([value.get(field.name) for value in present], field.type) for field in fields]
+    rows = zip(*columns, strict=True) if columns else iter([()] * len(present))
+    return [None if value is None else dict(zip(names, next(rows), strict=True)) for value in values]
+
+
+def _variant(value: Any) -> dict[str, bytes]:
+    metadata, encoded = encode_variant(value)
+    return {"metadata": metadata, "value": encoded}

@@ -1,0 +1,130 @@
+"""What the commands that write have in common: a bar, the result, and what an interrupt has left."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import typer
+
+from lakeport.cli.display import print_json, print_text, printable
+from lakeport.cli.options import parse_options
+from lakeport.cli.progress import Bar, showing
+from lakeport.engine import engine_over
+from lakeport.engine.storage import Storage
+from lakeport.kernel.engine import DataFileWriter, Engine, FileSplit, FileStatus, ParquetHandler
+from lakeport.kernel.expressions import Expression
+from lakeport.tables import Result
+
+_INTERRUPTED = 130
+_COMMIT = re.compile(r"/_delta_log/(\d{20})\.json$")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an operation on a table is given."""
+
+    engine: Engine
+    bar: Bar
+    options: Mapping[str, str]
+
+
+@contextmanager
+def working(verb: str, target: str, option: list[str] | None, unit: str = "rows") -> Iterator[Work]:
+    """An engine whose work is shown on a terminal. An interrupt ends the program with 130, and says whether the table
+    may have changed."""
+    options = parse_options(option or [])
+    storage = _WatchedStorage(options)
+    try:
+        with showing(verb, unit) as bar:
+            engine = engine_over(storage)
+            yield Work(replace(engine, parquet=_WatchedParquet(engine.parquet, bar.count_file)), bar, options)
+    except KeyboardInterrupt:
+        print(f"lakeport: {_left_behind(target, storage.commit)}", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def print_result(target: str, result: Result, sentence: str, json: bool, **more: Any) -> None:
+    """One line for people, or one object for machines."""
+    if json:
+        print_json({"table": target, "version": result.version, "metrics": result.metrics, **more})
+    else:
+        print_text(f"{sentence}; {printable(target)} is at version {result.version}")
+
+
+def count(number: int, noun: str) -> str:
+    """`1 row`, `1,000 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _left_behind(target: str, commit: int | None) -> str:
+    if commit is None:
+        return f"interrupted: {target} is as it was"
+    return (
+        f"interrupted when version {commit} of {target} was being written: lakeport history tells whether it is there"
+    )
+
+
+class _WatchedStorage(Storage):
+    """Knows which version it has last tried to write."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self.commit: int | None = None
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        if match := _COMMIT.search(path):
+            self.commit = int(match[1])
+        super().write(path, data, overwrite=overwrite)
+
+
+@dataclass(frozen=True)
+class _WatchedParquet:
+    """Tells the size of each file that it has written."""
+
+    parquet: ParquetHandler
+    told: Callable[[int], None]
+
+    def read_parquet_files(
+        self,
+        files: Iterable[FileSplit],
+        schema: pa.Schema,
+        predicate: Expression | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        return self.parquet.read_parquet_files(files, schema, predicate, batch_size)
+
+    def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
+        return self.parquet.split(file, parts)
+
+    def open_writer(self, path: str, schema: pa.Schema) -> DataFileWriter:
+        return _WatchedWriter(self.parquet.open_writer(path, schema), self.told)
+
+    def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+        return self.parquet.encode_parquet(batches, schema)
+
+
+@dataclass(frozen=True)
+class _WatchedWriter:
+    writer: DataFileWriter
+    told: Callable[[int], None]
+
+    @property
+    def size(self) -> int:
+        return self.writer.size
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.writer.write(batch)
+
+    def close(self) -> FileStatus:
+        file = self.writer.close()
+        self.told(file.size)
+        return file
+
+    def abort(self) -> None:
+        self.writer.abort()

@@ -1,0 +1,157 @@
+"""Arrow into Parquet with pyarrow: batches of any size become row groups of a good one."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeport.engine.clock import system_clock
+from lakeport.errors import InvalidDataError, LakeportError
+from lakeport.kernel.engine import FileStatus, OutputFile
+
+ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_BYTES = 128 << 20
+"""Of Arrow's form in memory: no more of a file than this waits for its row group."""
+
+
+class ParquetFileWriter:
+    """The `DataFileWriter` of the default engine."""
+
+    def __init__(self, output: OutputFile, path: str, schema: pa.Schema, clock: Callable[[], int]) -> None:
+        self._path, self._schema, self._clock = path, schema, clock
+        self._sink = _Sink(output)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = self._grouped_bytes = 0
+        try:
+            with _writing_errors(path):
+                self._writer = _open_writer(self._sink, schema)
+        except BaseException:
+            self._sink.abort()
+            raise
+
+    @property
+    def size(self) -> int:
+        compression = self._sink.size / self._grouped_bytes if self._grouped_bytes else 1.0
+        return self._sink.size + int(self._waiting_bytes * compression)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._check(batch)
+        bytes_per_row = max(1.0, batch.nbytes / max(1, batch.num_rows))
+        while batch.num_rows:
+            room = max(1, int((ROW_GROUP_BYTES - self._waiting_bytes) / bytes_per_row))
+            piece = batch.slice(0, min(room, ROW_GROUP_ROWS - self._waiting_rows))
+            batch = batch.slice(piece.num_rows)
+            self._waiting.append(piece)
+            self._waiting_rows += piece.num_rows
+            self._waiting_bytes += int(piece.num_rows * bytes_per_row)
+            if self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes + bytes_per_row > ROW_GROUP_BYTES:
+                self._write_row_group()
+
+    def close(self) -> FileStatus:
+        if self._waiting:
+            self._write_row_group()
+        with _writing_errors(self._path):
+            self._writer.close()
+        self._sink.finish()
+        return FileStatus(self._path, self._sink.size, self._clock())
+
+    def abort(self) -> None:
+        self._waiting.clear()
+        self._sink.abort()
+        with suppress(Exception):  # or it would do so when it is collected
+            self._writer.close()
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        if not batch.schema.equals(self._schema):
+            raise InvalidDataError(
+                f"the batch has another schema than the file [{self._path}]:\n{batch.schema.to_string()}\n"
+                f"instead of\n{self._schema.to_string()}"
+            )
+
+    def _write_row_group(self) -> None:
+        table = pa.Table.from_batches(self._waiting, self._schema)
+        with _writing_errors(self._path):
+            self._writer.write_table(table, row_group_size=self._waiting_rows)
+        self._grouped_bytes += self._waiting_bytes
+        self._waiting.clear()
+        self._waiting_rows = self._waiting_bytes = 0
+
+
+def encode_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+    """A file in memory; raises as a `DataFileWriter`."""
+    output = _Bytes()
+    writer = ParquetFileWriter(output, "in memory", schema, system_clock)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+    return output.getvalue()
+
+
+class _Bytes(io.BytesIO):
+    """An `OutputFile` in memory, whose bytes are still there when it is closed."""
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class _Sink(io.RawIOBase):
+    """An `OutputFile` as pyarrow wants it, which counts the bytes. Once it is aborted, what still comes is dropped."""
+
+    def __init__(self, output: OutputFile) -> None:
+        self._output: OutputFile | None = output
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self._output:
+            self._output.write(data)
+        length = len(data)
+        self.size += length
+        return length
+
+    def finish(self) -> None:
+        """Close the file; an abort after this does nothing."""
+        if self._output:
+            self._output.close()
+        self._output = None
+
+    def abort(self) -> None:
+        if self._output:
+            self._output.abort()
+        self._output = None
+
+
+def _open_writer(sink: _Sink, schema: pa.Schema) -> pq.ParquetWriter:
+    """Arrow's own schema is not stored: all that a table needs of it is in Parquet's, and readers trust only that.
+    Decimals are integers where they fit, as Spark writes them."""
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="snappy",
+        coerce_timestamps="us",
+        store_decimal_as_integer=True,
+        store_schema=False,
+    )
+
+
+@contextmanager
+def _writing_errors(path: str) -> Iterator[None]:
+    """Errors of pyarrow as ours; those of the storage come through it as they are."""
+    try:
+        yield
+    except LakeportError:
+        raise
+    except pa.ArrowException as error:
+        raise InvalidDataError(f"the data cannot be written as Parquet: {error} [{path}]") from error

@@ -1,0 +1,265 @@
+"""Writing rows into the data files of a table on this machine: several files at once, memory bounded.
+
+Each open file has a thread that compresses and writes, and collects the statistics. A stream goes into one file until
+that is busy and has its first row group; then others are opened beside it, as many as there are cores. At the target
+size a file is closed. Rows of a partition wait until they are worth a file; where all that waits is too much, the
+largest partition is written out, so that many partitions need not mean many small files.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Event, Semaphore, Thread
+from types import TracebackType
+
+import pyarrow as pa
+
+from lakeport.errors import StorageError
+from lakeport.kernel.actions import Add
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.row_transformer import PhysicalBatch, RowTransformer
+from lakeport.kernel.stats_collector import StatsCollector
+from lakeport.kernel.write_context import WriteContext
+
+_GATHERED_ROWS = 1 << 18
+_GATHERED_BYTES = 32 << 20
+"""Small batches are put together up to this before they are sorted into partitions; and rows of a partition before
+they get a file."""
+_FIRST_FILE_BYTES = 64 << 20
+"""A file has received so much, in memory, before another one is opened beside it."""
+_MOST_OF_A_FILE = 2 * _FIRST_FILE_BYTES
+"""A row group: no more of an open file waits in memory."""
+_HELD_BYTES = 512 << 20
+"""How much of all partitions and open files may wait in memory."""
+_OPEN_FILES = 64
+_CLOSING_FILES = 8
+_BATCHES_AHEAD = 2
+"""How many batches a file may have that are not written yet, the one in work included."""
+
+_Key = tuple[str | None, ...]
+"""The values of a partition."""
+
+
+def write_rows(
+    engine: Engine, context: WriteContext, batches: Iterable[pa.RecordBatch], lanes: int | None = None
+) -> list[Add]:
+    """The rows as data files of the table, which nothing refers to yet. If it fails, no file stays.
+
+    `lanes` is how many files of a partition may be written at once: with 1, the rows keep their order, and go into one
+    file as long as it does not reach the target size."""
+    with DataWriter(engine, context, lanes) as writer:
+        for batch in batches:
+            writer.write(batch)
+        return writer.finish()
+
+
+@dataclass
+class _Waiting:
+    """Batches in memory."""
+
+    partition_values: Mapping[str, str | None] = field(default_factory=dict)
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self.size += batch.nbytes
+
+    def joined(self) -> list[pa.RecordBatch]:
+        """The same rows in as few batches as their schemas allow."""
+        batches = self.batches
+        if len(batches) < 2 or any(batch.schema != batches[0].schema for batch in batches):
+            return batches
+        joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        return joined
+
+
+class DataWriter:
+    """Takes logical rows; `finish` gives the files. Leaving it by an exception removes what was written."""
+
+    def __init__(self, engine: Engine, context: WriteContext, lanes: int | None = None) -> None:
+        self._engine, self._context, self._lanes = engine, context, lanes or pa.cpu_count()
+        self._transformer = RowTransformer(engine, context)
+        self._gathered = _Waiting()
+        self._waiting: dict[_Key, _Waiting] = {}
+        self._open: dict[_Key, list[_OpenFile]] = {}
+        self._closing: deque[_OpenFile] = deque()
+        self._files: list[_OpenFile] = []
+
+    def __enter__(self) -> DataWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._abandon()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Raises `InvalidDataError` and `ConstraintError`, and `StorageError` for what was written before."""
+        self._gathered.add(batch)
+        if self._gathered.rows >= _GATHERED_ROWS or self._gathered.size >= _GATHERED_BYTES:
+            self._flush()
+
+    def finish(self) -> list[Add]:
+        """The files, all of them written to the end."""
+        self._flush()
+        for key in [*self._open, *self._waiting]:
+            self._write_out(key)
+        return [file.result() for file in self._files]
+
+    def _flush(self) -> None:
+        gathered, self._gathered = self._gathered, _Waiting()
+        for batch in gathered.joined():
+            for part in self._transformer.transform(batch):
+                if part.data.num_rows:
+                    self._route(part)
+        self._make_room()
+
+    def _route(self, part: PhysicalBatch) -> None:
+        key = tuple(part.partition_values.values())
+        waiting = self._waiting.setdefault(key, _Waiting(part.partition_values))
+        waiting.add(part.data)
+        if not key or key in self._open or waiting.size >= _GATHERED_BYTES:
+            self._hand_over(key)
+
+    def _hand_over(self, key: _Key) -> None:
+        """What waits for a partition goes into its files."""
+        waiting = self._waiting.pop(key, None) or _Waiting()
+        for batch in waiting.joined():
+            lanes = self._open.setdefault(key, [])
+            if not any(lane.offer(batch) for lane in lanes):
+                if not lanes or self._has_room_beside(lanes):
+                    lanes.append(self._start(waiting.partition_values))
+                lanes[-1].put(batch)
+            for lane in [lane for lane in lanes if lane.size >= self._context.target_file_size]:
+                self._close(key, lane)
+
+    def _has_room_beside(self, lanes: list[_OpenFile]) -> bool:
+        most = min(self._lanes, _HELD_BYTES // _MOST_OF_A_FILE)
+        return len(lanes) < most and lanes[-1].received >= _FIRST_FILE_BYTES
+
+    def _start(self, partition_values: Mapping[str, str | None]) -> _OpenFile:
+        file = _OpenFile(self._engine, self._context, partition_values)
+        self._files.append(file)
+        return file
+
+    def _close(self, key: _Key, file: _OpenFile) -> None:
+        """Lets a file be finished while others are written; not too many at once."""
+        file.close()
+        self._open[key].remove(file)
+        if not self._open[key]:
+            del self._open[key]
+        self._closing.append(file)
+        while len(self._closing) > _CLOSING_FILES:
+            self._closing.popleft().result()
+
+    def _make_room(self) -> None:
+        """Writes out the largest partitions while too many files are open, or too much waits in memory."""
+        held = {key: waiting.size for key, waiting in self._waiting.items()}
+        for key, lanes in self._open.items():
+            held[key] = held.get(key, 0) + sum(lane.held for lane in lanes)
+        total, smaller = sum(held.values()), sorted(held, key=lambda key: held[key])
+        while len(self._open) > _OPEN_FILES or (total > _HELD_BYTES and len(smaller) > 1):
+            largest = smaller.pop()
+            total -= held[largest]
+            self._write_out(largest)
+
+    def _write_out(self, key: _Key) -> None:
+        self._hand_over(key)
+        for file in list(self._open.get(key, ())):
+            self._close(key, file)
+
+    def _abandon(self) -> None:
+        for file in self._files:
+            file.abandon()
+        with suppress(StorageError):  # what made the writing fail is the news; vacuum finds what stays
+            self._engine.storage.delete([f"{self._context.table_root}/{file.path}" for file in self._files])
+
+
+class _OpenFile:
+    """A file that is being written by a thread of its own."""
+
+    def __init__(self, engine: Engine, context: WriteContext, partition_values: Mapping[str, str | None]) -> None:
+        self._engine, self._context, self._partition_values = engine, context, partition_values
+        self.path = context.new_file(partition_values)
+        self.received = 0
+        """Bytes of Arrow data."""
+        self.size = 0
+        """Bytes of the file so far."""
+        self._queue: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()
+        self._free = Semaphore(_BATCHES_AHEAD)
+        self._add: Add | None = None
+        self._error: BaseException | None = None
+        self._abandoned = Event()
+        self._thread = Thread(target=self._run, name="lakeport-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def held(self) -> int:
+        """About how much of it waits in memory for its row group."""
+        return min(self.received, _MOST_OF_A_FILE)
+
+    def offer(self, batch: pa.RecordBatch, patience: float = 0) -> bool:
+        """Gives it a batch unless it stays busy for longer than `patience` seconds."""
+        if self._error is not None:
+            raise self._error
+        if not self._free.acquire(timeout=patience):
+            return False
+        self.received += batch.nbytes
+        self._queue.put(batch)
+        return True
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Gives it a batch, when it has time."""
+        while not self.offer(batch, patience=0.1):
+            pass
+
+    def close(self) -> None:
+        """Lets the thread finish the file; `result` waits for it."""
+        self._queue.put(None)
+
+    def result(self) -> Add:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._add is not None
+        return self._add
+
+    def abandon(self) -> None:
+        """Stops the thread; the file, if there is one, is not worth anything."""
+        self._abandoned.set()
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._write_all()
+        except BaseException as error:  # handed to the thread that gives the batches
+            self._error = error
+
+    def _write_all(self) -> None:
+        context = self._context
+        statistics = StatsCollector(context.stats_columns)
+        writer = self._engine.parquet.open_writer(f"{context.table_root}/{self.path}", context.physical_schema)
+        try:
+            while (batch := self._queue.get()) is not None and not self._abandoned.is_set():
+                statistics.add(batch)
+                writer.write(batch)
+                self.size = writer.size
+                self._free.release()
+            if self._abandoned.is_set():
+                writer.abort()
+                return
+            file = writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+        stats = None if context.change_data else statistics.to_json(True if context.tight_bounds else None)
+        self._add = context.add(file, self._partition_values, stats)

@@ -1,0 +1,73 @@
+"""Going back to an earlier version of a table: what its definition becomes, and which files come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.table_definition import TableDefinition
+from lakeport.kernel.table_properties import COLUMN_MAPPING_MAX_ID, ENABLE_IN_COMMIT_TIMESTAMPS
+from lakeport.kernel.writer_features import check_writable, protocol_for, supported_features
+
+_TIMESTAMP_ENABLEMENT = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
+
+
+def restored_definition(current: TableDefinition, target: Snapshot) -> TableDefinition:
+    """Schema, partitioning and properties of the target; the protocol is never downgraded, and what the log after the
+    target relies on stays. Raises `UnsupportedFeatureError` for a target that this kernel cannot write."""
+    metadata = msgspec.structs.replace(
+        target.metadata, id=current.metadata.id, configuration=_restored_properties(current, target)
+    )
+    protocol = protocol_for(current.protocol, metadata, target.schema, supported_features(target.protocol))
+    check_writable(protocol, metadata, target.schema, current.root)
+    return replace(current, protocol=protocol, metadata=metadata)
+
+
+def _restored_properties(current: TableDefinition, target: Snapshot) -> dict[str, str | None]:
+    now, then = current.metadata.configuration, target.properties
+    restored = dict(then)
+    if ENABLE_IN_COMMIT_TIMESTAMPS.of(now) and ENABLE_IN_COMMIT_TIMESTAMPS.of(then):
+        # They say since when all commits have timestamps; they may have been off in between.
+        restored = {n: v for n, v in restored.items() if n not in _TIMESTAMP_ENABLEMENT}
+        restored |= {name: now[name] for name in _TIMESTAMP_ENABLEMENT if name in now}
+    highest = COLUMN_MAPPING_MAX_ID.of(now)
+    if highest > COLUMN_MAPPING_MAX_ID.of(then):  # an id is never given twice
+        restored[COLUMN_MAPPING_MAX_ID.name] = str(highest)
+    return restored
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    removed: list[ScanFile]
+    restored: list[ScanFile]
+    rewound: frozenset[str]
+    """Paths of restored files that the table has now too, with other deleted rows."""
+
+
+def plan_restore(now: Iterable[ScanFile], then: Iterable[ScanFile]) -> RestorePlan:
+    """Which files go and which come back. A file with other deleted rows does both."""
+    current, target = ({_key(file): file for file in files} for files in (now, then))
+    paths = {file.path: file for file in current.values()}
+    restored = [_with_row_ids(file, paths.get(file.path)) for key, file in target.items() if key not in current]
+    return RestorePlan(
+        removed=[file for key, file in current.items() if key not in target],
+        restored=restored,
+        rewound=frozenset(file.path for file in restored if file.path in paths),
+    )
+
+
+def _key(file: ScanFile) -> tuple[str, str | None]:
+    return file.path, file.deletion_vector.unique_id if file.deletion_vector else None
+
+
+def _with_row_ids(file: ScanFile, now: ScanFile | None) -> ScanFile:
+    """Rows keep the ids that they were given since."""
+    if now is None or file.base_row_id is not None:
+        return file
+    return msgspec.structs.replace(
+        file, base_row_id=now.base_row_id, default_row_commit_version=now.default_row_commit_version
+    )

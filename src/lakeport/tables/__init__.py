@@ -1,0 +1,58 @@
+"""Operations on Delta tables for people.
+
+    from lakeport import tables
+    tables.create("orders", data, partition_by=["day"], properties={"delta.enableDeletionVectors": "true"})
+    tables.append("orders", more)
+    tables.delete("orders", "amount < 0")
+
+Each of them is one transaction: it is done whole, or not at all.
+"""
+
+from lakeport.tables.alter import (
+    add_columns,
+    drop_columns,
+    drop_not_null,
+    rename_column,
+    set_comment,
+    set_default,
+    widen_column,
+)
+from lakeport.tables.delete import delete
+from lakeport.tables.log import checkpoint, history
+from lakeport.tables.merge import Merge, merge
+from lakeport.tables.operation import Result
+from lakeport.tables.optimize import optimize
+from lakeport.tables.overwrite import overwrite
+from lakeport.tables.properties import add_constraint, drop_constraint, set_properties, unset_properties
+from lakeport.tables.restore import restore
+from lakeport.tables.update import update
+from lakeport.tables.vacuum import VacuumResult, vacuum
+from lakeport.tables.writes import append, create
+
+__all__ = [
+    "Merge",
+    "Result",
+    "VacuumResult",
+    "add_columns",
+    "add_constraint",
+    "append",
+    "checkpoint",
+    "create",
+    "delete",
+    "drop_columns",
+    "drop_constraint",
+    "drop_not_null",
+    "history",
+    "merge",
+    "optimize",
+    "overwrite",
+    "rename_column",
+    "restore",
+    "set_comment",
+    "set_default",
+    "set_properties",
+    "unset_properties",
+    "update",
+    "vacuum",
+    "widen_column",
+]

@@ -1,0 +1,168 @@
+"""Properties and constraints of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from lakeport.engine.reading import RowReader
+from lakeport.errors import ConstraintError
+from lakeport.kernel.actions import Add
+from lakeport.kernel.arrays import to_mask
+from lakeport.kernel.binding import bind
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.expressions import Expression, columns_in
+from lakeport.kernel.scan import Scan
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.sql import parse_expression
+from lakeport.kernel.table_definition import TableDefinition
+from lakeport.kernel.table_properties import (
+    CONSTRAINT_PREFIX,
+    ENABLE_ROW_TRACKING,
+    ROW_TRACKING_SUSPENDED,
+    check_removable,
+    constraints_in,
+)
+from lakeport.kernel.transaction import Transaction, update_table
+from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
+from lakeport.tables.row_counts import counted_stats
+
+_THREADS = 8
+
+
+def set_properties(
+    target: str,
+    properties: Mapping[str, str],
+    *,
+    storage_options: StorageOptions = None,
+    engine: Engine | None = None,
+) -> Result:
+    """Sets table properties. Those that switch a feature on upgrade the protocol: deletion vectors, column mapping,
+    change data feed, type widening … Row tracking gives all rows of the table their ids, in the same commit.
+
+    Raises `ValueError` for a property or a value that does not exist, and `UnsupportedFeatureError` for a feature that
+    this version does not write."""
+    _refuse_constraints(properties, "add_constraint")
+    transaction = update_table(open_snapshot(target, engine, storage_options), "SET TBLPROPERTIES")
+    before = transaction.definition
+    transaction.definition = before.with_properties(properties)
+    _check_row_tracking(transaction.definition)
+    if _tracks_rows(transaction.definition) and not _tracks_rows(before):
+        transaction.add_files(_adds_with_counts(transaction), data_change=False)
+    transaction.parameters |= {"properties": dict(properties)}
+    return finish(transaction)
+
+
+def unset_properties(
+    target: str, names: Iterable[str], *, storage_options: StorageOptions = None, engine: Engine | None = None
+) -> Result:
+    """Takes table properties away; the features that they switched on stay in the protocol, unused.
+
+    Raises `ValueError` for one that the table does not have, or needs."""
+    gone = [names] if isinstance(names, str) else list(names)
+    _refuse_constraints(gone, "drop_constraint")
+    transaction = update_table(open_snapshot(target, engine, storage_options), "UNSET TBLPROPERTIES")
+    check_removable(gone, transaction.metadata.configuration)
+    transaction.definition = transaction.definition.with_properties({}, unset=gone)
+    transaction.parameters |= {"properties": gone, "ifExists": "false"}
+    return finish(transaction)
+
+
+def _refuse_constraints(names: Iterable[str], instead: str) -> None:
+    if found := sorted(name for name in names if name.startswith(CONSTRAINT_PREFIX)):
+        raise ValueError(f"{found[0]} is a constraint: use {instead}")
+
+
+def _tracks_rows(definition: TableDefinition) -> bool:
+    return ENABLE_ROW_TRACKING.of(definition.metadata.configuration)
+
+
+def _check_row_tracking(definition: TableDefinition) -> None:
+    if _tracks_rows(definition) and ROW_TRACKING_SUSPENDED.of(definition.metadata.configuration):
+        raise ValueError(
+            "delta.enableRowTracking and delta.rowTrackingSuspended cannot both be true: rows either have ids or not"
+        )
+
+
+def _adds_with_counts(transaction: Transaction) -> list[Add]:
+    """The files of the table that have no row ids yet, as they are, but with the number of their rows."""
+    assert transaction.snapshot is not None
+    files = transaction.plan(transaction.snapshot.scan_builder().with_log_details().build())
+
+    def add(file: ScanFile) -> Add:
+        stats = counted_stats(transaction.engine, file)
+        return transaction.existing_add(file, data_change=False, vector=file.deletion_vector, stats=stats)
+
+    with ThreadPoolExecutor(_THREADS, "lakeport-count") as pool:
+        return list(pool.map(add, [file for file in files if file.base_row_id is None]))
+
+
+def add_constraint(
+    target: str, name: str, sql: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
+) -> Result:
+    """A condition that every row must satisfy, from now on; names are the same regardless of case. The rows that are
+    there are read first.
+
+    Raises `ConstraintError` with a row that does not satisfy it, and `CommitConflictError` if rows were added
+    meanwhile."""
+    snapshot = open_snapshot(target, engine, storage_options)
+    transaction = update_table(snapshot, "ADD CONSTRAINT")
+    known = constraints_in(snapshot.properties)
+    if name.lower() in {constraint.lower() for constraint in known}:
+        raise ValueError(f"the table has a constraint {name!r} already: drop it first")
+    if not name.strip():
+        raise ValueError("a constraint needs a name")
+    _check_rows(snapshot, transaction, name, sql)
+    transaction.definition = transaction.definition.with_properties({f"{CONSTRAINT_PREFIX}{name.lower()}": sql})
+    transaction.parameters |= {"name": name, "expr": sql}
+    return finish(transaction)
+
+
+def drop_constraint(
+    target: str, name: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
+) -> Result:
+    """Takes a constraint away. Raises `ValueError` if the table does not have it."""
+    transaction = update_table(open_snapshot(target, engine, storage_options), "DROP CONSTRAINT")
+    known = constraints_in(transaction.metadata.configuration)
+    found = [constraint for constraint in known if constraint.lower() == name.lower()]
+    if not found:
+        raise ValueError(f"the table has no constraint {name!r}; it has {', '.join(sorted(known)) or 'none'}")
+    unset = [f"{CONSTRAINT_PREFIX}{constraint}" for constraint in found]
+    transaction.definition = transaction.definition.with_properties({}, unset=unset)
+    transaction.parameters |= {"constraint": name, "expr": known[found[0]]}
+    return finish(transaction)
+
+
+def _check_rows(snapshot: Snapshot, transaction: Transaction, name: str, sql: str) -> None:
+    """Raises `ConstraintError` if a row of the table does not satisfy a condition."""
+    condition = bind(parse_expression(sql), snapshot.schema)
+    paths = [column.path for column in columns_in(condition)]
+    scan = snapshot.scan_builder().with_read_schema(snapshot.schema.select(paths)).build()
+    with ThreadPoolExecutor(_THREADS, "lakeport-check") as pool:
+        failures = pool.map(lambda file: _first_failure(scan, file, condition), transaction.plan(scan))
+        found = next((failure for failure in failures if failure is not None), None)
+        if found is not None:
+            pool.shutdown(cancel_futures=True)
+            raise ConstraintError(
+                f"a row of the table breaks the new constraint {name!r} ({sql}): {found}; change such rows first",
+                constraint=name,
+            )
+
+
+def _first_failure(scan: Scan, file: ScanFile, condition: Expression) -> str | None:
+    """The first row of a file that does not satisfy the condition, for people."""
+    engine, schema = scan.snapshot.engine, scan.scan_state.arrow_schema
+    select = engine.expressions.predicate_evaluator(schema, condition)
+    for batch in RowReader.for_scan(scan).read(engine, file):
+        holds = to_mask(select(batch, None))
+        if not holds.all():
+            return _format_row(batch, int((~holds).argmax()))
+    return None
+
+
+def _format_row(batch: pa.RecordBatch, row: int) -> str:
+    cells = (f"{field.name} = {batch.column(index)[row]}" for index, field in enumerate(batch.schema))
+    return ", ".join(cells) or "no row can satisfy it"

@@ -1,0 +1,123 @@
+"""`restore`: an earlier version of a table as its newest one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+
+from lakeport.errors import MissingFileError, UnsupportedFeatureError
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.restoring import RestorePlan, plan_restore, restored_definition
+from lakeport.kernel.row_tracking import assigns_row_ids
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.table_properties import APPEND_ONLY
+from lakeport.kernel.transaction import Transaction, update_table
+from lakeport.tables.operation import Result, StorageOptions, engine_for, finish
+from lakeport.tables.row_counts import counted_stats
+
+_THREADS = 32
+_SHOWN = 5
+
+
+def restore(
+    target: str,
+    *,
+    version: int | None = None,
+    timestamp: int | str | datetime | None = None,
+    ignore_missing_files: bool = False,
+    storage_options: StorageOptions = None,
+    engine: Engine | None = None,
+) -> Result:
+    """Makes the table what it was at a version, or at a time (milliseconds since the epoch, a datetime or ISO 8601
+    text; UTC if it has no zone): rows, schema, partitioning and properties. It is a new version: those in between stay
+    in the history, and the change data feed tells what came and went. The protocol is never downgraded.
+
+    Raises `VersionNotFoundError`, and `MissingFileError` before anything is committed if files of that version are
+    gone; with `ignore_missing_files`, what is left is restored."""
+    if (version is None) == (timestamp is None):
+        raise ValueError("give either a version or a timestamp")
+    table = Table.for_path(engine_for(engine, storage_options), str(target))
+    latest = table.latest_snapshot()
+    earlier = _earlier(table, version, timestamp)
+    transaction = update_table(latest, "RESTORE")
+    now = transaction.plan(latest.scan_builder().with_log_details().build())
+    then = list(earlier.scan_builder().with_log_details().build().files())
+    plan = plan_restore(now, then)
+    if APPEND_ONLY.of(latest.properties) and plan.removed:
+        raise UnsupportedFeatureError(
+            f"the table is append-only (delta.appendOnly): its rows cannot be removed [{latest.root}]",
+            features=["appendOnly"],
+        )
+    plan = _without_missing(earlier, plan, ignore_missing_files)
+    transaction.definition = restored_definition(transaction.definition, earlier)
+    transaction.restore_domains(earlier.domain_metadata)
+    transaction.parameters |= {"version": version} if version is not None else {"timestamp": str(timestamp)}
+    _stage(transaction, plan, now)
+    return finish(transaction)
+
+
+def _earlier(table: Table, version: int | None, timestamp: int | str | datetime | None) -> Snapshot:
+    if version is not None:
+        return table.snapshot_at_version(version)
+    assert timestamp is not None
+    return table.snapshot_at_timestamp(_parse_time(timestamp) if isinstance(timestamp, str) else timestamp)
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time: write it like 2026-01-31T12:00:00Z") from None
+
+
+def _stage(transaction: Transaction, plan: RestorePlan, now: list[ScanFile]) -> None:
+    needs_counts = assigns_row_ids(transaction.protocol, transaction.metadata)
+    transaction.remove_files(plan.removed)
+    for file in plan.restored:
+        counted = needs_counts and file.base_row_id is None
+        stats = counted_stats(transaction.engine, file) if counted else file.stats
+        add = transaction.existing_add(file, data_change=True, vector=file.deletion_vector, stats=stats)
+        transaction.add_files([add])
+    removed, restored = (sum(file.size for file in files) for files in (plan.removed, plan.restored))
+    transaction.metrics |= {
+        "numRemovedFiles": len(plan.removed),
+        "removedFilesSize": removed,
+        "numRestoredFiles": len(plan.restored),
+        "restoredFilesSize": restored,
+        "numOfFilesAfterRestore": len(now) - len(plan.removed) + len(plan.restored),
+        "tableSizeAfterRestore": sum(file.size for file in now) - removed + restored,
+    }
+
+
+def _without_missing(earlier: Snapshot, plan: RestorePlan, ignore: bool) -> RestorePlan:
+    """The plan without files that are gone. Raises `MissingFileError` if there are any, unless they are ignored."""
+    needs = [_needed_paths(file, plan, earlier.root) for file in plan.restored]
+    gone = _missing(earlier.engine, set().union(*needs))
+    if gone and not ignore:
+        shown = ", ".join(path.removeprefix(f"{earlier.root}/") for path in gone[:_SHOWN])
+        raise MissingFileError(
+            f"version {earlier.version} cannot be restored: {len(gone)} of its files are gone, as after a vacuum "
+            f"({shown}{', …' if len(gone) > _SHOWN else ''}); restore a later version, or pass "
+            "ignore_missing_files=True for what is left of it",
+            path=gone[0],
+        )
+    left = [file for file, paths in zip(plan.restored, needs, strict=True) if paths.isdisjoint(gone)]
+    return replace(plan, restored=left)
+
+
+def _needed_paths(file: ScanFile, plan: RestorePlan, root: str) -> set[str]:
+    """What must be in the storage for the file to come back, apart from what the table has now."""
+    data = set() if file.path in plan.rewound else {file.path}
+    location = file.deletion_vector.location(root) if file.deletion_vector else None
+    return data if location is None else {*data, location}
+
+
+def _missing(engine: Engine, paths: Iterable[str]) -> list[str]:
+    """Those of the files that do not exist, sorted."""
+    ordered = sorted(paths)
+    with ThreadPoolExecutor(_THREADS, "lakeport-restore") as pool:
+        found = pool.map(engine.storage.status, ordered)
+        return [path for path, status in zip(ordered, found, strict=True) if status is None]
