@@ -1,116 +1,123 @@
-"""Makes a small Delta table and reads it with Lakeport: `make demo`.
-
-Lakeport does not write tables yet, so the first half writes one by hand, which shows how little a Delta table is:
-Parquet files, and a log of JSON lines that says which of them count.
-"""
+"""Makes a small Delta table, changes it and reads it with Lakeport: `make demo`."""
 
 import importlib.util
-import json
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakeport
-from lakeport.kernel.deletion_vectors import encode_deletion_vector, encode_inline
-
-SCHEMA = pa.schema([("id", pa.int64()), ("item", pa.string()), ("amount", pa.int64())])
-DELTA_TYPES = {"id": "long", "item": "string", "amount": "long", "city": "string"}
-
-# 1. The table, by hand
+from lakeport import tables
 
 
-def commit(table: Path, version: int, operation: str, *actions: dict[str, Any]) -> None:
-    """A version of the table is a file of actions; its name makes it so."""
-    info = {"commitInfo": {"timestamp": time.time_ns() // 1_000_000, "operation": operation}}
-    path = table / "_delta_log" / f"{version:020}.json"
-    path.write_text("".join(json.dumps(action) + "\n" for action in (info, *actions)))
+def orders_of(city: str, ids: range) -> pa.Table:
+    return pa.table(
+        {
+            "id": list(ids),
+            "city": [city] * len(ids),
+            "item": [f"item {i}" for i in ids],
+            "amount": [i * 10 for i in ids],
+        }
+    )
 
 
-def create() -> list[dict[str, Any]]:
-    """What a new table says of itself: which readers it needs, its columns, and what it is partitioned by."""
-    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in DELTA_TYPES.items()]
-    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
-    metadata = {"id": "demo", "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["city"]}
-    metadata |= {"schemaString": json.dumps({"type": "struct", "fields": fields}), "configuration": {}}
-    return [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}, {"metaData": metadata}]
+def say(heading: str) -> None:
+    print(f"\n\033[1m{heading}\033[0m" if sys.stdout.isatty() else f"\n{heading}")
 
 
-def add(table: Path, city: str, ids: range) -> dict[str, Any]:
-    """A data file with orders of one city, and the action that adds it; the city is in the log, not in the file."""
-    rows = pa.table([list(ids), [f"item {i}" for i in ids], [i * 10 for i in ids]], schema=SCHEMA)
-    path = f"city={quote(city, safe='')}/{ids.start}.parquet"
-    (table / path).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, table / path)
-    low, high = {"id": ids[0], "amount": ids[0] * 10}, {"id": ids[-1], "amount": ids[-1] * 10}
-    stats = {"numRecords": len(ids), "minValues": low, "maxValues": high, "nullCount": {"id": 0, "amount": 0}}
-    told = {"path": quote(path, safe="/="), "partitionValues": {"city": city}, "size": (table / path).stat().st_size}
-    return {"add": told | {"modificationTime": 0, "dataChange": True, "stats": json.dumps(stats)}}
+def write_table(path: str) -> None:
+    say("A table with deletion vectors and a change data feed, partitioned by city")
+    properties = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
+    first = pa.concat_tables([orders_of("Oslo", range(0, 100)), orders_of("Cork", range(100, 200))])
+    made = tables.create(path, first, partition_by=["city"], properties=properties)
+    print(f"  version {made.version}: {made.metrics['numOutputRows']} rows in {made.metrics['numFiles']} files")
+
+    say("More rows")
+    added = tables.append(path, orders_of("São Paulo", range(200, 300)))
+    print(f"  version {added.version}: {added.metrics['numOutputRows']} rows")
+
+    say("Some rows go: they are marked in a deletion vector, and no data file is written again")
+    files = sorted(Path(path).rglob("*.parquet"))
+    gone = tables.delete(path, "id <= 2 OR id = 50")
+    print(f"  version {gone.version}: {gone.metrics['numDeletedRows']} rows are gone")
+    assert (gone.metrics["numDeletedRows"], sorted(Path(path).rglob("*.parquet"))) == (4, files)
+
+    say("A merge: order 100 has a new amount, order 101 is cancelled, order 300 is new")
+    news = pa.table(
+        {
+            "id": [100, 101, 300],
+            "city": ["Cork", "Cork", "Oslo"],
+            "item": ["item 100", "item 101", "item 300"],
+            "amount": [7, 0, 3000],
+            "cancelled": [False, True, False],
+        }
+    )
+    values = {name: f"source.{name}" for name in ("id", "city", "item", "amount")}
+    merged = (
+        tables.merge(path, news, "target.id = source.id")
+        .when_matched_delete("source.cancelled")
+        .when_matched_update({"amount": "source.amount"})
+        .when_not_matched_insert(values)
+        .execute()
+    )
+    counts = [merged.metrics[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")]
+    print(f"  version {merged.version}: {counts[0]} updated, {counts[1]} deleted, {counts[2]} inserted")
+    assert counts == [1, 1, 1]
 
 
-def delete_rows(added: dict[str, Any], positions: list[int]) -> list[dict[str, Any]]:
-    """Rows are deleted without touching the data file: it is added again, with a vector of the rows that are gone."""
-    vector = encode_deletion_vector(np.array(positions, dtype=np.uint64))
-    told = {"storageType": "i", "pathOrInlineDv": encode_inline(vector), "sizeInBytes": len(vector)}
-    told |= {"cardinality": len(positions)}
-    return [
-        {"remove": {"path": added["add"]["path"], "dataChange": True}},
-        {"add": added["add"] | {"deletionVector": told}},
-    ]
+def read_table(path: str) -> None:
+    orders = lakeport.scan(path)
+    say(f"Reading it: version {orders.version} has {orders.count()} rows, counted from the log alone")
+    assert (orders.version, orders.count()) == (3, 296)
+    for commit in orders.history():
+        print(f"  {commit.version}  {commit.operation}")
 
+    say("A filter reads only the files that can have such rows")
+    large = orders.select("city", "id", "amount").where("city <> 'Cork' AND amount >= 2960")
+    print("\n".join(f"  {line}" for line in large.explain().replace(path, "…/orders").splitlines()))
+    rows = large.to_arrow().sort_by("id")
+    assert rows["id"].to_pylist() == [296, 297, 298, 299, 300]
+    print(f"  → orders {rows['id'].to_pylist()}")
 
-def make_table(table: Path) -> None:
-    (table / "_delta_log").mkdir(parents=True)
-    oslo, cork = add(table, "Oslo", range(0, 100)), add(table, "Cork", range(100, 200))
-    commit(table, 0, "CREATE TABLE AS SELECT", *create(), oslo, cork)
-    commit(table, 1, "WRITE", add(table, "São Paulo", range(200, 300)))
-    commit(table, 2, "DELETE", *delete_rows(oslo, [0, 1, 2, 50]))
+    say("What the merge changed, by the change data feed")
+    changes = orders.changes(start=3).select("_change_type", "id", "amount").to_arrow()
+    for change in changes.sort_by("id").to_pylist():
+        print(f"  {change['_change_type']:<17}{change['id']:>4}{change['amount']:>6}")
+    assert sorted(changes["_change_type"].to_pylist()) == ["delete", "insert", "update_postimage", "update_preimage"]
 
-
-# 2. Reading it
-
-
-def read_table(table: Path) -> None:
-    orders = lakeport.scan(str(table))
-    print(f"The table is at version {orders.version} and has {orders.count()} rows, counted from the log alone.")
-    assert (orders.version, orders.count()) == (2, 296)  # 300, less 4 deleted by the vector
-
-    print("\nIts history:")
-    for change in orders.history():
-        print(f"  {change.version}  {change.operation}")
-
-    large = orders.select("city", "id", "amount").where("city <> 'Cork' AND amount >= 2950")
-    print(f"\nA filter reads only the files that can have such rows:\n\n{large.explain()}\n")
-    rows = large.to_arrow()
-    assert rows.to_pylist() == [{"city": "São Paulo", "id": i, "amount": i * 10} for i in range(295, 300)]
-    assert len(large.files()) == 1
-    print(f"It gives {rows.num_rows} rows: {rows['id'].to_pylist()}")
-
-    before = orders.at(version=0)
-    print(f"\nVersion 0 is still there, with {before.count()} rows; the deleted ones came back:")
-    gone = before.where("id <= 2 OR id = 50").to_arrow()
-    assert (before.count(), gone["id"].to_pylist()) == (200, [0, 1, 2, 50])
-    assert orders.where("id <= 2 OR id = 50").count() == 0
-    print(f"  {gone['item'].to_pylist()}")
+    say("Version 1 is still there: the rows that were deleted, and the amount that order 100 had")
+    before = orders.at(version=1)
+    then = before.where("id <= 2 OR id IN (50, 100)").to_arrow().sort_by("id")
+    print(f"  orders {then['id'].to_pylist()}, amounts {then['amount'].to_pylist()}")
+    assert (before.count(), then["amount"].to_pylist()) == (300, [0, 10, 20, 500, 1000])
 
     if importlib.util.find_spec("pandas"):
+        say("In pandas, what each city spent")
         sums = orders.to_pandas().groupby("city")["amount"].sum()
-        print(f"\nIn pandas, what each city spent:\n{sums.to_string()}")
-        assert sums["Oslo"] == sum(range(0, 1000, 10)) - 530
+        print("\n".join(f"  {city:<12}{amount:>8,}" for city, amount in sums.items()))
+        assert sums["Oslo"] == sum(range(0, 1000, 10)) - 530 + 3000
 
-    print("\nThe same on the command line: lakeport head orders --where \"city = 'Cork'\" -n 3\n", flush=True)
-    command = [sys.executable, "-m", "lakeport", "head", str(table), "--where", "city = 'Cork'", "-n", "3"]
-    subprocess.run(command, check=True)
+
+def use_commands(path: str) -> None:
+    pq.write_table(orders_of("Rome", range(400, 403)), Path(path).with_name("rome.parquet"))
+    run("append", "orders", "rome.parquet", folder=path)
+    run("head", "orders", "--where", "city = 'Rome'", folder=path)
+    assert lakeport.scan(path).where("city = 'Rome'").count() == 3
+
+
+def run(*arguments: str, folder: str) -> None:
+    shown = [f'"{argument}"' if " " in argument else argument for argument in arguments]
+    say(f"$ lakeport {' '.join(shown)}")
+    sys.stdout.flush()
+    subprocess.run([sys.executable, "-m", "lakeport", *arguments], check=True, cwd=Path(folder).parent)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        make_table(Path(folder) / "orders")
-        read_table(Path(folder) / "orders")
+        table = str(Path(folder).resolve() / "orders")
+        write_table(table)
+        read_table(table)
+        use_commands(table)

@@ -28,6 +28,7 @@ _OPTIONS = {
     "pass enforce_retention=False": "give --no-retention-check",
     "pass ignore_missing_files=True": "give --ignore-missing",
     "(merge_schema does)": "(--merge-schema does)",
+    "allow it with merge_schema": "allow it with --merge-schema",
 }
 
 app = typer.Typer(

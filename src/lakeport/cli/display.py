@@ -68,6 +68,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 row`, `1,000 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _cell(value: Any) -> Text:
     if value is None:
         return Text("null", style="dim")

@@ -1,4 +1,4 @@
-"""The files that `export` writes: rows in, batch by batch, and never many of them in memory."""
+"""The formats of files, and how `export` writes them: rows in, batch by batch, and never many of them in memory."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import typer
 from rich.filesize import decimal as format_size
 
 from lakeport import tables
-from lakeport.cli.display import print_table, print_text
+from lakeport.cli.display import counted, print_table, print_text
 from lakeport.cli.options import Json, StorageOption, Target, parse_options
-from lakeport.cli.writing import Work, count, print_result, working
+from lakeport.cli.writing import Work, print_result, working
 from lakeport.kernel.table_properties import parse_interval, parse_size
 from lakeport.tables import Result, VacuumResult
 
@@ -64,7 +64,7 @@ def vacuum(
         if not delete and not json:
             _print_files(target, result, work)
     if delete or json:
-        sentence = f"deleted {count(len(result.files), 'file')} ({format_size(result.bytes)})"
+        sentence = f"deleted {counted(len(result.files), 'file')} ({format_size(result.bytes)})"
         print_result(target, result, sentence, json, deleted=result.deleted, files=result.files)
 
 
@@ -86,7 +86,9 @@ def restore(
             target, version=version, timestamp=timestamp, ignore_missing_files=ignore_missing, engine=work.engine
         )
     metrics = result.metrics
-    files = f"{count(metrics.get('numRestoredFiles', 0), 'file')} came back, {metrics.get('numRemovedFiles', 0):,} went"
+    files = (
+        f"{counted(metrics.get('numRestoredFiles', 0), 'file')} came back, {metrics.get('numRemovedFiles', 0):,} went"
+    )
     print_result(target, result, f"restored {timestamp or f'version {version}'}: {files}", json)
 
 
@@ -137,7 +139,7 @@ def _optimized(result: Result) -> str:
     if not metrics.get("numRemovedFiles"):
         return "nothing to do"
     before, after = (
-        f"{count(metrics[f'num{which}Files'], 'file')} ({format_size(metrics[f'num{which}Bytes'])})"
+        f"{counted(metrics[f'num{which}Files'], 'file')} ({format_size(metrics[f'num{which}Bytes'])})"
         for which in ("Removed", "Added")
     )
     return f"made {after} of {before}"
@@ -155,5 +157,5 @@ def _print_files(target: str, result: VacuumResult, work: Work) -> None:
     more = len(result.files) - _SHOWN
     if more > 0:
         print_text(f"and {more:,} more; --json lists all of them")
-    total = f"{count(len(result.files), 'file')} ({format_size(result.bytes)})"
+    total = f"{counted(len(result.files), 'file')} ({format_size(result.bytes)})"
     print_text(f"{total} can be deleted; nothing was deleted: --delete does it")

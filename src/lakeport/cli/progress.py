@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.filesize import decimal as format_size
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
+from lakeport.cli.display import counted
 from lakeport.frame import Frame
 
 Expected = Callable[[], int | None]
@@ -40,7 +41,7 @@ class Bar:
         """A file is written."""
         self._files, self._bytes = self._files + 1, self._bytes + size
         if self._progress is not None and self._task is not None:
-            written = f"{self._files:,} files, {format_size(self._bytes)} written"
+            written = f"{counted(self._files, 'file')}, {format_size(self._bytes)} written"
             self._progress.update(self._task, written=written)
 
 

@@ -10,11 +10,12 @@ import typer
 from rich.filesize import decimal as format_size
 
 from lakeport import tables
+from lakeport.cli.display import counted
 from lakeport.cli.formats import Format
 from lakeport.cli.options import Json, StorageOption, Target, parse_columns, parse_options
 from lakeport.cli.schema_text import parse_schema_text
 from lakeport.cli.sources import Rows, open_sources
-from lakeport.cli.writing import Work, count, print_result, working
+from lakeport.cli.writing import Work, print_result, working
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Table
@@ -142,7 +143,7 @@ def delete(
     with working("deleting", target, option) as work:
         result = tables.delete(target, where, engine=work.engine)
     rows = result.metrics.get("numDeletedRows")
-    print_result(target, result, "deleted " + ("every row" if rows is None else count(rows, "row")), json)
+    print_result(target, result, "deleted " + ("every row" if rows is None else counted(rows, "row")), json)
 
 
 def update(
@@ -160,7 +161,7 @@ def update(
     values = {column.strip(): sql for column, sql in parse_options(set, "--set").items()}
     with working("updating", target, option) as work:
         result = tables.update(target, values, where, engine=work.engine)
-    print_result(target, result, f"updated {count(result.metrics.get('numUpdatedRows', 0), 'row')}", json)
+    print_result(target, result, f"updated {counted(result.metrics.get('numUpdatedRows', 0), 'row')}", json)
 
 
 def merge(
@@ -243,10 +244,10 @@ def _unless_done(result: Result, sentence: str) -> str:
 
 def _written(result: Result) -> str:
     metrics = result.metrics
-    rows, files = count(metrics.get("numOutputRows", 0), "row"), count(metrics.get("numFiles", 0), "file")
+    rows, files = counted(metrics.get("numOutputRows", 0), "row"), counted(metrics.get("numFiles", 0), "file")
     return f"{rows} in {files} ({format_size(metrics.get('numOutputBytes', 0))})"
 
 
 def _merged(result: Result) -> str:
     names = {"inserted": "numTargetRowsInserted", "updated": "numTargetRowsUpdated", "deleted": "numTargetRowsDeleted"}
-    return ", ".join(f"{verb} {count(result.metrics.get(name, 0), 'row')}" for verb, name in names.items())
+    return ", ".join(f"{verb} {counted(result.metrics.get(name, 0), 'row')}" for verb, name in names.items())

@@ -57,11 +57,6 @@ def print_result(target: str, result: Result, sentence: str, json: bool, **more:
         print_text(f"{sentence}; {printable(target)} is at version {result.version}")
 
 
-def count(number: int, noun: str) -> str:
-    """`1 row`, `1,000 rows`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _left_behind(target: str, commit: int | None) -> str:
     if commit is None:
         return f"interrupted: {target} is as it was"

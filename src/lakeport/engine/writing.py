@@ -33,7 +33,7 @@ _FIRST_FILE_BYTES = 64 << 20
 """A file has received so much, in memory, before another one is opened beside it."""
 _MOST_OF_A_FILE = 2 * _FIRST_FILE_BYTES
 """A row group: no more of an open file waits in memory."""
-_HELD_BYTES = 512 << 20
+_HELD_BYTES = 256 << 20
 """How much of all partitions and open files may wait in memory."""
 _OPEN_FILES = 64
 _CLOSING_FILES = 8

@@ -115,7 +115,7 @@ class Committer:
 
     def _rebased(self, base: _Base) -> _Base:
         """The base after the commits of others since then."""
-        commits = list_newer(self.engine.storage, self.root, base.version).commits
+        commits, footprint = list_newer(self.engine.storage, self.root, base.version).commits, self._footprint
         for version in sorted(commits):
             winner = read_commit(self.engine.storage, commits[version], version)
             if self.snapshot is None:

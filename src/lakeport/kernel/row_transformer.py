@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeport.errors import ConstraintError, InvalidDataError
-from lakeport.kernel.arrays import from_numpy, to_integers, to_mask
+from lakeport.kernel.arrays import from_numpy, null_of, scalar_of, to_integers, to_mask
 from lakeport.kernel.binding import bind, bind_value
 from lakeport.kernel.columns import make_batch, to_physical, without_hidden_nulls
 from lakeport.kernel.engine import Engine
@@ -80,6 +81,8 @@ class RowTransformer:
         for field in missing:
             arrays[field.name] = self._generated[field.name](known)
         self._check_generated(arrays, [f for f in self._generated if f not in {m.name for m in missing}])
+        for field in self._context.partition_fields:
+            arrays[field.name] = _without_empty(arrays[field.name])
         return make_batch([arrays[name] for name in self._fields.names], self._fields, batch.num_rows)
 
     def _batch(self, arrays: Mapping[str, pa.Array], length: int) -> pa.RecordBatch:
@@ -188,6 +191,14 @@ def partition_codes(columns: list[pa.Array]) -> tuple[npt.NDArray[np.int64], Cal
         own = to_integers(encoded.indices.cast(pa.int64()))
         codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1].astype(np.int64)
     return codes, lambda row: [column[row].as_py() for column in columns]
+
+
+def _without_empty(column: pa.Array) -> pa.Array:
+    """Null in the place of empty text: a partition value has no other form for it."""
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        return column
+    empty = pc.equal(pc.binary_length(column), scalar_of(0, pa.int32()))
+    return pc.if_else(empty, null_of(column.type), column) if empty.true_count else column
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

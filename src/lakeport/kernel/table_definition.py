@@ -162,6 +162,8 @@ def _check_columns(schema: StructType, partition_columns: Sequence[str], mapping
         kind = schema.resolve((name,))[0].type
         if not isinstance(kind, PrimitiveType) or kind.name in _NOT_FOR_PARTITIONS:
             raise ValueError(f"the column {name!r} cannot be a partition column: it is nested, a variant or void")
+    if twice := sorted({name for name in partition_columns if partition_columns.count(name) > 1}):
+        raise ValueError(f"the partition column {twice[0]!r} is named twice")
     if len(partition_columns) == len(schema.fields):
         raise ValueError("all columns are partition columns: a table needs at least one other")
 

@@ -80,15 +80,16 @@ class Transaction:
         tracks rows."""
         mode = self.mapping_mode
         configuration = self.metadata.configuration
-        check_storable(self.schema, self.metadata.partition_columns, self.root)
+        partition_columns = tuple(self.schema.resolve((name,))[0].name for name in self.metadata.partition_columns)
+        check_storable(self.schema, partition_columns, self.root)
         keep = keep_row_ids and ENABLE_ROW_TRACKING.of(configuration)
         return WriteContext(
             table_root=self.root,
             schema_json=self.metadata.schema_string,
-            partition_columns=self.metadata.partition_columns,
+            partition_columns=partition_columns,
             mapping_mode=mode,
             stats_columns=stats_columns(
-                self.schema, self.metadata.partition_columns, mode, configuration, self.definition.clustering_columns
+                self.schema, partition_columns, mode, configuration, self.definition.clustering_columns
             ),
             tight_bounds="deletionVectors" in (self.protocol.writer_features or ()),
             constraints=constraints_of(configuration, self.schema, self.root),

@@ -79,11 +79,10 @@ def rename_column(
 
     def change(definition: TableDefinition) -> TableDefinition:
         path = definition.schema.path_of(column)
-        old = tuple(field.name for field in definition.schema.resolve(path))
         renamed = schema_changes.rename_column(
             definition.schema, path, name, mapping_mode=_mode(definition), uses=_uses(definition)
         )
-        return _with_names(definition, old, (*old[:-1], name)).with_schema(renamed)
+        return _with_name(definition, path, name).with_schema(renamed)
 
     parameters = {"oldColumnPath": column, "newColumnPath": name}
     return _alter(target, "RENAME COLUMN", parameters, change, storage_options, engine)
@@ -99,7 +98,6 @@ def drop_columns(
     def change(definition: TableDefinition) -> TableDefinition:
         for name in names:
             path = definition.schema.path_of(name)
-            old = tuple(field.name for field in definition.schema.resolve(path))
             rest = schema_changes.drop_column(
                 definition.schema,
                 path,
@@ -107,7 +105,7 @@ def drop_columns(
                 partition_columns=definition.metadata.partition_columns,
                 uses=_uses(definition) | {"the clustering of the table": _clustering(definition)},
             )
-            definition = _with_names(definition, old, None).with_schema(rest)
+            definition = _with_name(definition, path, None).with_schema(rest)
         return definition
 
     return _alter(target, "DROP COLUMNS", {"columns": names}, change, storage_options, engine)
@@ -273,19 +271,22 @@ def _logical_path(schema: StructType, physical: _Path, mode: str) -> _Path:
     return tuple(names)
 
 
-def _with_names(definition: TableDefinition, old: _Path, new: _Path | None) -> TableDefinition:
+def _with_name(definition: TableDefinition, path: _Path, name: str | None) -> TableDefinition:
     """The definition with another name for a column where it names columns beside the schema; None is none."""
     metadata = definition.metadata
-    partitions = tuple(new[0] if new is not None and (name,) == old else name for name in metadata.partition_columns)
+    partitions = [_renamed((column,), path, name) for column in metadata.partition_columns]
     configuration = dict(metadata.configuration)
     if (listed := STATS_COLUMNS.of(configuration)) is not None:
-        paths = [_renamed(path, old, new) for path in listed]
-        configuration[STATS_COLUMNS.name] = format_column_list([path for path in paths if path is not None])
-    changed = msgspec.structs.replace(metadata, partition_columns=partitions, configuration=configuration)
+        paths = [_renamed(column, path, name) for column in listed]
+        configuration[STATS_COLUMNS.name] = format_column_list([column for column in paths if column is not None])
+    names = tuple(column[0] for column in partitions if column is not None)
+    changed = msgspec.structs.replace(metadata, partition_columns=names, configuration=configuration)
     return replace(definition, metadata=changed)
 
 
-def _renamed(path: _Path, old: _Path, new: _Path | None) -> _Path | None:
-    if tuple(part.lower() for part in path[: len(old)]) != tuple(part.lower() for part in old):
-        return path
-    return None if new is None else (*new, *path[len(old) :])
+def _renamed(column: _Path, path: _Path, name: str | None) -> _Path | None:
+    """A column, where what is at the path gets another name, or goes."""
+    depth = len(path)
+    if tuple(part.lower() for part in column[:depth]) != tuple(part.lower() for part in path):
+        return column
+    return None if name is None else (*column[: depth - 1], name, *column[depth:])

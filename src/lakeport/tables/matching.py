@@ -164,12 +164,11 @@ class KeyIndex:
             level, numbered = _Level.build(column, takes_null, numbered)
             self._levels.append(level)
         codes = np.zeros(len(usable), np.int64) if numbered is None else numbered
-        known = int(codes.max(initial=0)) + 1
         codes = np.where(usable, codes, -1)
         order = np.argsort(codes, kind="stable")
         self._rows = order[np.count_nonzero(codes < 0) :]
         """The rows of the source, those of one code together."""
-        self._counts = np.bincount(codes[self._rows], minlength=known)
+        self._counts = np.bincount(codes[self._rows], minlength=self._levels[-1].size if self._levels else 1)
         self._starts = np.cumsum(self._counts) - self._counts
 
     def candidates(self, columns: Sequence[pa.Array], length: int) -> Iterator[tuple[RowNumbers, RowNumbers]]:
@@ -208,6 +207,11 @@ class _Level:
     null_safe: bool
     combined: pa.Array | None
     """The numbers of all keys together that the source has; None if this is the first key."""
+
+    @property
+    def size(self) -> int:
+        """Every number is less."""
+        return len(self.values) + 1 if self.combined is None else len(self.combined)
 
     @classmethod
     def build(cls, column: pa.Array, null_safe: bool, before: RowNumbers | None) -> tuple[_Level, RowNumbers]:

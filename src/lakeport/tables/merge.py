@@ -29,6 +29,7 @@ def merge(
     source_alias: str = "source",
     target_alias: str = "target",
     merge_schema: bool = False,
+    application: tuple[str, int] | None = None,
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Merge:
@@ -42,8 +43,13 @@ def merge(
 
     `on` tells which rows match; columns are written with an alias, or without one where only one side has them. The
     source is whatever `append` takes, and is held in memory as a whole; the table is read file by file. With
-    `merge_schema`, `…_all` adds the source's columns that the table lacks."""
-    return Merge(str(target), source, on, source_alias, target_alias, merge_schema, storage_options, engine)
+    `merge_schema`, `…_all` adds the source's columns that the table lacks.
+
+    `application` is a name and a number of the caller's own work: what the table has of it already is not done
+    again."""
+    return Merge(
+        str(target), source, on, source_alias, target_alias, merge_schema, application, storage_options, engine
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +65,7 @@ class Merge:
     source_alias: str = "source"
     target_alias: str = "target"
     merge_schema: bool = False
+    application: tuple[str, int] | None = None
     storage_options: StorageOptions = None
     engine: Engine | None = None
     clauses: Clauses = field(default_factory=Clauses)
@@ -100,8 +107,9 @@ class Merge:
         if not any(self.clauses):
             raise ValueError("the merge does nothing: say what to do with rows, as when_not_matched_insert_all does")
         snapshot = open_snapshot(self.target, self.engine, self.storage_options)
-        transaction = begin(snapshot, "MERGE")
-        assert transaction is not None, "only an application's work can be done already"
+        transaction = begin(snapshot, "MERGE", self.application)
+        if transaction is None:
+            return Result(snapshot.version)
         source = load_source(to_reader(self.source))
         if self.merge_schema and any(clause.takes_all for clause in self.clauses):
             add_missing_columns(transaction, source.schema)

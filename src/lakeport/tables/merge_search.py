@@ -60,7 +60,7 @@ class MergeSearch:
         by_source: Sequence[BoundClause],
     ) -> None:
         self._matcher, self._source, self._matched, self._by_source = matcher, source, matched, by_source
-        self._may_repeat = [(c.action, c.condition) for c in matched] == [("delete", None)]
+        self._may_repeat = [(c.action, c.condition is None) for c in matched] == [("delete", True)]
         """Whether a row may match several times: to delete it once is to delete it."""
         self.matched_sources = np.zeros(source.num_rows, np.bool_)
 

@@ -131,8 +131,7 @@ class RowChanges:
         self._stack = ExitStack()
         self._stack.push(self._remove_vectors)
         context = transaction.write_context(keep_row_ids=updates or not self.uses_vectors)
-        strict = msgspec.structs.replace(context, constraints={**context.constraints, **(constraints or {})})
-        self._checker = RowTransformer(self._engine, strict)
+        self._strict = msgspec.structs.replace(context, constraints={**context.constraints, **(constraints or {})})
         self._rows = self._stack.enter_context(DataWriter(self._engine, context.for_moved_rows()))
         self._images = self._stack.enter_context(DataWriter(self._engine, context.for_moved_rows().for_changes()))
         self._counts = ChangeCounts()
@@ -214,6 +213,11 @@ class RowChanges:
         return finish(self._transaction)
 
     # How it is written
+
+    @cached_property
+    def _checker(self) -> RowTransformer:
+        """Made for the first new row: where rows only go, no constraint needs to be understood."""
+        return RowTransformer(self._engine, self._strict)
 
     def _to_read(self, changes: list[FileChange]) -> list[FileChange]:
         """The files of which rows are needed, to be copied or for their images."""

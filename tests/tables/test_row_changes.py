@@ -1,0 +1,178 @@
+"""The building blocks of row-level changes, and what comes of many of them one after the other."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+import lakeport
+from lakeport import tables
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.transaction import Transaction
+from lakeport.tables.operation import begin, open_snapshot
+from lakeport.tables.row_changes import FileChange, RowChanges, row_reader, split_rows
+from lakeport.tables.row_search import find_rows, parse_condition
+from tests.tables.modelled import FEED, KINDS, SCHEMA, TRACKING, VECTORS, ModelledTable, Row, some_rows
+
+
+def positions(*values: int) -> npt.NDArray[np.uint64]:
+    return np.array(values, dtype=np.uint64)
+
+
+def file_of(records: int | None) -> ScanFile:
+    return ScanFile(path="/t/f", size=1, stats=None if records is None else f'{{"numRecords":{records}}}')
+
+
+@pytest.mark.parametrize(
+    ("change", "whole"),
+    [
+        (FileChange(file_of(3), deleted=None), True),
+        (FileChange(file_of(3), replaced=None), True),
+        (FileChange(file_of(3), deleted=positions(0, 2)), False),
+        (FileChange(file_of(3), deleted=positions(0, 2), replaced=positions(1)), True),
+        (FileChange(file_of(3), deleted=positions(2), replaced=None), True),
+        (FileChange(file_of(None), deleted=positions(0, 1, 2)), False),
+    ],
+)
+def test_a_file_is_gone_if_it_keeps_no_row(change: FileChange, whole: bool) -> None:
+    assert change.is_whole is whole
+
+
+def test_the_rows_that_go_are_in_order() -> None:
+    gone = FileChange(file_of(9), deleted=positions(1, 7), replaced=positions(0, 3)).gone
+    assert gone is not None
+    assert gone.tolist() == [0, 1, 3, 7]
+
+
+def test_rows_are_split_by_their_positions() -> None:
+    rows = pa.record_batch({"v": ["a", "b", "c", "d"], "__row_index": pa.array([10, 11, 15, 20])})
+    values = [
+        tuple(part["v"].to_pylist() for part in split_rows(rows, where)) for where in (positions(11, 12, 20), None)
+    ]
+    assert values == [(["b", "d"], ["a", "c"]), (["a", "b", "c", "d"], [])]
+    assert [part.num_rows for part in split_rows(rows, positions())] == [0, 4]
+
+
+def transaction_on(path: str) -> Transaction:
+    transaction = begin(open_snapshot(path, None, None), "WRITE")
+    assert transaction is not None
+    return transaction
+
+
+def updated(rows: pa.RecordBatch) -> pa.RecordBatch:
+    index = rows.schema.get_field_index("text")
+    return rows.set_column(index, "text", pa.array(["updated"] * rows.num_rows))
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+@pytest.mark.parametrize("feed", [True, False])
+def test_rows_of_one_file_are_deleted_updated_and_inserted_at_once(tmp_path: Path, vectors: bool, feed: bool) -> None:
+    properties = TRACKING | (VECTORS if vectors else {}) | (FEED if feed else {})
+    table = ModelledTable.create(tmp_path, properties, (), files=2)
+    transaction = transaction_on(table.path)
+    snapshot = transaction.snapshot
+    assert snapshot is not None
+    (found,) = find_rows(transaction, snapshot, parse_condition("id IN (1, 2, 3)", 0))
+    assert found.positions is not None
+    assert found.positions.tolist() == [1, 2, 3]
+    with RowChanges(transaction, updates=True) as changes:
+        assert changes.uses_vectors is vectors
+        changes.take(FileChange(found.file, deleted=positions(1), replaced=positions(2, 3)))
+        for batch in row_reader(snapshot).read(transaction.engine, found.file):
+            before, _ = split_rows(batch, positions(2, 3))
+            changes.update(before, updated(before))
+        changes.insert(pa.RecordBatch.from_pylist([{"id": 100}]))
+        counts = changes.stage()
+        result = changes.commit()
+    assert (counts.deleted_rows, counts.updated_rows, counts.inserted_rows) == (1, 2, 1)
+    assert counts.copied_rows == (0 if vectors else 27)
+    assert (counts.removed_files, counts.vectors_added) == ((0, 1) if vectors else (1, 0))
+    assert counts.change_files == (1 if feed else 0)
+    gone, two, three = table.rows[1:4]
+    new: Row = dict.fromkeys(SCHEMA.names) | {"id": 100}
+    after = [two | {"text": "updated"}, three | {"text": "updated"}]
+    table.rows = [table.rows[0], *table.rows[4:], *after, new]
+    table.check(
+        result.version,
+        {"delete": [gone], "update_preimage": [two, three], "update_postimage": after, "insert": [new]},
+    )
+    versions = table.row_versions()
+    assert {i for i, version in versions.items() if version == result.version} == {2, 3, 100}
+
+
+def test_whoever_leaves_by_an_exception_leaves_nothing_behind(tmp_path: Path) -> None:
+    table = ModelledTable.create(tmp_path, VECTORS | FEED)
+    before = table.files_on_disk()
+    transaction = transaction_on(table.path)
+    assert transaction.snapshot is not None
+    matches = list(find_rows(transaction, transaction.snapshot, parse_condition("id % 2 = 0", 0)))
+
+    def change_and_fail() -> None:
+        with RowChanges(transaction, updates=True) as changes:
+            for match in matches:
+                changes.take(FileChange(match.file, deleted=match.positions))
+            changes.insert(pa.RecordBatch.from_pylist(some_rows(100, 120), SCHEMA))
+            assert changes.stage().vectors_added > 0
+            assert table.files_on_disk() > before
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        change_and_fail()
+    assert table.files_on_disk() == before
+
+
+def test_a_file_from_which_nothing_goes_is_left_alone(tmp_path: Path) -> None:
+    table = ModelledTable.create(tmp_path, VECTORS, ())
+    version = table.version
+    transaction = transaction_on(table.path)
+    assert transaction.snapshot is not None
+    with RowChanges(transaction, updates=False) as changes:
+        for match in find_rows(transaction, transaction.snapshot, None):
+            changes.take(FileChange(match.file))
+        assert changes.stage().removed_files == 0
+        assert changes.commit().version == version
+
+
+@pytest.mark.parametrize("properties", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("seed", range(2))
+def test_many_changes_one_after_the_other_are_what_the_model_says(
+    tmp_path: Path, properties: Mapping[str, str], seed: int
+) -> None:
+    rng = random.Random(seed)
+    table = ModelledTable.create(tmp_path, properties, rng.choice([(), ("part",)]))
+    next_id = 1000
+    for _ in range(8):
+        divisor = rng.randint(2, 7)
+        remainder = rng.randrange(divisor)
+
+        def holds(row: dict[str, Any], divisor: int = divisor, remainder: int = remainder) -> bool:
+            return bool(row["id"] % divisor == remainder)
+
+        where = f"id % {divisor} = {remainder}"
+        match rng.choice(["delete", "update", "move", "overwrite"]):
+            case "delete":
+                table.delete(where, holds)
+            case "update":
+                table.update({"n": divisor, "s.b": "text"}, where, lambda row: _updated_row(row, divisor), holds)  # noqa: B023
+            case "move":
+                table.update({"part": "concat('to ', part)"}, where, _moved, holds)
+            case "overwrite":
+                new = [row for row in some_rows(next_id, next_id + 12) if holds(row)]
+                table.overwrite(new, holds, where=where)
+                next_id += 100
+    assert lakeport.scan(table.path).version > 3
+    tables.delete(table.path)
+    assert table.read() == []
+
+
+def _updated_row(row: Row, n: int) -> Row:
+    return {"n": n, "s": {"a": row["s"] and row["s"]["a"], "b": row["text"]}}
+
+
+def _moved(row: Row) -> Row:
+    return {"part": row["part"] and f"to {row['part']}"}
