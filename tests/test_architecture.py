@@ -38,8 +38,8 @@ EXTRAS: dict[str, set[str]] = {
     "iceberg": {"pyiceberg"},
 }
 OPTIONAL = {"pandas", "polars", "duckdb"}.union(*EXTRAS.values())
-# Required, but worth deferring: reading a table without a SQL filter need not pay for the parser's start-up and memory.
-DEFERRED = {"obstore", "sqlglot"}
+# Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
+DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
 NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}
@@ -58,6 +58,9 @@ class Import:
     @property
     def top(self) -> str:
         return self.name.partition(".")[0]
+
+    def is_within(self, modules: set[str]) -> bool:
+        return any(f"{self.name}.".startswith(f"{module}.") for module in modules)
 
     @property
     def component(self) -> str | None:
@@ -107,11 +110,11 @@ def _broken_rules(component: str, i: Import) -> Iterator[str]:
     needs_extra = i.top in OPTIONAL - own_extra or (i.component in EXTRAS and i.component != component)
     if i.component not in {None, component, *MAY_IMPORT[component]}:
         yield f"{component} imports {i.component}"
-    if i.in_function and not needs_extra and i.top not in DEFERRED:
+    if i.in_function and not needs_extra and not i.is_within(DEFERRED):
         yield f"{i.name} is imported inside a function"
     if needs_extra and not (i.in_function or i.for_types):
         yield f"{i.name} is optional, but imported with the module"
-    if component == "kernel" and any(f"{i.name}.".startswith(f"{name}.") for name in NOT_IN_KERNEL):
+    if component == "kernel" and i.is_within(NOT_IN_KERNEL):
         yield f"the kernel imports {i.name}"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakeport.engine.clock import system_clock
 from lakeport.engine.parquet_writer import ParquetFileWriter, encode_parquet
@@ -18,6 +18,9 @@ from lakeport.kernel.arrays import from_numpy
 from lakeport.kernel.columns import columns_to_read, conform
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 DEFAULT_BATCH_SIZE = 256 * 1024
 
@@ -54,8 +57,10 @@ class ParquetFiles:
 
     @contextmanager
     def _open(self, file: FileStatus) -> Iterator[pq.ParquetFile]:
+        from pyarrow.parquet import ParquetFile  # with it come clients of storages, 8 MB that a log need not have
+
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
-            yield pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=not isinstance(source, pa.OSFile))
+            yield ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=not isinstance(source, pa.OSFile))
 
 
 def _read_split(

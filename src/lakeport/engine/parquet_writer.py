@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakeport.engine.clock import system_clock
 from lakeport.errors import InvalidDataError, LakeportError
 from lakeport.kernel.engine import FileStatus, OutputFile
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 128 << 20
@@ -136,7 +138,9 @@ class _Sink(io.RawIOBase):
 def _open_writer(sink: _Sink, schema: pa.Schema) -> pq.ParquetWriter:
     """Arrow's own schema is not stored: all that a table needs of it is in Parquet's, and readers trust only that.
     Decimals are integers where they fit, as Spark writes them."""
-    return pq.ParquetWriter(
+    from pyarrow.parquet import ParquetWriter
+
+    return ParquetWriter(
         sink,
         schema,
         compression="snappy",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakeport.kernel.arrays import array_of
 from lakeport.kernel.columns import find_field
 from lakeport.kernel.expressions import Column, Expression
 from lakeport.kernel.skipping import Bounds, may_match
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 def row_groups_that_may_match(

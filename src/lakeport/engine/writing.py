@@ -34,7 +34,9 @@ _FIRST_FILE_BYTES = 64 << 20
 _MOST_OF_A_FILE = 2 * _FIRST_FILE_BYTES
 """A row group: no more of an open file waits in memory."""
 _HELD_BYTES = 256 << 20
-"""How much of all partitions and open files may wait in memory."""
+"""How much of all partitions may wait in memory, in open files or for them."""
+_MOST_LANES = 8
+"""How many files of a partition are written at once, however many cores there are: each has a row group in memory."""
 _OPEN_FILES = 64
 _CLOSING_FILES = 8
 _BATCHES_AHEAD = 2
@@ -84,7 +86,7 @@ class DataWriter:
     """Takes logical rows; `finish` gives the files. Leaving it by an exception removes what was written."""
 
     def __init__(self, engine: Engine, context: WriteContext, lanes: int | None = None) -> None:
-        self._engine, self._context, self._lanes = engine, context, lanes or pa.cpu_count()
+        self._engine, self._context, self._lanes = engine, context, lanes or min(pa.cpu_count(), _MOST_LANES)
         self._transformer = RowTransformer(engine, context)
         self._gathered = _Waiting()
         self._waiting: dict[_Key, _Waiting] = {}
@@ -142,8 +144,7 @@ class DataWriter:
                 self._close(key, lane)
 
     def _has_room_beside(self, lanes: list[_OpenFile]) -> bool:
-        most = min(self._lanes, _HELD_BYTES // _MOST_OF_A_FILE)
-        return len(lanes) < most and lanes[-1].received >= _FIRST_FILE_BYTES
+        return len(lanes) < self._lanes and lanes[-1].received >= _FIRST_FILE_BYTES
 
     def _start(self, partition_values: Mapping[str, str | None]) -> _OpenFile:
         file = _OpenFile(self._engine, self._context, partition_values)

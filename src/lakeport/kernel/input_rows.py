@@ -54,7 +54,7 @@ def _fit(array: pa.Array, target: pa.Field, name: str, row_of: _RowOf) -> pa.Arr
     if types.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
     if types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = _without_views(array.dictionary).take(array.indices)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if array.type == target.type:
@@ -62,6 +62,13 @@ def _fit(array: pa.Array, target: pa.Field, name: str, row_of: _RowOf) -> pa.Arr
     if types.is_nested(target.type) and not types.is_null(array.type):
         return _fit_nested(array, target, name, row_of)
     return _fit_values(array, target.type, name, row_of)
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    """Arrow can take no items of arrays of views."""
+    if types.is_string_view(array.type):
+        return array.cast(pa.string())
+    return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
 
 
 def _fit_nested(array: pa.Array, target: pa.Field, name: str, row_of: _RowOf) -> pa.Array:

@@ -45,10 +45,18 @@ def _from_items(items: Iterator[Any]) -> pa.RecordBatchReader:
         batches = chain.from_iterable(map(_batches, chain([first], items)))
         return pa.RecordBatchReader.from_batches(first.schema, batches)
     if isinstance(first, Mapping):
-        return pa.Table.from_pylist([dict(row) for row in chain([first], items)]).to_reader()
+        return _from_rows(list(chain([first], items)))
     if first is None:
         raise ValueError("there is no data: not even its columns are known; give an empty Arrow table instead")
-    raise ValueError(f"an iterable of data has Arrow batches or dicts, not {type(first).__name__}")
+    raise _mixed(first)
+
+
+def _from_rows(rows: list[Any]) -> pa.RecordBatchReader:
+    """Rows that need not all have the same keys."""
+    for other in (row for row in rows if not isinstance(row, Mapping)):
+        raise _mixed(other)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names}).to_reader()
 
 
 def _batches(item: Any) -> Iterable[pa.RecordBatch]:
@@ -56,4 +64,8 @@ def _batches(item: Any) -> Iterable[pa.RecordBatch]:
         return [item]
     if isinstance(item, pa.Table):
         return list(item.to_batches())
-    raise ValueError(f"an iterable of data has Arrow batches or dicts, not {type(item).__name__}")
+    raise _mixed(item)
+
+
+def _mixed(item: Any) -> ValueError:
+    return ValueError(f"an iterable of data has Arrow batches or dicts, all of one kind, not {type(item).__name__}")
