@@ -15,7 +15,8 @@
     ├ CommitConflictError       .version
     ├ CommitUnknownError        .version                   may have landed: never retried blindly
     └ StorageError              (also OSError)             .path
-      └ AccessDeniedError       (also PermissionError)
+      ├ AccessDeniedError       (also PermissionError)
+      └ OutOfSpaceError                                    the disk is full: nothing was written
 
 A message says what, where, and what to do. Bad arguments are `ValueError`s.
 """
@@ -134,6 +135,10 @@ class StorageError(LakeportError, OSError):
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(f"{message} [{path}]")
         self.path = path
+
+
+class OutOfSpaceError(StorageError):
+    """There is no room for `path`: it was not written."""
 
 
 class AccessDeniedError(StorageError, PermissionError):

@@ -46,6 +46,13 @@ def refused(array: pa.Array, target: pa.DataType, first_row: int = 0) -> Invalid
         (pa.array(["a", None], pa.large_string()), pa.string(), ["a", None]),
         (pa.array(["a", "ü"], pa.string_view()), pa.string(), ["a", "ü"]),
         (pa.array(["a", "b", "a", None]).dictionary_encode(), pa.string(), ["a", "b", "a", None]),
+        (
+            pa.DictionaryArray.from_arrays([1, None, 0], pa.array(["a", "b"], pa.string_view())),
+            pa.string(),
+            ["b", None, "a"],
+        ),
+        (pa.DictionaryArray.from_arrays([1, 0], pa.array([b"a", b"b"], pa.binary_view())), pa.binary(), [b"b", b"a"]),
+        (pa.array(["a", "b", "a"]).dictionary_encode().slice(1), pa.string(), ["b", "a"]),
         (pa.RunEndEncodedArray.from_arrays([2, 3], ["a", "b"]), pa.string(), ["a", "a", "b"]),
         (pa.array([b"a"], pa.large_binary()), pa.binary(), [b"a"]),
         (pa.array([b"ab"], pa.binary(2)), pa.binary(), [b"ab"]),

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
+from lakeport.errors import AccessDeniedError, MissingFileError, OutOfSpaceError, StorageError
 from lakeport.kernel.engine import FileStatus
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -92,7 +92,10 @@ class LocalFiles:
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary)
+        try:
             _sync_directory(directory)
+        except OSError as error:  # it is there, but a crash may undo it
+            raise StorageError(f"the file system failed: {error.strerror or error}", path=path) from error
 
     def open_output(self, path: str) -> _LocalOutput:
         with _writing_errors(path):
@@ -230,7 +233,7 @@ def _os_errors(path: str) -> Iterator[None]:
         raise AccessDeniedError("permission denied: check the file's owner and mode", path=path) from error
     except OSError as error:
         if error.errno in _NO_SPACE:
-            what = "the disk is full: free some space there, or write to another disk, and try again"
-        else:
-            what = f"the file system failed: {error.strerror or error}"
-        raise StorageError(what, path=path) from error
+            raise OutOfSpaceError(
+                "the disk is full: free some space there, or write to another disk, and try again", path=path
+            ) from error
+        raise StorageError(f"the file system failed: {error.strerror or error}", path=path) from error

@@ -27,8 +27,8 @@ from lakeport.kernel.write_context import WriteContext
 
 _GATHERED_ROWS = 1 << 18
 _GATHERED_BYTES = 32 << 20
-"""Small batches are put together up to this before they are sorted into partitions; and rows of a partition before
-they get a file."""
+"""Small batches are put together up to this, and large ones cut, before they are sorted into partitions; and so much of
+a partition waits before it gets a file."""
 _FIRST_FILE_BYTES = 64 << 20
 """A file has received so much, in memory, before another one is opened beside it."""
 _MOST_OF_A_FILE = 2 * _FIRST_FILE_BYTES
@@ -105,9 +105,10 @@ class DataWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Raises `InvalidDataError` and `ConstraintError`, and `StorageError` for what was written before."""
-        self._gathered.add(batch)
-        if self._gathered.rows >= _GATHERED_ROWS or self._gathered.size >= _GATHERED_BYTES:
-            self._flush()
+        for start in range(0, max(batch.num_rows, 1), _GATHERED_ROWS):
+            self._gathered.add(batch.slice(start, _GATHERED_ROWS))
+            if self._gathered.rows >= _GATHERED_ROWS or self._gathered.size >= _GATHERED_BYTES:
+                self._flush()
 
     def finish(self) -> list[Add]:
         """The files, all of them written to the end."""

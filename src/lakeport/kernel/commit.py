@@ -15,7 +15,14 @@ from typing import Any
 
 import msgspec
 
-from lakeport.errors import AccessDeniedError, CommitConflictError, CommitUnknownError, LakeportError, StorageError
+from lakeport.errors import (
+    AccessDeniedError,
+    CommitConflictError,
+    CommitUnknownError,
+    LakeportError,
+    OutOfSpaceError,
+    StorageError,
+)
 from lakeport.kernel.actions import Action, Add, AddCdc, DomainMetadata, Remove, Transaction, encode_actions
 from lakeport.kernel.conflicts import Changes, Reads, WinningCommit, check_conflicts, read_commit
 from lakeport.kernel.engine import Engine, FileStatus
@@ -100,12 +107,26 @@ class Committer:
 
     def commit(self) -> Committed:
         """Raises `CommitConflictError` and `CommitUnknownError`."""
+        self._check_log_is_there()
         base = self._base()
         while True:
             committed, data = self._encoded(base)
             if self._put(committed.version, data):
                 return committed
             base = self._rebased(base)
+
+    def _check_log_is_there(self) -> None:
+        """Raises `CommitConflictError` if the version that was read is cleaned up: the next one may be too, and a file
+        in its place would be no commit."""
+        if self.snapshot is not None and not self.engine.storage.status(self.snapshot.segment.latest_file.path):
+            raise self._outdated(self.snapshot.version)
+
+    def _outdated(self, version: int) -> CommitConflictError:
+        return CommitConflictError(
+            f"the log no longer has version {version}, so that what changed since cannot be told; nothing was "
+            f"committed: read the table again and repeat the operation [{self.root}]",
+            version=version,
+        )
 
     def _base(self) -> _Base:
         if self.snapshot is None:
@@ -116,7 +137,9 @@ class Committer:
     def _rebased(self, base: _Base) -> _Base:
         """The base after the commits of others since then."""
         commits, footprint = list_newer(self.engine.storage, self.root, base.version).commits, self._footprint
-        for version in sorted(commits):
+        for version in range(base.version + 1, max(commits, default=base.version + 1) + 1):
+            if version not in commits:
+                raise self._outdated(version)
             winner = read_commit(self.engine.storage, commits[version], version)
             if self.snapshot is None:
                 raise CommitConflictError(
@@ -132,7 +155,8 @@ class Committer:
         domains = {name: domain.configuration for name, domain in winner.domains.items()}
         highest = max(base.highest_row_id, high_water_mark(domains, self.root))
         stamp = winner.info.get("inCommitTimestamp")
-        return _Base(winner.version, highest, max(base.timestamp, stamp if isinstance(stamp, int) else 0))
+        timestamp = stamp if isinstance(stamp, int) else winner.modification_time
+        return _Base(winner.version, highest, max(base.timestamp, timestamp) if self._stamps else 0)
 
     @property
     def _assigns_row_ids(self) -> bool:
@@ -203,8 +227,8 @@ class Committer:
                 # It may be ours: an attempt that seemed to fail, here or inside the storage's client, was written.
                 return bool(self._found(path, version))
             except StorageError as error:
-                if failure is None and isinstance(error, AccessDeniedError):
-                    raise  # what is refused is not written
+                if failure is None and isinstance(error, AccessDeniedError | OutOfSpaceError):
+                    raise  # it is not written
                 _log.warning("the storage did not confirm version %d: %s", version, error)
                 failure = error
                 if (found := self._found(path, version)) is not None:

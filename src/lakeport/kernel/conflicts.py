@@ -41,6 +41,8 @@ class WinningCommit:
 
     version: int
     lines: Sequence[_Line]
+    modification_time: int = 0
+    """Of its file, in milliseconds since the epoch."""
 
     @cached_property
     def adds(self) -> list[Add]:
@@ -71,7 +73,7 @@ def read_commit(storage: StorageClient, file: FileStatus, version: int) -> Winni
         lines = [decoder.decode(line) for line in storage.read(file.path).splitlines() if line.strip()]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptTableError(f"the commit file has a line that is not valid: {error}", path=file.path) from error
-    return WinningCommit(version, lines)
+    return WinningCommit(version, lines, file.modification_time)
 
 
 @dataclass

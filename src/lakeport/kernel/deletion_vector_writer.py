@@ -8,11 +8,13 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from lakeport.errors import StorageError
 from lakeport.kernel.deletion_vectors import FILE_VERSION, DeletionVectorDescriptor, encode_deletion_vector
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.z85 import encode_z85
@@ -37,7 +39,8 @@ def write_deletion_vectors(
         if file.frames:
             file.write(storage, table_root, written)
     except BaseException:
-        storage.delete(written)
+        with suppress(StorageError):  # what made the writing fail is the news
+            storage.delete(written)
         raise
     return descriptors
 

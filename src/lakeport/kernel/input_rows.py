@@ -154,14 +154,15 @@ def _fit_values(array: pa.Array, target: pa.DataType, name: str, row_of: _RowOf)
         index = _first_failure(array, cast)
         row = row_of(index)
         raise InvalidDataError(
-            f"row {row}: {_shown(array[index])!r} in column {name!r} does not fit the table's type {target}: "
+            f"row {row}: {format_cell(array[index])!r} in column {name!r} does not fit the table's type {target}: "
             f"{str(error).splitlines()[0]}",
             column=name,
             row=row,
         ) from error
 
 
-def _shown(value: pa.Scalar) -> str:
+def format_cell(value: pa.Scalar) -> str:
+    """A value for a message."""
     try:
         return str(value)[:80]
     except (OverflowError, ValueError):  # a time that Python does not have

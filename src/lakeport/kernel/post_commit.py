@@ -1,11 +1,9 @@
-"""What follows a commit: checksum, checkpoint, cleaning up. The commit stands without it, so nothing here raises for
-what the storage does."""
+"""What follows a commit: checksum, checkpoint, cleaning up. The commit stands without it, so nothing here raises."""
 
 from __future__ import annotations
 
 import logging
 
-from lakeport.errors import LakeportError
 from lakeport.kernel.checkpoint_writer import write_checkpoint
 from lakeport.kernel.checksum import Checksum, next_checksum, read_checksum, write_checksum
 from lakeport.kernel.commit import Committed
@@ -29,8 +27,8 @@ def finish_commit(engine: Engine, committed: Committed, read: Snapshot | None = 
             snapshot = Table.for_path(engine, root).latest_snapshot() if read is None else read.refresh()
             write_checkpoint(engine, snapshot)
             clean_up_log(engine, snapshot)
-    except (LakeportError, ValueError) as error:  # ValueError: a property of the table that is not valid
-        _log.warning("version %d is committed, but what follows a commit failed: %s", version, error)
+    except Exception as error:  # who hears of a failure would repeat what is done
+        _log.warning("version %d is committed, but what follows a commit failed: %s", version, error, exc_info=True)
 
 
 def _checksum(engine: Engine, committed: Committed) -> Checksum | None:

@@ -21,7 +21,7 @@ from lakeport.kernel.binding import bind, bind_value
 from lakeport.kernel.columns import make_batch, to_physical, without_hidden_nulls
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Column, Expression, columns_in, replace_now
-from lakeport.kernel.input_rows import first_null, fit_column, match_columns
+from lakeport.kernel.input_rows import first_null, fit_column, format_cell, match_columns
 from lakeport.kernel.partitions import format_partition_value
 from lakeport.kernel.schema import StructField, StructType, arrow_field, arrow_schema
 from lakeport.kernel.sql import parse_expression
@@ -150,7 +150,7 @@ class RowTransformer:
         if mask.all():
             return
         row = int((~mask).argmax())
-        values = ", ".join(f"{c} = {rows.column(c)[row]}" for c in columns)
+        values = ", ".join(f"{c} = {format_cell(rows.column(c)[row])}" for c in columns)
         raise ConstraintError(
             f"row {self._rows + row} breaks {what}: {values}; nothing was written to the table",
             constraint=name,
@@ -190,7 +190,16 @@ def partition_codes(columns: list[pa.Array]) -> tuple[npt.NDArray[np.int64], Cal
         encoded = column.dictionary_encode(null_encoding="encode")
         own = to_integers(encoded.indices.cast(pa.int64()))
         codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1].astype(np.int64)
-    return codes, lambda row: [column[row].as_py() for column in columns]
+    return codes, lambda row: [_value(column[row]) for column in columns]
+
+
+def _value(cell: pa.Scalar) -> Any:
+    try:
+        return cell.as_py()
+    except (OverflowError, ValueError) as error:
+        raise InvalidDataError(
+            f"{format_cell(cell)} cannot be a partition value: it is out of the range of years 1 to 9999"
+        ) from error
 
 
 def _without_empty(column: pa.Array) -> pa.Array:

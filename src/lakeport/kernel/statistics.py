@@ -25,6 +25,7 @@ _EMPTY, _LAST_CHARACTER = (scalar_of(text, pa.string()) for text in ("", "\U0010
 _BOUNDED_INEXACTLY = ("float", "double", "string", "timestamp", "timestamp_ntz")
 
 _Tree = dict[str, Any]
+_ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 
 
 def physical_path(schema: StructType, path: tuple[str, ...], mapping_mode: str) -> tuple[str, ...]:
@@ -162,9 +163,7 @@ def _cast_or_unknown(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def format_stats(parsed: pa.StructArray) -> pa.StringArray:
     """`stats_parsed` as the JSON text that `stats` would hold."""
-    texts = [
-        None if row is None else msgspec.json.encode(_plain(row), enc_hook=str).decode() for row in parsed.to_pylist()
-    ]
+    texts = [None if row is None else _ENCODER.encode(_plain(row)).decode() for row in parsed.to_pylist()]
     return array_of(texts, pa.string())
 
 

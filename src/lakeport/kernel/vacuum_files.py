@@ -32,6 +32,8 @@ _REMOVE = pa.field(
 )
 _CDC = pa.field("cdc", pa.struct([("path", pa.string())]))
 _ODD_SEGMENT = re.compile(r"(^|/)(\.{0,2})(/|$)")
+_UNFINISHED = re.compile(r"\.(\d{20}\.\w[\w.-]*|_last_checkpoint|deletion_vector_.*)\.[0-9a-f]{32}\.tmp")
+"""The name of a file that was about to get its own: of the log, or of a deletion vector."""
 _NESTED_LOG = "/_delta_log/"
 
 
@@ -116,7 +118,8 @@ def _recent(removes: pa.StructArray, since: int) -> pa.StructArray:
 
 
 def find_unneeded(snapshot: Snapshot, files: Iterable[FileStatus], needed: NeededFiles, since: int) -> list[FileStatus]:
-    """Of all files below the root, those that can go: old data, deletion vectors and change data.
+    """Of all files below the root, those that can go: old data, deletion vectors and change data, and what writers
+    that were killed have left unfinished, in the log too.
 
     What starts with `_` or `.` is not the table's data, but for change data and for the directories of partitions.
     Neither is what belongs to another table below this one's root, or to the Iceberg form of this one."""
@@ -151,6 +154,8 @@ class _HiddenNames:
 
     def hides(self, relative: str) -> bool:
         *directories, name = relative.split("/")
+        if _UNFINISHED.fullmatch(name):
+            return directories not in ([], ["_delta_log"])
         if name.startswith(("_", ".")):
             return True
         if directories and directories[0] == CHANGE_DIRECTORY:

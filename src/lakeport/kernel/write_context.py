@@ -85,6 +85,10 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def partition_fields(self) -> tuple[StructField, ...]:
         return tuple(self.schema.resolve((name,))[0] for name in self.partition_columns)
 
+    def without_row_ids(self) -> WriteContext:
+        """The same for rows that are new to the table."""
+        return msgspec.structs.replace(self, row_id_column=None, row_commit_version_column=None)
+
     def for_changes(self) -> WriteContext:
         """The same for files of the change data feed."""
         return msgspec.structs.replace(

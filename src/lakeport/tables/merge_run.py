@@ -116,7 +116,7 @@ class MergeRun:
             inserted_rows=counted.rows, added_files=len(adds), added_bytes=sum(add.size for add in adds)
         )
         self._transaction.metrics |= self._metrics(counts, [])
-        return finish(self._transaction)
+        return finish(self._transaction, adds)
 
     def _change(self, found: list[tuple[ScanFile, Found]], unmatched: RowNumbers) -> Result:
         updated = [(file, rows) for file, rows in found if self._is_update[rows.clauses].any()]

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.arrays import to_integers
+from lakeport.kernel.input_rows import format_cell
 from lakeport.kernel.scan_files import ROW_POSITION, ScanFile
 from lakeport.tables.matching import Matcher
 from lakeport.tables.merge_clauses import BoundClause, choose
@@ -144,4 +145,4 @@ class MergeSearch:
 
 
 def _text(rows: pa.RecordBatch, row: int, names: Sequence[str]) -> str:
-    return f"({', '.join(f'{name} = {rows.column(name)[row]}' for name in names)})"[:300]
+    return f"({', '.join(f'{name} = {format_cell(rows.column(name)[row])}' for name in names)})"[:300]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakeport.engine import default_engine
+from lakeport.errors import CommitUnknownError, StorageError
+from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
+from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.post_commit import finish_commit
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Transaction, update_table
@@ -46,11 +50,28 @@ def begin(snapshot: Snapshot, operation: str, application: tuple[str, int] | Non
     return transaction
 
 
-def finish(transaction: Transaction) -> Result:
-    """Commits, and does what follows a commit. Where nothing is changed, nothing is committed."""
+def finish(transaction: Transaction, written: Iterable[Add] = ()) -> Result:
+    """Commits, and does what follows a commit. Where nothing is changed, nothing is committed. If the commit fails for
+    sure, the files that were written for it go."""
     metrics = dict(transaction.metrics)
     if transaction.changes_nothing and transaction.snapshot is not None:
         return Result(transaction.snapshot.version, metrics)
-    committed = transaction.commit()
+    try:
+        committed = transaction.commit()
+    except Exception as error:
+        if has_surely_failed(error):
+            discard(transaction.engine, [resolve_path(transaction.root, add.path) for add in written])
+        raise
     finish_commit(transaction.engine, committed, transaction.snapshot)
     return Result(committed.version, metrics)
+
+
+def has_surely_failed(error: BaseException | None) -> bool:
+    """Whether a commit that raised this is not a version of the table. One that was interrupted may be."""
+    return isinstance(error, Exception) and not isinstance(error, CommitUnknownError)
+
+
+def discard(engine: Engine, paths: Sequence[str]) -> None:
+    """Removes files that no commit names. What made them useless is the news: vacuum finds what stays."""
+    with suppress(StorageError):
+        engine.storage.delete(paths)

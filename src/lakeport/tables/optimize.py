@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from lakeport.engine.reading import RowReader
 from lakeport.engine.writing import write_rows
-from lakeport.errors import CommitConflictError
 from lakeport.kernel.actions import Add
 from lakeport.kernel.bin_packing import Bin, plan_bins
 from lakeport.kernel.engine import Engine
@@ -25,7 +24,7 @@ from lakeport.kernel.sql import parse_filter
 from lakeport.kernel.table_properties import TARGET_FILE_SIZE
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.kernel.write_context import WriteContext
-from lakeport.tables.operation import Progress, Result, StorageOptions, finish, open_snapshot
+from lakeport.tables.operation import Progress, Result, StorageOptions, discard, finish, open_snapshot
 
 
 def optimize(
@@ -58,11 +57,7 @@ def optimize(
     context = msgspec.structs.replace(context, target_file_size=2 * size)
     adds = _Rewriter(snapshot.engine, RowReader.for_scan(scan), context, progress).rewrite(bins)
     _stage(transaction, [file for found in bins for file in found], adds, scan.filter)
-    try:
-        return finish(transaction)
-    except CommitConflictError:
-        _discard(snapshot.engine, snapshot.root, adds)
-        raise
+    return finish(transaction, adds)
 
 
 def _plan_scan(snapshot: Snapshot, where: str | Expression | None) -> Scan:
@@ -108,11 +103,6 @@ def _size_summary(sizes: list[int]) -> dict[str, int]:
     return {"minFileSize": sizes[0], **quarters, "maxFileSize": sizes[-1]}
 
 
-def _discard(engine: Engine, root: str, adds: Iterable[Add]) -> None:
-    """Removes files that no commit names."""
-    engine.storage.delete([resolve_path(root, add.path) for add in adds])
-
-
 class _StoppedError(Exception):
     """Another bin has failed."""
 
@@ -136,7 +126,7 @@ class _Rewriter:
             except BaseException:
                 self.stopped.set()
                 pool.shutdown(cancel_futures=True)
-                _discard(self.engine, self.context.table_root, _results(started))
+                discard(self.engine, [resolve_path(self.context.table_root, add.path) for add in _results(started)])
                 raise
         return list(_results(started))
 

@@ -27,20 +27,19 @@ import pyarrow as pa
 
 from lakeport.engine.reading import RowReader, in_order
 from lakeport.engine.writing import DataWriter
-from lakeport.errors import CommitConflictError
 from lakeport.kernel.actions import Add
 from lakeport.kernel.arrays import from_numpy, to_integers
 from lakeport.kernel.deletion_vector_writer import write_deletion_vectors
 from lakeport.kernel.deletion_vectors import DeletionVector, read_deletion_vector
-from lakeport.kernel.engine import ROW_INDEX, FileSplit
 from lakeport.kernel.partitions import constant_column
 from lakeport.kernel.row_transformer import RowTransformer
-from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION, ScanFile, decode_num_records
+from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION, ScanFile
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS
 from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.write_context import CHANGE_TYPE
-from lakeport.tables.operation import Result, finish
+from lakeport.tables.operation import Result, discard, finish, has_surely_failed
+from lakeport.tables.row_counts import counted_stats
 from lakeport.tables.row_search import READERS, Positions
 
 
@@ -143,7 +142,7 @@ class RowChanges:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._committing and not isinstance(error, CommitConflictError):
+        if self._committing and not has_surely_failed(error):
             return  # committed, or nobody knows: the files may be the table's
         self._stack.__exit__(kind, error, trace)
 
@@ -151,7 +150,7 @@ class RowChanges:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._engine.storage.delete(sorted(self._vector_files))
+            discard(self._engine, sorted(self._vector_files))
 
     # What changes
 
@@ -165,7 +164,7 @@ class RowChanges:
         """New rows, with any of the table's columns; gives them as they are written, with all of them.
 
         Raises `InvalidDataError` and `ConstraintError`."""
-        complete = self._checker.checked(rows)
+        complete = self._inserted.checked(rows)
         self._rows.write(complete)
         self._counts = replace(self._counts, inserted_rows=self._counts.inserted_rows + rows.num_rows)
         if self._imaged:
@@ -175,7 +174,7 @@ class RowChanges:
     def update(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
         """Rows as they were and as they are to be, one by one. `after` has those columns of the table that are not to
         be filled in; in a table that tracks rows both have `_row_id`. Raises what `insert` raises."""
-        complete = self._checker.checked(_as_updated(after))
+        complete = self._updated.checked(_as_updated(after))
         self._rows.write(complete)
         self._counts = replace(self._counts, updated_rows=self._counts.updated_rows + after.num_rows)
         if self._imaged:
@@ -214,9 +213,16 @@ class RowChanges:
 
     # How it is written
 
+    # Made for the first new row: where rows only go, no constraint needs to be understood.
+
     @cached_property
-    def _checker(self) -> RowTransformer:
-        """Made for the first new row: where rows only go, no constraint needs to be understood."""
+    def _inserted(self) -> RowTransformer:
+        """Fits and checks rows that are new to the table: they bring no row ids."""
+        return RowTransformer(self._engine, self._strict.without_row_ids())
+
+    @cached_property
+    def _updated(self) -> RowTransformer:
+        """Fits and checks rows that were in the table."""
         return RowTransformer(self._engine, self._strict)
 
     def _to_read(self, changes: list[FileChange]) -> list[FileChange]:
@@ -242,12 +248,10 @@ class RowChanges:
 
     def _counted(self, change: FileChange) -> FileChange:
         """The same with a file whose statistics have `numRecords`, as the protocol asks of one with a vector."""
-        file = change.file
-        if change.gone is None or decode_num_records(file.stats) is not None:
+        if change.gone is None:
             return change
-        batches = self._engine.parquet.read_parquet_files([FileSplit(file.status)], pa.schema([ROW_INDEX]))
-        stats = msgspec.json.encode({"numRecords": sum(batch.num_rows for batch in batches)}).decode()
-        return FileChange(msgspec.structs.replace(file, stats=stats), change.deleted, change.replaced)
+        stats = counted_stats(self._engine, change.file)
+        return replace(change, file=msgspec.structs.replace(change.file, stats=stats))
 
     def _set_vectors(self, changes: list[FileChange]) -> None:
         storage, root = self._engine.storage, self._transaction.root

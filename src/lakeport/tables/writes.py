@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from lakeport.engine.writing import write_rows
-from lakeport.errors import CommitUnknownError, InvalidDataError, LakeportError, StorageError, TableNotFoundError
+from lakeport.errors import InvalidDataError, TableNotFoundError
 from lakeport.kernel import schema_changes
 from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.scan_files import decode_num_records
 from lakeport.kernel.schema import StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
@@ -100,16 +98,8 @@ def append(
 
 
 def _write(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> Result:
-    """Commits rows. If that fails for sure, their files go."""
-    adds = add_rows(transaction, batches)
-    try:
-        return finish(transaction)
-    except CommitUnknownError:
-        raise  # they may be the table's
-    except LakeportError:
-        with suppress(StorageError):
-            transaction.engine.storage.delete([resolve_path(transaction.root, add.path) for add in adds])
-        raise
+    """Commits rows."""
+    return finish(transaction, add_rows(transaction, batches))
 
 
 def add_missing_columns(transaction: Transaction, given: pa.Schema) -> None:
