@@ -63,8 +63,8 @@ class DuckDBParquet:
         cuts = np.unique(np.linspace(0, groups, parts + 1).astype(int)).tolist()
         return [FileSplit(file, first, end) for first, end in pairwise(cuts)] or [FileSplit(file)]
 
-    def open_writer(self, path: str, schema: pa.Schema) -> DataFileWriter:
-        return self._writing.open_writer(path, schema)
+    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> DataFileWriter:
+        return self._writing.open_writer(path, schema, compression)
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
         return self._writing.encode_parquet(batches, schema)

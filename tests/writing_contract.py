@@ -145,6 +145,14 @@ class WritingContract:
         assert all(batch.schema.equals(schema) for batch in batches)
         return [row for batch in batches for row in batch.to_pylist()]
 
+    @pytest.mark.parametrize("compression", ["uncompressed", "snappy", "gzip", "zstd"])
+    def test_a_file_is_compressed_as_asked_for(self, engine: Engine, root: str, compression: str) -> None:
+        batch = pa.record_batch({"n": list(range(1000))})
+        writer = engine.parquet.open_writer(f"{root}/f", batch.schema, compression)
+        writer.write(batch)
+        stored = self.opened(engine, writer.close()).metadata.row_group(0).column(0).compression
+        assert stored.lower() == compression
+
     EVERY_TYPE = pa.schema(
         [
             pa.field("required", pa.int64(), nullable=False),

@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
 
+from lakeport import scan, tables
 from lakeport.engine import default_engine
 from lakeport.engine.local_files import LocalFiles
-from lakeport.errors import StorageError
+from lakeport.errors import AccessDeniedError, OutOfSpaceError, StorageError
 from tests.builder import TableBuilder, rows, struct
 
 FILES = LocalFiles()
@@ -71,6 +73,25 @@ def test_a_parquet_file_on_a_full_disk_says_so_and_leaves_nothing(small_disk: Pa
         writer.close()
     writer.abort()
     assert list(small_disk.iterdir()) == []
+
+
+def test_a_full_disk_at_the_commit_is_a_sure_failure_and_leaves_no_data(small_disk: Path) -> None:
+    tables.create(str(small_disk / "t"), {"n": [1]})
+    before = sorted(small_disk.rglob("*"))
+    with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(b"x" * 4096)
+    with pytest.raises(OutOfSpaceError, match=FULL):
+        tables.set_properties(str(small_disk / "t"), {"owner": "me"})
+    assert sorted(small_disk.rglob("*")) == sorted([*before, small_disk / "ballast"])
+
+
+def test_a_read_only_disk_is_a_sure_failure(small_disk: Path) -> None:
+    tables.create(str(small_disk / "t"), {"n": [1]})
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(AccessDeniedError, match="read-only"):
+        tables.set_properties(str(small_disk / "t"), {"owner": "me"})
+    assert scan(str(small_disk / "t")).version == 0
 
 
 AS_NOBODY = """

@@ -114,6 +114,7 @@ def test_a_value_that_a_table_has_and_that_is_not_valid_is_named() -> None:
         ("Delta.appendOnly", "true", "it is spelled delta.appendOnly"),
         ("delta.appendOnly", True, "must be text, such as 'True'"),
         ("owner", 5, "must be text"),
+        ("delta.universalFormat.enabledFormats", "iceberg", "does not keep the table in other formats"),
     ],
 )
 def test_what_must_not_be_set_is_refused(name: str, value: Any, message: str) -> None:
@@ -129,7 +130,7 @@ def test_what_may_be_set_passes() -> None:
             "delta.appendOnly": "TRUE",
             "delta.constraints.positive": "a > 0",
             "delta.feature.deletionVectors": "supported",
-            "delta.universalFormat.enabledFormats": "iceberg",
+            "delta.parquet.compression.codec": "zstd",
             "delta.autoOptimize.optimizeWrite": "true",
             "delta.targetFileSize": "64mb",
         }

@@ -97,8 +97,8 @@ class _WatchedParquet:
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         return self.parquet.split(file, parts)
 
-    def open_writer(self, path: str, schema: pa.Schema) -> DataFileWriter:
-        return _WatchedWriter(self.parquet.open_writer(path, schema), self.told)
+    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> DataFileWriter:
+        return _WatchedWriter(self.parquet.open_writer(path, schema, compression), self.told)
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
         return self.parquet.encode_parquet(batches, schema)

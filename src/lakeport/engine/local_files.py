@@ -232,6 +232,8 @@ def _os_errors(path: str) -> Iterator[None]:
     except PermissionError as error:
         raise AccessDeniedError("permission denied: check the file's owner and mode", path=path) from error
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise AccessDeniedError("the file system is read-only: mount it for writing", path=path) from error
         if error.errno in _NO_SPACE:
             raise OutOfSpaceError(
                 "the disk is full: free some space there, or write to another disk, and try again", path=path

@@ -49,8 +49,8 @@ class ParquetFiles:
         pieces = [FileSplit(file, first, end) for first, end in pairwise(cuts)]
         return pieces or [FileSplit(file)]
 
-    def open_writer(self, path: str, schema: pa.Schema) -> ParquetFileWriter:
-        return ParquetFileWriter(self._storage.open_output(path), path, schema, self._clock)
+    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> ParquetFileWriter:
+        return ParquetFileWriter(self._storage.open_output(path), path, schema, self._clock, compression)
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
         return encode_parquet(batches, schema)

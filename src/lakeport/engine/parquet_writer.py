@@ -24,14 +24,16 @@ ROW_GROUP_BYTES = 128 << 20
 class ParquetFileWriter:
     """The `DataFileWriter` of the default engine."""
 
-    def __init__(self, output: OutputFile, path: str, schema: pa.Schema, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, output: OutputFile, path: str, schema: pa.Schema, clock: Callable[[], int], compression: str = "snappy"
+    ) -> None:
         self._path, self._schema, self._clock = path, schema, clock
         self._sink = _Sink(output)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = self._grouped_bytes = 0
         try:
             with _writing_errors(path):
-                self._writer = _open_writer(self._sink, schema)
+                self._writer = _open_writer(self._sink, schema, compression)
         except BaseException:
             self._sink.abort()
             raise
@@ -135,7 +137,7 @@ class _Sink(io.RawIOBase):
         self._output = None
 
 
-def _open_writer(sink: _Sink, schema: pa.Schema) -> pq.ParquetWriter:
+def _open_writer(sink: _Sink, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
     """Arrow's own schema is not stored: all that a table needs of it is in Parquet's, and readers trust only that.
     Decimals are integers where they fit, as Spark writes them."""
     from pyarrow.parquet import ParquetWriter
@@ -143,7 +145,7 @@ def _open_writer(sink: _Sink, schema: pa.Schema) -> pq.ParquetWriter:
     return ParquetWriter(
         sink,
         schema,
-        compression="snappy",
+        compression="none" if compression == "uncompressed" else compression,
         coerce_timestamps="us",
         store_decimal_as_integer=True,
         store_schema=False,

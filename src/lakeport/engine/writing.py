@@ -249,7 +249,8 @@ class _OpenFile:
     def _write_all(self) -> None:
         context = self._context
         statistics = StatsCollector(context.stats_columns)
-        writer = self._engine.parquet.open_writer(f"{context.table_root}/{self.path}", context.physical_schema)
+        path = f"{context.table_root}/{self.path}"
+        writer = self._engine.parquet.open_writer(path, context.physical_schema, context.compression)
         try:
             while (batch := self._queue.get()) is not None and not self._abandoned.is_set():
                 statistics.add(batch)

@@ -179,8 +179,8 @@ class ParquetHandler(Protocol):
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         """The file cut at row groups into at most `parts` pieces of similar size that together are the whole."""
 
-    def open_writer(self, path: str, schema: pa.Schema) -> DataFileWriter:
-        """A writer of a new file, whose name must be unique.
+    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> DataFileWriter:
+        """A writer of a new file, whose name must be unique. `compression` is uncompressed, snappy, gzip or zstd.
 
         - A column with `FIELD_ID` has that id in the file; nested fields likewise.
         - Required columns are required in the file, at every level of nesting.

@@ -15,7 +15,6 @@ _T = TypeVar("_T")
 
 CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
-_FREE_PREFIXES = ("delta.universalFormat.", "delta.compatibility.")
 
 _MICROSECONDS = {
     "week": 7 * 86_400_000_000,
@@ -157,6 +156,12 @@ COLUMN_MAPPING_MODE = Property(
     "delta.columnMapping.mode", "none", _exactly("none", "name", "id"), "none, name or id, in lower case"
 )
 COLUMN_MAPPING_MAX_ID = Property("delta.columnMapping.maxColumnId", 0, _parse_int(0), "a number, at least 0")
+COMPRESSION = Property(
+    "delta.parquet.compression.codec",
+    "snappy",
+    _one_of("uncompressed", "snappy", "gzip", "zstd"),
+    "uncompressed, snappy, gzip or zstd",
+)
 DELETED_FILE_RETENTION = Property("delta.deletedFileRetentionDuration", _WEEK, parse_interval, _AN_INTERVAL)
 INDEXED_COLUMNS = Property(
     "delta.dataSkippingNumIndexedCols", 32, _parse_int(-1), "a number of columns, or -1 for all of them"
@@ -184,6 +189,7 @@ _SETTABLE: tuple[Property[Any], ...] = (
     CHECKPOINT_STATS_AS_JSON,
     CHECKPOINT_STATS_AS_STRUCT,
     COLUMN_MAPPING_MODE,
+    COMPRESSION,
     DELETED_FILE_RETENTION,
     ENABLE_CHANGE_DATA_FEED,
     ENABLE_DELETION_VECTORS,
@@ -213,7 +219,6 @@ _FOR_OTHERS = {
     "delta.dataSkippingStringPrefixLength",
     "delta.dropFeatureTruncateHistory.retentionDuration",
     "delta.enableFullRetentionRollback",
-    "delta.parquet.compression.codec",
     "delta.parquet.format.version",
     "delta.randomPrefixLength",
     "delta.randomizeFilePrefixes",
@@ -257,11 +262,13 @@ def _check_property(name: str, value: str) -> None:
         raise ValueError(f"the table property {name} is kept by those who write the table: it cannot be set")
     elif name in _KNOWN:
         _KNOWN[name].check(value)
-    elif name not in _FOR_OTHERS and not name.startswith((CONSTRAINT_PREFIX, *_FREE_PREFIXES)):
+    elif name not in _FOR_OTHERS and not name.startswith(CONSTRAINT_PREFIX):
         raise ValueError(f"there is no table property {name}: {_advice(name)}")
 
 
 def _advice(name: str) -> str:
+    if name.startswith("delta.universalFormat."):
+        return "this version does not keep the table in other formats too"
     spelled = next((known for known in (*_KNOWN, *_FOR_OTHERS) if known.lower() == name.lower()), None)
     return f"it is spelled {spelled}" if spelled else "Delta keeps names that begin with 'delta.' to itself"
 

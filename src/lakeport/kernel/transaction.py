@@ -33,7 +33,7 @@ from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.stats_collector import stats_columns, widen_stats
 from lakeport.kernel.table_definition import TableDefinition, clustering_domain, define_table, parse_clustering
-from lakeport.kernel.table_properties import APPEND_ONLY, ENABLE_ROW_TRACKING, TARGET_FILE_SIZE
+from lakeport.kernel.table_properties import APPEND_ONLY, COMPRESSION, ENABLE_ROW_TRACKING, TARGET_FILE_SIZE
 from lakeport.kernel.write_context import WriteContext, check_storable, constraints_of, to_change
 from lakeport.kernel.writer_features import check_writable
 
@@ -94,6 +94,7 @@ class Transaction:
             tight_bounds="deletionVectors" in (self.protocol.writer_features or ()),
             constraints=constraints_of(configuration, self.schema, self.root),
             target_file_size=TARGET_FILE_SIZE.of(configuration),
+            compression=COMPRESSION.of(configuration),
             now=self.started,
             row_id_column=configuration.get(ROW_ID_COLUMN) if keep else None,
             row_commit_version_column=configuration.get(ROW_COMMIT_VERSION_COLUMN) if keep else None,

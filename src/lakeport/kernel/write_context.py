@@ -43,6 +43,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     constraints: dict[str, str] = {}
     """SQL conditions by name."""
     target_file_size: int = 128 << 20
+    compression: str = "snappy"
     now: int = 0
     """The time that `current_timestamp()` means, in milliseconds since the epoch."""
     row_id_column: str | None = None
@@ -107,7 +108,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.change_data:
             names.insert(0, CHANGE_DIRECTORY)
         prefix = "cdc" if self.change_data else "part"
-        return "/".join([*names, f"{prefix}-00000-{uuid.uuid4()}-c000.snappy.parquet"])
+        return "/".join([*names, f"{prefix}-00000-{uuid.uuid4()}-c000.{self.compression}.parquet"])
 
     def add(self, file: FileStatus, partition_values: Mapping[str, str | None], stats: str | None) -> Add:
         """The action for a file that was written."""
