@@ -39,7 +39,8 @@ EXTRAS: dict[str, set[str]] = {
 }
 OPTIONAL = {"pandas", "polars", "duckdb"}.union(*EXTRAS.values())
 # Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
-DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet"}
+# And the commands: an interrupt while they are loaded is not to be told with a traceback.
+DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.cli.app"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
 NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}

@@ -22,10 +22,22 @@ A message says what, where, and what to do. Bad arguments are `ValueError`s.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class LakeportError(Exception):
-    """The root of the tree: catching it catches everything that Lakeport raises on purpose."""
+    """The root of the tree: catching it catches everything that Lakeport raises on purpose. It can be pickled, so that
+    it comes back from a worker as it is."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[LakeportError], args: tuple[Any, ...], state: dict[str, Any]) -> LakeportError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class TableNotFoundError(LakeportError, FileNotFoundError):

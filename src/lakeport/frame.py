@@ -27,6 +27,7 @@ from lakeport.kernel.changes import (
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression
 from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.paths import parse_target
 from lakeport.kernel.scan import Scan, ScanBuilder
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ScanFile, scan_files_in
 from lakeport.kernel.schema import StructType, arrow_field
@@ -44,7 +45,7 @@ def scan(target: str, *, storage_options: Mapping[str, Any] | None = None, engin
     first question needs it, and stays at the version that it had then.
 
     `storage_options` are obstore's; what they leave out comes from the environment."""
-    return Frame(engine or default_engine(storage_options), str(target))
+    return Frame(engine or default_engine(storage_options), parse_target(target))
 
 
 _Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)
@@ -125,6 +126,10 @@ class _Rows(ABC, Generic[_Plan]):
     def to_reader(self) -> pa.RecordBatchReader:
         """The same as an Arrow reader, which Polars, DuckDB and others take."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """What Arrow's stream interface asks for: so a frame is data for whatever takes such streams."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
         return pa.Table.from_batches(list(self.to_batches()), self.schema)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.cli import run
+from lakeport.cli.app import run
 from lakeport.engine import default_engine
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField
 from lakeport.kernel.variant_shredding import encode_variant

@@ -134,7 +134,7 @@ def open_for_writing(fifo: Path) -> int:
 
 
 def test_optional_and_heavy_libraries_are_not_loaded_to_count_rows(orders: str) -> None:
-    code = "import sys; from lakeport.cli import run; run(sys.argv[1:]); print(*sys.modules)"
+    code = "import sys; from lakeport.cli.app import run; run(sys.argv[1:]); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "count", orders], capture_output=True, text=True, timeout=60)
     loaded = set(done.stdout.splitlines()[1].split())
     assert not loaded & {"polars", "duckdb", "sqlglot", "pyarrow.dataset", "deltalake"}

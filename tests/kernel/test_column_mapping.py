@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lakeport.kernel.column_mapping import assign_mapping, check_mode_change
+from lakeport.kernel.column_mapping import assign_mapping, check_mode_change, find_twice_mapped, without_mapping
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType, fields_in
 from tests.builder import mapped, struct
 
@@ -32,6 +32,33 @@ def test_every_field_gets_an_id_and_a_name_of_its_own() -> None:
 def test_a_table_that_already_has_files_keeps_their_names() -> None:
     schema, _ = assign_mapping(NESTED, "name", 0, keep_names=True)
     assert all(f.physical_name("name") == f.name for f in fields_in(schema))
+
+
+def test_a_table_that_already_has_files_keeps_their_names_whatever_its_columns_say() -> None:
+    schema, greatest = assign_mapping(mapped(NESTED), "name", 0, keep_names=True)
+    assert all(f.physical_name("name") == f.name for f in fields_in(schema))
+    given = {f.field_id for f in fields_in(mapped(NESTED))}
+    assert not given & {f.field_id for f in fields_in(schema)}
+    assert greatest == max(f.field_id or 0 for f in fields_in(schema))
+
+
+def test_a_schema_without_its_mapping_is_as_it_was_before() -> None:
+    described = StructField("d", PrimitiveType("long"), metadata={"comment": "x"})
+    schema = struct(described, *NESTED.fields)
+    assert without_mapping(assign_mapping(schema, "id", 0, keep_names=False)[0]) == schema
+
+
+def test_ids_and_physical_names_that_are_given_twice_are_found() -> None:
+    def field(name: str, number: int, physical: str) -> StructField:
+        metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical}
+        return StructField(name, PrimitiveType("long"), metadata=metadata)
+
+    assert not list(find_twice_mapped(struct(field("a", 1, "x"), field("b", 2, "y"))))
+    assert not list(find_twice_mapped(assign_mapping(NESTED, "name", 0, keep_names=True)[0]))
+    [same_id] = find_twice_mapped(struct(field("a", 1, "x"), s=ArrayType(struct(field("b", 1, "x")))))
+    assert "'a' and 'b' have the same delta.columnMapping.id 1" in same_id
+    [same_name] = find_twice_mapped(struct(s=struct(field("a", 1, "x"), field("b", 2, "x"))))
+    assert "'a' and 'b' have the same delta.columnMapping.physicalName 'x'" in same_name
 
 
 def test_what_fields_have_stays_and_ids_go_on_from_the_greatest_ever() -> None:

@@ -9,7 +9,7 @@ import pytest
 from lakeport.engine import ComposedEngine, engine_over, memory_engine
 from lakeport.engine.memory import MemoryStorage
 from lakeport.errors import AccessDeniedError, CommitConflictError, CommitUnknownError, StorageError
-from lakeport.kernel.engine import Engine
+from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import create_table, update_table
 from tests.builder import struct
@@ -70,6 +70,10 @@ class UnreliableStorage(CountingStorage):
     def write_twice_and_go_down(self, path: str, data: bytes) -> None:
         super().write(path, data)
         self.unreadable = True
+        raise FileExistsError(path)
+
+    def hide(self, path: str, data: bytes) -> None:
+        """What a store does while another writer's file is on its way."""
         raise FileExistsError(path)
 
     def refuse(self, path: str, data: bytes) -> None:
@@ -148,6 +152,39 @@ def test_a_failure_while_another_writer_wins_is_checked_for_conflicts(
     storage.to_do = iter([let_another_delete])
     with pytest.raises(CommitConflictError):
         transaction.commit()
+
+
+def test_a_version_that_the_storage_has_but_does_not_show_yet_is_waited_for(
+    storage: UnreliableStorage, table: Snapshot
+) -> None:
+    def show(path: str, data: bytes) -> None:
+        append(latest(memory_engine_over(storage), ROOT), {"id": [99]})
+        raise FileExistsError(path)
+
+    assert append_once(storage, table, *[storage.hide] * 20, show) == 2
+    assert values(latest(table.engine, ROOT)) == [1, 2, 99]
+
+
+def test_a_version_that_the_storage_has_but_never_shows_is_unknown(storage: UnreliableStorage, table: Snapshot) -> None:
+    with pytest.raises(CommitUnknownError, match="says that the version is there, but does not show it"):
+        append_once(storage, table, *[storage.hide] * 2000)
+
+
+def test_a_listing_that_lacks_a_version_which_is_there_does_no_harm(
+    storage: UnreliableStorage, table: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = add(update_table(table, "WRITE"), {"id": [2]})
+    for number in (10, 11, 12):
+        append(latest(table.engine, ROOT), {"id": [number]})
+
+    def list_from(directory: str, first_name: str) -> Iterator[FileStatus]:
+        return (f for f in storage._storage.list_from(directory, first_name) if f"{2:020d}" not in f.path)
+
+    monkeypatch.setattr(storage, "list_from", list_from)
+    monkeypatch.setattr(storage, "scans_directories", lambda directory: False)
+    assert late.commit().version == 4
+    monkeypatch.undo()
+    assert values(latest(table.engine, ROOT)) == [1, 2, 10, 11, 12]
 
 
 def test_a_storage_that_keeps_failing_leaves_the_commit_unknown(storage: UnreliableStorage, table: Snapshot) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.input_rows import first_null, fit_column, match_columns
+from lakeport.kernel.input_rows import count_from, first_null, fit_column, match_columns
 
 UTC_TIME = pa.timestamp("us", "UTC")
 NTZ = pa.timestamp("us")
@@ -18,7 +18,7 @@ NOON = datetime(2026, 1, 1, 12, 0, 0, 123456)
 
 
 def fit(array: pa.Array, target: pa.DataType, first_row: int = 0) -> pa.Array:
-    fitted = fit_column(array, pa.field("c", target), first_row)
+    fitted = fit_column(array, pa.field("c", target), count_from(first_row))
     assert fitted.type == target
     fitted.validate(full=True)
     return fitted
@@ -138,7 +138,7 @@ def test_fields_of_structs_are_matched_by_name_and_missing_ones_are_null() -> No
         {"x": None, "y": None},
     ]
     error = refused(pa.array([{"x": 1, "z": 2}]), POINT)
-    assert error.column == "z"
+    assert error.column == "c.z"
 
 
 @pytest.mark.parametrize("kind", [pa.list_, pa.large_list, pa.list_view, pa.large_list_view])

@@ -1,12 +1,14 @@
 """Which files of a log make a version."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from lakeport.engine import memory_engine
 from lakeport.engine.memory import MemoryStorage
 from lakeport.errors import CorruptTableError, TableNotFoundError, VersionNotFoundError
+from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import LogSegment, extend_segment, find_segment, list_log
 from tests.builder import TableBuilder, rows, struct
 
@@ -228,3 +230,21 @@ def test_compactions_and_commits_give_the_same_rows() -> None:
     assert json.loads(table.engine.storage.read(table.log_file(f"{1:020d}.{3:020d}.compacted.json")).splitlines()[0])
     assert table.snapshot().segment.commits[1].last == 3
     assert [rows(table.snapshot(v)) for v in range(5)] == plain == [[(i,)] for i in range(5)]
+
+
+def test_a_listing_that_lacks_a_version_which_is_there_is_made_again() -> None:
+    """A directory that is listed while others write to it may show the later of two new files only."""
+
+    class HastyStorage(MemoryStorage):
+        listings = 0
+
+        def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+            self.listings += 1
+            files = super().list_from(directory, first_name)
+            return (f for f in files if self.listings > 1 or f"{1:020d}" not in f.path)
+
+    storage = HastyStorage()
+    for version in range(3):
+        storage.write(f"{ROOT}/_delta_log/{version:020d}.json", b"{}")
+    assert find_segment(storage, ROOT).version == 2
+    assert storage.listings == 2

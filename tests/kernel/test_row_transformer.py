@@ -8,6 +8,7 @@ import pytest
 
 from lakeport.engine import memory_engine
 from lakeport.errors import ConstraintError, InvalidDataError
+from lakeport.kernel.input_rows import RowName
 from lakeport.kernel.row_transformer import PhysicalBatch, RowTransformer, partition_codes
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.transaction import create_table
@@ -177,6 +178,14 @@ def test_a_check_constraint_names_itself_the_row_and_the_values() -> None:
         "row 2 breaks the constraint 'later' (id > 0 AND day >= '2026'): id = 2, day = 2025-12-31; nothing was written "
         "to the table"
     )
+
+
+def test_rows_are_called_what_their_giver_calls_them() -> None:
+    target = transformer(struct(id="byte"), delta_constraints_positive="id > 0")
+    for ids, message in (([1, -1], "the second breaks the constraint"), ([1, 1000], "the second: '1000' in column")):
+        with pytest.raises(InvalidDataError, match=f"^{message}") as caught:
+            target.checked(pa.record_batch({"id": ids}), lambda row: RowName(["the first", "the second"][row]))
+        assert caught.value.row is None
 
 
 def test_a_constraint_that_is_null_is_broken() -> None:

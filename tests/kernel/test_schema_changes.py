@@ -13,10 +13,8 @@ from lakeport.kernel.schema_changes import (
     add_column,
     drop_column,
     merge_schema,
-    parse_invariant,
     relax_not_null,
     rename_column,
-    uses_of_columns,
     widen_column,
 )
 from tests.builder import mapped, struct
@@ -72,6 +70,14 @@ def test_a_column_that_cannot_be_added_is_refused(field: StructField, parent: tu
         add_column(NESTED, field, parent)
 
 
+def test_a_new_column_leaves_the_ids_and_names_of_another_table_behind() -> None:
+    other = mapped(struct(new=struct(x="long"))).fields[0]
+    assert add_column(NESTED, other).fields[-1] == StructField("new", struct(x="long"))
+    schema = merge_schema(mapped(struct(a="long")), mapped(struct(b="long", s=struct(x="long"))))
+    assert schema == struct(*mapped(struct(a="long")), b="long", s=struct(x="long"))
+    assert merge_schema(struct(n="void"), mapped(struct(n=struct(x="long")))) == struct(n=struct(x="long"))
+
+
 # Renaming and dropping
 
 
@@ -118,19 +124,6 @@ def test_a_column_in_a_constraint_is_refused_with_the_constraint(path: tuple[str
     assert at(drop_column(NESTED, ("s", "y"), mapping_mode="name", partition_columns=[], uses=uses), "s").names == (
         "x",
     )
-
-
-def test_the_uses_of_columns_are_constraints_and_generated_columns() -> None:
-    schema = struct(StructField("g", LONG, metadata={"delta.generationExpression": "a"}), a="long")
-    uses = uses_of_columns(schema, {"positive": "b"}, lambda sql: [(sql,)])
-    assert uses == {"the constraint 'positive'": (("b",),), "the generated column 'g'": (("a",),)}
-
-
-def test_an_invariant_is_the_sql_in_its_json() -> None:
-    assert parse_invariant('{"expression": {"expression": "x > 3"} }') == "x > 3"
-    for text in ("x > 3", "{}", '{"expression": "x > 3"}', 5):
-        with pytest.raises(ValueError, match="no invariant"):
-            parse_invariant(text)  # type: ignore[arg-type]  # metadata may hold anything
 
 
 # NOT NULL

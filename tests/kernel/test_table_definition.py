@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedFeatureError
@@ -127,11 +128,12 @@ def test_the_first_version_with_in_commit_timestamps_is_recorded_unless_it_is_th
 
 
 def test_clustering_columns_are_physical_paths() -> None:
-    schema = new(struct(at=struct(x="long")), **{"delta.columnMapping.mode": "name"}).schema
-    domain = clustering_domain(schema, ["at.X"], "name")
-    at, x = schema.resolve(("at", "x"))
-    expected = ((at.physical_name("name"), x.physical_name("name")),)
-    assert parse_clustering({domain.domain: domain.configuration}, "t") == expected
+    clustered = new(struct(at=struct(x="long")), **{"delta.columnMapping.mode": "name"}).clustered_by(["at.X"])
+    at, x = clustered.schema.resolve(("at", "x"))
+    assert clustered.clustering_columns == ((at.physical_name("name"), x.physical_name("name")),)
+    assert {"clustering", "domainMetadata"} <= set(clustered.protocol.writer_features or ())
+    domain = clustering_domain(clustered.clustering_columns)
+    assert parse_clustering({domain.domain: domain.configuration}, "t") == clustered.clustering_columns
     assert parse_clustering({}, "t") == ()
     assert parse_clustering({"delta.clustering": '{"clusteringColumns":["a",["b","c"]]}'}, "t") == (("a",), ("b", "c"))
     with pytest.raises(CorruptTableError):
@@ -145,3 +147,51 @@ def test_a_replaced_table_keeps_its_id_and_its_protocol() -> None:
     assert after.protocol == before.protocol
     assert after.protocol != Protocol(min_reader_version=1, min_writer_version=2)
     assert after.metadata.configuration == {}
+
+
+def test_a_replaced_table_keeps_what_its_log_relies_on() -> None:
+    first = existing().with_properties({"delta.enableInCommitTimestamps": "true"}).as_of(7, 1234)
+    first = first.with_properties({"delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"})
+    again = {"delta.enableInCommitTimestamps": "true", "delta.enableRowTracking": "true"}
+    after = define_table("t", struct(n="long"), (), again, created=5, before=replace(first, before=first))
+    kept = {n: v for n, v in first.metadata.configuration.items() if n != "delta.columnMapping.mode"}
+    assert after.metadata.configuration == kept
+    assert after.as_of(9, 5678) is after
+    off = define_table("t", struct(n="long"), created=5, before=replace(first, before=first))
+    assert off.metadata.configuration == {"delta.columnMapping.maxColumnId": "2"}
+
+
+@pytest.mark.parametrize("before", ["none", "name", "id"])
+@pytest.mark.parametrize("after", ["none", "name", "id"])
+def test_a_replaced_table_may_map_columns_in_another_way_but_gives_no_id_twice(before: str, after: str) -> None:
+    old = existing(SCHEMA, **{"delta.columnMapping.mode": before})
+    properties = {"delta.columnMapping.mode": after}
+    replaced = define_table("t", old.schema, (), properties, created=5, before=old)
+    fields = [*old.schema, *replaced.schema]
+    ids = [f.field_id for f in fields if f.field_id is not None]
+    assert len(set(ids)) == len(ids)
+    assert len(ids) == 2 * (before != "none") + 2 * (after != "none")
+    assert all(f.physical_name(after).startswith("col-") == (after != "none") for f in replaced.schema)
+
+
+def test_ids_and_names_of_another_table_are_left_out() -> None:
+    other = new(struct(id="long", at=struct(x="long")), **{"delta.columnMapping.mode": "id"}).schema
+    assert new(other).schema == struct(id="long", at=struct(x="long"))
+    mine = new(other, **{"delta.columnMapping.mode": "id"}).schema
+    assert {f.physical_name("id") for f in mine}.isdisjoint(f.physical_name("id") for f in other)
+
+
+def test_an_id_is_not_given_twice() -> None:
+    mapped = existing(SCHEMA, **{"delta.columnMapping.mode": "name"})
+    twice = StructType((*mapped.schema.fields, replace(mapped.schema.fields[0], name="again")))
+    with pytest.raises(ValueError, match=r"'id' and 'again' have the same delta\.columnMapping\.id 1"):
+        mapped.with_schema(twice)
+
+
+def test_a_mode_that_the_protocol_does_not_know_counts_as_none() -> None:
+    """The properties say that columns are mapped, but the files have their names."""
+    before = new()
+    metadata = msgspec.structs.replace(before.metadata, configuration={"delta.columnMapping.mode": "name"})
+    odd = replace(before, metadata=metadata)
+    after = replace(odd, before=odd).with_properties({"user.a": "1"})
+    assert [f.physical_name("name") for f in after.schema] == ["id", "day"]

@@ -96,6 +96,56 @@ def test_a_replaced_table_has_other_columns_and_rows_and_keeps_its_history(engin
     assert len(only(actions_of(engine, ROOT, 1), "remove")) == 2
 
 
+def test_a_replaced_table_is_clustered_only_if_it_is_asked_for(engine: Engine) -> None:
+    create_table(engine, ROOT, SCHEMA, clustering_columns=["id"]).commit()
+    replace_table(latest(engine, ROOT), SCHEMA, clustering_columns=["day"]).commit()
+    assert '[["day"]]' in latest(engine, ROOT).domain_metadata["delta.clustering"]
+    replace_table(latest(engine, ROOT), SCHEMA, ["day"]).commit()
+    [domain] = only(actions_of(engine, ROOT, 2), "domainMetadata")
+    assert (domain["domain"], domain["removed"]) == ("delta.clustering", True)
+    after = latest(engine, ROOT)
+    assert "delta.clustering" not in after.domain_metadata
+    assert update_table(after, "WRITE").definition.clustering_columns == ()
+    replace_table(after, SCHEMA).commit()
+    assert not only(actions_of(engine, ROOT, 3), "domainMetadata")
+
+
+def test_a_table_that_only_takes_appends_is_replaced_only_while_it_is_empty(engine: Engine) -> None:
+    empty = new_table(engine, ROOT, SCHEMA, properties={"delta.appendOnly": "true"})
+    replace_table(empty, SCHEMA, properties={"delta.appendOnly": "true"}).commit()
+    append(latest(engine, ROOT), {"id": [1], "day": ["a"]})
+    with pytest.raises(UnsupportedFeatureError, match="append-only"):
+        replace_table(latest(engine, ROOT), SCHEMA)
+    switched_off = removing(latest(engine, ROOT))
+    switched_off.definition = switched_off.definition.with_properties({"delta.appendOnly": "false"})
+    with pytest.raises(UnsupportedFeatureError, match="append-only"):
+        switched_off.commit()
+    assert values(latest(engine, ROOT)) == [1]
+
+
+def test_the_history_of_a_replaced_table_keeps_its_timestamps(engine: Engine) -> None:
+    new_table(engine, ROOT, SCHEMA)
+    on = {"delta.enableInCommitTimestamps": "true"}
+    switching = update_table(latest(engine, ROOT), "SET TBLPROPERTIES")
+    switching.definition = switching.definition.with_properties(on)
+    switching.commit()
+    replace_table(latest(engine, ROOT), struct(n="long"), properties=on).commit()
+    after = latest(engine, ROOT)
+    assert after.properties["delta.inCommitTimestampEnablementVersion"] == "1"
+    assert [commit.version for commit in after.history()] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("mode", ["none", "name", "id"])
+@pytest.mark.parametrize("before", ["none", "name", "id"])
+def test_a_table_is_replaced_in_any_mode_of_column_mapping(engine: Engine, before: str, mode: str) -> None:
+    rows = {"id": [1, 2], "day": ["a", "b"]}
+    old = new_table(engine, ROOT, SCHEMA, properties={"delta.columnMapping.mode": before}, rows=rows)
+    replacing = replace_table(old, old.schema, properties={"delta.columnMapping.mode": mode})
+    add(replacing, {"id": [3], "day": ["c"]}).commit()
+    assert read(latest(engine, ROOT)).to_pylist() == [{"id": 3, "day": "c"}]
+    assert values(old) == [1, 2]
+
+
 # What cannot be written
 
 

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 from lakeport.engine import memory_engine
-from lakeport.errors import CorruptTableError, UnsupportedFeatureError
+from lakeport.errors import UnsupportedFeatureError
 from lakeport.kernel.actions import Add
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructField, StructType
 from lakeport.kernel.transaction import create_table, update_table
-from lakeport.kernel.write_context import WriteContext, check_storable, constraints_of, decode_adds, encode_adds
+from lakeport.kernel.write_context import WriteContext, check_storable, decode_adds, encode_adds
 from tests.builder import TableBuilder, struct
 
 ROOT = "memory://table"
@@ -129,9 +129,3 @@ def test_tables_into_which_nothing_can_be_written_are_refused(
     with pytest.raises(UnsupportedFeatureError, match=reason) as caught:
         check_storable(schema, partition_by, ROOT)
     assert caught.value.features == ("void",)
-
-
-def test_an_invariant_that_is_damaged_is_told_with_its_column() -> None:
-    schema = struct(StructField("n", PrimitiveType("long"), True, {"delta.invariants": '{"expression":1}'}))
-    with pytest.raises(CorruptTableError, match=r"delta\.invariants of 'n' is not valid"):
-        constraints_of({}, schema, ROOT)

@@ -20,7 +20,9 @@ from lakeport.errors import (
     UnknownColumnError,
     UnsupportedFeatureError,
 )
+from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.snapshot import Snapshot, Table
+from tests.builder import TableBuilder, mapped, protocol, struct
 from tests.tables.maintained import (
     FEED,
     MAPPED,
@@ -33,6 +35,8 @@ from tests.tables.maintained import (
     rows,
     table_of,
 )
+
+LONG = PrimitiveType("long")
 
 
 def snapshot_of(target: str) -> Snapshot:
@@ -99,6 +103,27 @@ class TestAddColumns:
         assert tables.add_columns(target, {"n": "int"}, engine=_interrupted(target)).version == 2
         assert ids(target) == [-5, *range(10)]
 
+    @pytest.mark.parametrize("mode", ["name", "id"])
+    def test_columns_of_another_mapped_table_get_ids_and_names_of_their_own(self, tmp_path: Path, mode: str) -> None:
+        by_mode = {"delta.columnMapping.mode": mode}
+        other, target = str(tmp_path / "other"), str(tmp_path / "t")
+        tables.create(other, pa.table({"x": [1], "at": [{"y": 2}]}), properties=by_mode)
+        tables.create(target, pa.table({"id": [5]}), properties=by_mode)
+        tables.add_columns(target, snapshot_of(other).schema)
+        assert rows(lakeport.scan(target)) == [{"id": 5, "x": None, "at": None}]
+        assert [field(target, *path).field_id for path in (("id",), ("x",), ("at",), ("at", "y"))] == [1, 2, 3, 4]
+        tables.append(target, {"id": [6], "x": [7], "at": [{"y": 8}]})
+        assert rows(lakeport.scan(target).where("x = 7")) == [{"id": 6, "x": 7, "at": {"y": 8}}]
+
+    def test_names_that_are_kept_for_others_are_refused(self, tmp_path: Path) -> None:
+        target = table_of(tmp_path, 1, FEED, MAPPED)
+        with pytest.raises(ValueError, match=r"'_change_type'.* kept for the change data feed"):
+            tables.add_columns(target, {"_change_type": "string"})
+        with pytest.raises(ValueError, match=r"'_commit_version'.* kept for the change data feed"):
+            tables.rename_column(target, "id", "_commit_version")
+        with pytest.raises(ValueError, match="'__row_index'"):
+            tables.append(target, numbers(50, 1, __row_index=1), merge_schema=True)
+
 
 class TestRenameAndDrop:
     def test_a_table_without_column_mapping_says_how_to_get_it(self, tmp_path: Path) -> None:
@@ -155,6 +180,34 @@ class TestRenameAndDrop:
         with pytest.raises(UnknownColumnError):
             tables.drop_columns(target, ["nothing"])
 
+    def test_columns_in_invariants_and_generated_columns_stay(self, tmp_path: Path) -> None:
+        target = str(tmp_path / "t")
+        invariant = {"delta.invariants": json.dumps({"expression": {"expression": "at.v > n"}})}
+        inner = StructType((StructField("v", LONG, True, invariant), StructField("w", LONG)))
+        twice = StructField("twice", LONG, True, {"delta.generationExpression": "m * 2"})
+        schema = StructType((StructField("n", LONG), StructField("m", LONG), StructField("at", inner), twice))
+        tables.create(target, schema=schema, properties=MAPPED)
+        for column in ("n", "at", "at.v"):
+            with pytest.raises(ValueError, match=r"cannot be renamed: the invariant of 'at\.v' uses it"):
+                tables.rename_column(target, column, "other")
+        with pytest.raises(ValueError, match=r"the invariant of 'at\.v' uses it"):
+            tables.drop_columns(target, ["n"])
+        with pytest.raises(ValueError, match="the generated column 'twice' uses it"):
+            tables.drop_columns(target, ["m"])
+        tables.rename_column(target, "at.w", "other")
+        tables.drop_columns(target, ["AT.v", "n", "twice", "m"])
+        assert lakeport.scan(target).schema.names == ["at"]
+
+    def test_a_constraint_that_is_not_understood_keeps_the_columns_that_it_names(self, tmp_path: Path) -> None:
+        target = str(tmp_path / "t")
+        schema, theirs = mapped(struct(id="long", n="long", m="long")), {"delta.constraints.odd": "theirs(`ID`)"}
+        TableBuilder(later(0), target, schema, (), MAPPED | theirs, protocol(2, 5)).create()
+        tables.rename_column(target, "n", "k")
+        tables.drop_columns(target, ["m"])
+        with pytest.raises(ValueError, match="the constraint 'odd' uses it"):
+            tables.rename_column(target, "id", "key")
+        assert lakeport.scan(target).schema.names == ["id", "k"]
+
     def test_a_column_that_the_table_is_clustered_by_stays(self, tmp_path: Path) -> None:
         target = str(tmp_path / "t")
         tables.create(target, pa.table({"id": [1], "n": [1]}), cluster_by=["n"], properties=MAPPED)
@@ -177,6 +230,21 @@ class TestChangeColumn:
             tables.widen_column(target, "id", "int")
         with pytest.raises(ValueError, match="only primitive types"):
             tables.widen_column(target, "id", "array<int>")
+
+    def test_a_column_in_a_generated_column_is_not_widened(self, tmp_path: Path) -> None:
+        target = str(tmp_path / "t")
+        integer = PrimitiveType("integer")
+        plus = StructField("g", integer, True, {"delta.generationExpression": "a + 1"})
+        schema = StructType((StructField("a", integer), StructField("b", integer), plus))
+        tables.create(target, schema=schema, properties={"delta.enableTypeWidening": "true"})
+        tables.add_constraint(target, "few", "b < 9")
+        with pytest.raises(ValueError, match="the type of the column 'a' cannot be changed: the generated column 'g'"):
+            tables.widen_column(target, "a", "long")
+        with pytest.raises(ValueError, match="the type of the column 'a' cannot be changed: the generated column 'g'"):
+            tables.append(target, {"a": [1 << 40]}, merge_schema=True)
+        tables.widen_column(target, "b", "long")
+        with pytest.raises(ConstraintError, match="few"):
+            tables.append(target, {"a": [1], "b": [1 << 40]})
 
     def test_nulls_are_allowed(self, tmp_path: Path) -> None:
         target = str(tmp_path / "t")
@@ -264,6 +332,30 @@ class TestProperties:
         assert field(target, "at", "x").physical_name("name") == "x"
         tables.append(target, data)
         assert rows(lakeport.scan(target)) == data.to_pylist() * 2
+
+    def test_column_mapping_goes_by_the_names_in_the_files_whatever_the_schema_says(self, tmp_path: Path) -> None:
+        target = str(tmp_path / "t")
+        TableBuilder(later(0), target, mapped(struct(id="long", at=struct(x="long")))).create()
+        data = {"id": [1], "at": [{"x": 1}]}
+        tables.append(target, data)
+        tables.set_properties(target, MAPPED)
+        assert rows(lakeport.scan(target)) == pa.table(data).to_pylist()
+        tables.append(target, data)
+        assert rows(lakeport.scan(target)) == pa.table(data).to_pylist() * 2
+
+    def test_a_table_made_from_the_schema_of_a_mapped_one_is_mapped_later(self, tmp_path: Path) -> None:
+        other, target = table_of(tmp_path, 1, MAPPED), str(tmp_path / "t")
+        tables.create(target, numbers(0, 3), schema=snapshot_of(other).schema)
+        assert field(target, "id").metadata == {}
+        tables.set_properties(target, MAPPED)
+        assert ids(target) == [0, 1, 2]
+
+    def test_the_change_data_feed_needs_its_names(self, tmp_path: Path) -> None:
+        target = str(tmp_path / "t")
+        tables.create(target, numbers(0, 1, _commit_version=1))
+        with pytest.raises(ValueError, match=r"'_commit_version'.* kept for the change data feed"):
+            tables.set_properties(target, FEED)
+        assert rows(lakeport.scan(target)) == [{"id": 0, "_commit_version": 1}]
 
     def test_in_commit_timestamps_record_their_beginning(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 2)
@@ -353,6 +445,13 @@ class TestConstraints:
         tables.append(target, numbers(-1, 1))
         with pytest.raises(ValueError, match="no constraint 'positive'; it has none"):
             tables.drop_constraint(target, "positive")
+
+    def test_a_row_with_a_time_that_python_does_not_have_is_told_too(self, tmp_path: Path) -> None:
+        target = str(tmp_path / "t")
+        far = pa.array([2**62], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        tables.create(target, pa.table({"id": [1], "at": far}))
+        with pytest.raises(ConstraintError, match=f"at = {2**62}; change such rows"):
+            tables.add_constraint(target, "near", "at < '2100-01-01'")
 
     @pytest.mark.parametrize("value", [17, None])
     def test_rows_that_are_there_are_checked_first(self, tmp_path: Path, value: int | None) -> None:

@@ -400,6 +400,49 @@ def test_a_row_that_breaks_a_constraint_leaves_nothing_behind(tmp_path: Path, pr
     assert {str(file) for file in Path(path).rglob("*")} == before
 
 
+@pytest.mark.parametrize("properties", [{}, VECTORS])
+@pytest.mark.parametrize("matching", [1, 99], ids=["changes rows", "only appends"])
+def test_a_row_that_is_refused_is_called_by_its_number_in_the_source(
+    tmp_path: Path, properties: dict[str, str], matching: int
+) -> None:
+    path = str(tmp_path / "t")
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])
+    tables.create(path, schema=schema, properties={**properties, "delta.constraints.positive": "n > 0"})
+    tables.append(path, {"id": [1, 2, 3], "n": [1, 2, 3]})
+    source = {"id": [8, matching, 9, 7, 3], "n": [5, 5, 6, -4, 0]}
+    merge = tables.merge(path, source, "target.id = source.id")
+    inserted = merge.when_matched_update({"n": "1"}).when_not_matched_insert_all("source.n <> 5")
+    with pytest.raises(
+        ConstraintError, match=r"^row 3 of the source breaks the constraint 'positive' \(n > 0\): n = -4"
+    ) as caught:
+        inserted.execute()
+    assert caught.value.row == 3
+    with pytest.raises(ConstraintError, match=r"^row 4 of the source breaks the constraint 'positive'") as caught:
+        merge.when_matched_update_all().execute()
+    assert caught.value.row == 4
+    with pytest.raises(ConstraintError, match=r"^row 2 of the source: the column 'id' is null") as caught:
+        merge.when_not_matched_insert({"id": "nullif(source.id, 9)", "n": "1"}).execute()
+    assert caught.value.row == 2
+
+
+def test_a_row_of_the_table_that_is_refused_is_shown_as_it_was(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    tables.create(path, {"id": [1, 2], "n": [1, 2]}, properties={"delta.constraints.positive": "n > 0"})
+    merge = tables.merge(path, {"id": [1]}, "target.id = source.id")
+    with pytest.raises(
+        ConstraintError, match=r"^the row with \(id = 2, n = 2\) breaks the constraint 'positive' \(n > 0\): n = -2"
+    ) as caught:
+        merge.when_not_matched_by_source_update({"n": "-n"}).execute()
+    assert caught.value.row is None
+
+
+def test_a_time_that_no_delta_type_holds_is_called_by_its_row_of_the_source(path: str) -> None:
+    source = pa.table({"id": [1, 2], "at": pa.array([0, 2**62], pa.timestamp("s"))})
+    with pytest.raises(InvalidDataError, match="row 1 of the source") as caught:
+        tables.merge(path, source, "target.id = source.id").when_matched_delete().execute()
+    assert caught.value.row == 1
+
+
 def test_an_append_only_table_takes_new_rows_only(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     tables.create(path, {"id": [1, 2]}, properties={"delta.appendOnly": "true"})

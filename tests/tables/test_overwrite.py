@@ -210,6 +210,28 @@ def test_a_clustering_column_cannot_be_replaced_away(tmp_path: Path) -> None:
     tables.overwrite(path, pa.table({"a": [1], "c": [2]}), overwrite_schema=True)
 
 
+def test_a_clustered_table_cannot_be_partitioned_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    data = pa.table({"a": [1], "b": [2]})
+    tables.create(path, data, cluster_by=["a"])
+    with pytest.raises(ValueError, match="clustered, so that it cannot be partitioned"):
+        tables.overwrite(path, data, overwrite_schema=True, partition_by=["b"])
+    tables.overwrite(path, data, overwrite_schema=True, partition_by=[])
+    assert "delta.clustering" in lakeport.scan(path).snapshot.domain_metadata
+
+
+def test_a_constraint_must_fit_the_new_columns(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    tables.create(path, pa.table({"a": [1], "b": [2]}))
+    tables.add_constraint(path, "positive", "b > 0")
+    with pytest.raises(ValueError, match=r"the constraint 'positive' \(b > 0\) does not fit .* drop it first"):
+        tables.overwrite(path, pa.table({"a": pa.array([], pa.int64())}), overwrite_schema=True)
+    tables.overwrite(path, pa.table({"b": [1.5]}), overwrite_schema=True)
+    tables.drop_constraint(path, "positive")
+    tables.overwrite(path, pa.table({"a": [1]}), overwrite_schema=True)
+    assert lakeport.scan(path).to_arrow().to_pylist() == [{"a": 1}]
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

@@ -17,6 +17,7 @@ from lakeport.engine.storage import Storage
 from lakeport.errors import CommitConflictError, MissingFileError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.transaction import replace_table, update_table
 from tests.builder import TableBuilder, protocol, struct
 from tests.tables.maintained import (
     FEED,
@@ -128,6 +129,27 @@ def test_partitioning_comes_back(tmp_path: Path) -> None:
     tables.restore(target, version=0)
     assert snapshot_of(target).partition_columns == ("day",)
     assert rows(lakeport.scan(target)) == data.to_pylist()
+
+
+def test_clustering_comes_back(tmp_path: Path) -> None:
+    target = str(tmp_path / "t")
+    tables.create(target, pa.table({"id": [1], "day": ["a"]}), cluster_by=["id"])
+    replace_table(snapshot_of(target), snapshot_of(target).schema, ["day"]).commit()
+    assert "delta.clustering" not in snapshot_of(target).domain_metadata
+    tables.restore(target, version=0)
+    assert update_table(snapshot_of(target), "WRITE").definition.clustering_columns == (("id",),)
+    assert snapshot_of(target).partition_columns == ()
+    assert ids(target) == [1]
+
+
+def test_a_constraint_of_another_writer_comes_back_though_it_is_not_understood(tmp_path: Path) -> None:
+    target = str(tmp_path / "t")
+    constraint = {"delta.constraints.odd": "a_function_of_theirs(id)"}
+    table = TableBuilder(later(0), target, struct(id="long"), (), constraint, protocol(writer=3)).create()
+    tables.drop_constraint(target, "odd")
+    assert not snapshot_of(target).properties
+    tables.restore(target, version=table.version)
+    assert snapshot_of(target).properties == constraint
 
 
 def test_the_protocol_is_not_downgraded(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
+from lakeport.errors import InvalidDataError, UnknownColumnError
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.operation import begin, open_snapshot
@@ -124,6 +125,31 @@ def test_whoever_leaves_by_an_exception_leaves_nothing_behind(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         change_and_fail()
     assert table.files_on_disk() == before
+
+
+@pytest.mark.parametrize("properties", [TRACKING, TRACKING | VECTORS, VECTORS], ids=["plain", "vectors", "untracked"])
+@pytest.mark.parametrize("name", ["_row_id", "_row_commit_version"])
+def test_new_rows_bring_no_row_ids(tmp_path: Path, properties: Mapping[str, str], name: str) -> None:
+    table = ModelledTable.create(tmp_path, properties, ())
+    before = table.files_on_disk()
+    given = pa.table({"id": [100], name: [7]})
+    merge = tables.merge(table.path, given, "target.id = source.id")
+    with pytest.raises(InvalidDataError, match=f"the table has no column '{name}'"):
+        tables.append(table.path, given)
+    with pytest.raises(InvalidDataError, match=f"the table has no column '{name}'"):
+        tables.overwrite(table.path, given)
+    with pytest.raises(InvalidDataError, match=f"the table has no column '{name}'"):
+        tables.overwrite(table.path, given, where="id = 100")
+    with pytest.raises(UnknownColumnError, match=name):
+        merge.when_not_matched_insert({"id": "source.id", name: f"source.{name}"}).execute()
+    with pytest.raises(InvalidDataError, match=f"the table has no column '{name}'"):
+        insert_beside_an_update(table.path, given.to_batches()[0])
+    assert table.files_on_disk() == before
+
+
+def insert_beside_an_update(path: str, rows: pa.RecordBatch) -> None:
+    with RowChanges(transaction_on(path), updates=True) as changes:
+        changes.insert(rows)
 
 
 def test_a_file_from_which_nothing_goes_is_left_alone(tmp_path: Path) -> None:

@@ -173,6 +173,22 @@ def test_a_broken_constraint_changes_nothing(tmp_path: Path, properties: Mapping
     table.update({"id": "id + 940"}, None, lambda r: {"id": r["id"] + 940})
 
 
+@pytest.mark.parametrize("properties", [TRACKING, TRACKING | VECTORS], ids=["plain", "vectors"])
+def test_a_row_that_is_refused_is_shown_as_it_was(tmp_path: Path, properties: Mapping[str, str]) -> None:
+    path = str(tmp_path / "table")
+    tables.create(path, {"id": [0, 1, 2], "n": [5, 6, 7]}, properties={**properties, "delta.constraints.c": "n < 9"})
+    for where in (None, "id >= 1"):
+        with pytest.raises(ConstraintError) as caught:
+            tables.update(path, {"n": "n + 3"}, where)
+        assert str(caught.value) == (
+            "the row with (id = 1, n = 6) breaks the constraint 'c' (n < 9): n = 9; nothing was written to the table"
+        )
+        assert (caught.value.row, caught.value.column) == (None, "n")
+    with pytest.raises(InvalidDataError, match=r"^the row with \(id = 1, n = 6\): '1.5' in column 'n'") as misfit:
+        tables.update(path, {"n": "n / 4"}, "id = 1")
+    assert misfit.value.row is None
+
+
 def test_a_required_column_does_not_become_null(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])

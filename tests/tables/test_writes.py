@@ -293,7 +293,7 @@ def test_work_of_an_application_is_done_once(tmp_path: Path) -> None:
         ({"id": [1, None]}, ConstraintError, "id", 1),
         ({"id": [1, 2], "at": [{"x": 1}, {"x": None}]}, ConstraintError, "at.x", 1),
         ({"id": [1, 2], "at": [{"x": 1}, {"x": 2**40}]}, InvalidDataError, "at.x", 1),
-        ({"id": [1, 2], "at": [{"x": 1, "z": 1}, None]}, InvalidDataError, "z", None),
+        ({"id": [1, 2], "at": [{"x": 1, "z": 1}, None]}, InvalidDataError, "at.z", None),
         ({"id": [1, 2], "list": [[1, 2], [3, None]]}, ConstraintError, "list.element", 1),
         ({"id": [1, -2]}, ConstraintError, "id", 1),
     ],

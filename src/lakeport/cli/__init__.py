@@ -1,5 +1,18 @@
 """The command line, `lakeport COMMAND TARGET`: one module per group of commands."""
 
-from lakeport.cli.app import main, run
+import sys
+from typing import NoReturn
 
-__all__ = ["main", "run"]
+_INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """The console script. An interrupt while the commands are loaded is not told as a failure."""
+    try:
+        from lakeport.cli.app import main as run
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    run()
+
+
+__all__ = ["main"]

@@ -1,11 +1,13 @@
 """The program: its commands, and what a failure looks like to people.
 
-Exit codes: 0 it worked, 1 it failed, 2 it was called wrongly (an option, a filter, a column), 130 it was interrupted.
+Exit codes: 0 it worked, 1 it failed, 2 it was called wrongly (an option, a filter, a column), 130 it was interrupted,
+143 it was terminated.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -24,9 +26,11 @@ from lakeport.cli.write import append, create, delete, merge, overwrite, update
 from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError
 
 _DEBUG = "--debug"
+_KILLED = 128
+"""Shells add it to the number of the signal that ended a program."""
 _OPTIONS = {
     "pass enforce_retention=False": "give --no-retention-check",
-    "pass ignore_missing_files=True": "give --ignore-missing",
+    "pass ignore_missing_files=True": "give --ignore-missing-files",
     "(merge_schema does)": "(--merge-schema does)",
     "allow it with merge_schema": "allow it with --merge-schema",
 }
@@ -63,7 +67,14 @@ def lakeport(
 
 
 def main() -> NoReturn:
-    """The console script."""
+    """The console script. It ends on SIGTERM as on an interrupt: what it has half written is removed."""
+    terminated: list[int] = []
+
+    def terminate(number: int, _: object) -> NoReturn:
+        terminated.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
@@ -71,7 +82,9 @@ def main() -> NoReturn:
         # Whoever read the output has gone: what is still buffered goes nowhere, and nobody hears of it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    sys.exit(code)
+    except KeyboardInterrupt:
+        code = _KILLED + signal.SIGINT
+    sys.exit(_KILLED + terminated[0] if terminated else code)
 
 
 def run(arguments: Sequence[str]) -> int:

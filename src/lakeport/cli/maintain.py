@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from lakeport import tables
 from lakeport.cli.display import counted, print_table, print_text
 from lakeport.cli.options import Json, StorageOption, Target, parse_options
 from lakeport.cli.writing import Work, print_result, working
-from lakeport.kernel.table_properties import parse_interval, parse_size
+from lakeport.kernel.table_properties import parse_size
 from lakeport.tables import Result, VacuumResult
 
 _SHOWN = 100
@@ -51,11 +50,10 @@ def vacuum(
     option: StorageOption = None,
 ) -> None:
     """List the files that no version within the retention needs; delete them with --delete."""
-    kept = None if retention is None else timedelta(milliseconds=_parsed_interval(retention))
     with working("deleting" if delete else "looking", target, option, "files") as work:
         result = tables.vacuum(
             target,
-            retention=kept,
+            retention=retention,
             dry_run=not delete,
             enforce_retention=retention_check,
             progress=work.bar.reach,
@@ -74,8 +72,8 @@ def restore(
     timestamp: Annotated[
         str | None, typer.Option(metavar="TIME", help="The version at a time: ISO 8601, UTC if it has no zone.")
     ] = None,
-    ignore_missing: Annotated[
-        bool, typer.Option("--ignore-missing", help="Restore what is left if files are gone.")
+    ignore_missing_files: Annotated[
+        bool, typer.Option("--ignore-missing-files", help="Restore what is left if files are gone.")
     ] = False,
     json: Json = False,
     option: StorageOption = None,
@@ -83,7 +81,11 @@ def restore(
     """Make a table what it was at an earlier version, as a new version."""
     with working("restoring", target, option, "files") as work:
         result = tables.restore(
-            target, version=version, timestamp=timestamp, ignore_missing_files=ignore_missing, engine=work.engine
+            target,
+            version=version,
+            timestamp=timestamp,
+            ignore_missing_files=ignore_missing_files,
+            engine=work.engine,
         )
     metrics = result.metrics
     files = (
@@ -125,13 +127,6 @@ def _parsed_size(text: str) -> int:
         return parse_size(text)
     except ValueError:
         raise ValueError(f"--target-size takes a size such as 128mb, not {text!r}") from None
-
-
-def _parsed_interval(text: str) -> int:
-    try:
-        return parse_interval(text)
-    except ValueError:
-        raise ValueError(f"--retention takes an interval such as '7 days' or '12 hours', not {text!r}") from None
 
 
 def _optimized(result: Result) -> str:

@@ -13,11 +13,11 @@ from lakeport import tables
 from lakeport.cli.display import counted
 from lakeport.cli.formats import Format
 from lakeport.cli.options import Json, StorageOption, Target, parse_columns, parse_options
-from lakeport.cli.schema_text import parse_schema_text
 from lakeport.cli.sources import Rows, open_sources
 from lakeport.cli.writing import Work, print_result, working
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.schema import StructType
+from lakeport.kernel.schema_text import parse_schema_text
 from lakeport.kernel.snapshot import Table
 from lakeport.tables import Result
 
@@ -42,7 +42,7 @@ def create(
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="The columns, as 'id long not null, tags array<string>'."),
+        typer.Option(metavar="COLUMNS", help="The columns, as 'id long not null, price double default 0'."),
     ] = None,
     format: Kind = None,
     partition_by: Annotated[
@@ -135,15 +135,18 @@ def delete(
     target: Target,
     where: Rule = None,
     all: Annotated[bool, typer.Option("--all", help="Delete every row.")] = False,
+    application: Application = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
     """Delete the rows for which a condition holds."""
     _check_choice(where, all, "deletes")
+    done = parse_application(application)
     with working("deleting", target, option) as work:
-        result = tables.delete(target, where, engine=work.engine)
+        result = tables.delete(target, where, application=done, engine=work.engine)
     rows = result.metrics.get("numDeletedRows")
-    print_result(target, result, "deleted " + ("every row" if rows is None else counted(rows, "row")), json)
+    sentence = "deleted " + ("every row" if rows is None else counted(rows, "row"))
+    print_result(target, result, _unless_done(result, sentence), json)
 
 
 def update(
@@ -153,15 +156,18 @@ def update(
     ],
     where: Rule = None,
     all: Annotated[bool, typer.Option("--all", help="Update every row.")] = False,
+    application: Application = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
     """Give columns other values in the rows for which a condition holds."""
     _check_choice(where, all, "updates")
     values = {column.strip(): sql for column, sql in parse_options(set, "--set").items()}
+    done = parse_application(application)
     with working("updating", target, option) as work:
-        result = tables.update(target, values, where, engine=work.engine)
-    print_result(target, result, f"updated {counted(result.metrics.get('numUpdatedRows', 0), 'row')}", json)
+        result = tables.update(target, values, where, application=done, engine=work.engine)
+    sentence = f"updated {counted(result.metrics.get('numUpdatedRows', 0), 'row')}"
+    print_result(target, result, _unless_done(result, sentence), json)
 
 
 def merge(
@@ -180,15 +186,24 @@ def merge(
         bool, typer.Option("--delete-missing", help="Delete rows of the table without a match.")
     ] = False,
     merge_schema: MergeSchema = False,
+    application: Application = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
     """Update, delete and insert rows by those of the sources, which have to fit into memory."""
     if update_matched and delete_matched:
         raise ValueError("rows that match are either updated or deleted: give --update-matched or --delete-matched")
+    if not (update_matched or delete_matched or insert_new or delete_missing):
+        raise ValueError(
+            "the merge does nothing: give --update-matched or --delete-matched, --insert-new, --delete-missing, or "
+            "several of them"
+        )
+    done = parse_application(application)
     with working("merging", target, option) as work, _reading(sources, format, _schema(target, work), work) as rows:
         assert rows is not None
-        work_to_do = tables.merge(target, rows.to_reader(), on, merge_schema=merge_schema, engine=work.engine)
+        work_to_do = tables.merge(
+            target, rows.to_reader(), on, merge_schema=merge_schema, application=done, engine=work.engine
+        )
         if update_matched:
             work_to_do = work_to_do.when_matched_update_all()
         if delete_matched:
@@ -198,7 +213,7 @@ def merge(
         if delete_missing:
             work_to_do = work_to_do.when_not_matched_by_source_delete()
         result = work_to_do.execute()
-    print_result(target, result, _merged(result), json)
+    print_result(target, result, _unless_done(result, _merged(result)), json)
 
 
 @contextmanager

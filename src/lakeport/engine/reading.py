@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from lakeport.errors import MissingFileError
 from lakeport.kernel.change_files import ChangeFile, ChangeState, transform_change_data
 from lakeport.kernel.change_scan import ChangeScan
 from lakeport.kernel.columns import conform
@@ -48,7 +49,17 @@ class RowReader:
     def read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None = None, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, or of a split of it."""
+        """The rows of a file, or of a split of it. Raises `MissingFileError` if it is gone, or its deletion vector."""
+        try:
+            yield from self._read(engine, file, split, batch_size)
+        except MissingFileError as error:
+            raise MissingFileError(
+                "the file does not exist; it may have been vacuumed: read a later version", path=error.path
+            ) from error
+
+    def _read(
+        self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None, batch_size: int | None
+    ) -> Iterator[pa.RecordBatch]:
         select = None
         if self.filter is not None:
             select = engine.expressions.predicate_evaluator(self.state.arrow_schema, self.filter)

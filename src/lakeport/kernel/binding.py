@@ -263,7 +263,11 @@ def _compare_literals(op: CompareOp, left: Any, right: Any) -> Literal:
     for kind in (bool, (int, float, Decimal), str, bytes, date):
         if isinstance(left, kind) and isinstance(right, kind) and isinstance(left, bool) is isinstance(right, bool):
             return Literal(bool(_PYTHON[op](*_alike(left, right))))
-    raise InvalidFilterError(f"{_text(Literal(left))} cannot be compared with {_text(Literal(right))}")
+    hint = "; what is in quotes is text: a column's name is written without, or in backticks"
+    raise InvalidFilterError(
+        f"{_text(Literal(left))} cannot be compared with {_text(Literal(right))}"
+        f"{hint if isinstance(left, str) or isinstance(right, str) else ''}"
+    )
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:

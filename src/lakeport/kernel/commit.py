@@ -19,7 +19,6 @@ from lakeport.errors import (
     AccessDeniedError,
     CommitConflictError,
     CommitUnknownError,
-    LakeportError,
     OutOfSpaceError,
     StorageError,
 )
@@ -39,6 +38,8 @@ ENGINE_INFO = f"Lakeport/{__version__}"
 _log = logging.getLogger(__name__)
 _LOOKS = 3
 """How often a commit whose fate is unknown is written and looked for before giving up."""
+_ATTEMPTS = 1000
+"""How often a version is tried that the storage has, but does not show: each attempt is a journey to the storage."""
 
 
 @dataclass
@@ -105,6 +106,9 @@ class Committer:
     def root(self) -> str:
         return self.definition.root
 
+    def _path(self, version: int) -> str:
+        return f"{log_path(self.root)}/{version_name(version)}.json"
+
     def commit(self) -> Committed:
         """Raises `CommitConflictError` and `CommitUnknownError`."""
         self._check_log_is_there()
@@ -138,9 +142,11 @@ class Committer:
         """The base after the commits of others since then."""
         commits, footprint = list_newer(self.engine.storage, self.root, base.version).commits, self._footprint
         for version in range(base.version + 1, max(commits, default=base.version + 1) + 1):
-            if version not in commits:
+            # A listing that runs while others write may lack a version that is there.
+            file = commits.get(version) or self.engine.storage.status(self._path(version))
+            if file is None:
                 raise self._outdated(version)
-            winner = read_commit(self.engine.storage, commits[version], version)
+            winner = read_commit(self.engine.storage, file, version)
             if self.snapshot is None:
                 raise CommitConflictError(
                     f"another writer has created the table meanwhile; append to it, or choose another path "
@@ -217,27 +223,31 @@ class Committer:
 
     def _put(self, version: int, data: bytes) -> bool:
         """Whether the version is now this commit's. False if it is another writer's."""
-        path = f"{log_path(self.root)}/{version_name(version)}.json"
-        failure: LakeportError | None = None
-        for _ in range(_LOOKS):
+        path = self._path(version)
+        failures: list[StorageError] = []
+        for _ in range(_ATTEMPTS):
             try:
                 self.engine.storage.write(path, data)
                 return True
-            except FileExistsError:
+            except FileExistsError as error:
                 # It may be ours: an attempt that seemed to fail, here or inside the storage's client, was written.
-                return bool(self._found(path, version))
+                # Or another writer is at it, and the storage does not show it yet.
+                _log.debug("version %d is there: %s", version, error)
             except StorageError as error:
-                if failure is None and isinstance(error, AccessDeniedError | OutOfSpaceError):
+                if not failures and isinstance(error, AccessDeniedError | OutOfSpaceError):
                     raise  # it is not written
                 _log.warning("the storage did not confirm version %d: %s", version, error)
-                failure = error
-                if (found := self._found(path, version)) is not None:
-                    return found
+                failures.append(error)
+            if (found := self._found(path, version)) is not None:
+                return found
+            if len(failures) == _LOOKS:
+                break
+        reason = failures[-1] if failures else "it says that the version is there, but does not show it"
         raise CommitUnknownError(
-            f"the storage failed while version {version} was being written: {failure}; it is not there now, but may "
+            f"the storage failed while version {version} was being written: {reason}; it is not there now, but may "
             f"still appear: look at the table's history before repeating the operation [{self.root}]",
             version=version,
-        ) from failure
+        ) from (failures[-1] if failures else None)
 
     def _found(self, path: str, version: int) -> bool | None:
         """Whether the version that is there is this commit's; None if there is none."""

@@ -6,7 +6,9 @@ times are cut to microseconds, which is all that Delta has. Time without a zone 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,37 +21,57 @@ from lakeport.kernel.arrays import from_numpy, to_integers, to_mask
 from lakeport.kernel.schema import is_variant_field
 
 _ALL_INTEGERS = pa.decimal128(20, 0)
-_RowOf = Callable[[int], int]
+_Row = TypeVar("_Row")
 
 
-def match_columns(names: list[str], fields: pa.Schema) -> list[int | None]:
-    """For each field, which of the given columns is meant; None if it is not there.
+@dataclass(frozen=True)
+class RowName:
+    """How messages call a row."""
+
+    text: str
+    number: int | None = None
+    """Counts from 0 in what was given; None for a row that is not from there."""
+
+
+RowNames = Callable[[int], RowName]
+"""Calls a row by its place in a batch."""
+
+
+def count_from(first_row: int) -> RowNames:
+    """For the rows of a stream, of which so many came before."""
+    return lambda row: RowName(f"row {first_row + row}", first_row + row)
+
+
+def match_columns(names: list[str], fields: pa.Schema, parent: str = "") -> list[int | None]:
+    """For each field, which of the given columns is meant; None if it is not there. `parent` is the struct that has the
+    fields.
 
     Raises `InvalidDataError` for a column that the table does not have, and for one that is given twice."""
     known = {field.name.lower(): index for index, field in enumerate(fields)}
     found: list[int | None] = [None] * len(fields)
     for index, name in enumerate(names):
         place = known.get(name.lower())
+        full = f"{parent}.{name}" if parent else name
         if place is None:
             raise InvalidDataError(
-                f"the table has no column {name!r}: it has {', '.join(fields.names)}; leave it out, or add it to the "
-                "table first (merge_schema does)",
-                column=name,
+                f"the table has no column {full!r}: {parent or 'it'} has {', '.join(fields.names)}; leave it out, or "
+                "add it to the table first (merge_schema does)",
+                column=full,
             )
         if found[place] is not None:
-            raise InvalidDataError(f"the column {name!r} is given twice", column=name)
+            raise InvalidDataError(f"the column {full!r} is given twice", column=full)
         found[place] = index
     return found
 
 
-def fit_column(array: pa.Array, target: pa.Field, first_row: int) -> pa.Array:
-    """`array` in the type of `target`. `first_row` is the number of its first row, for messages.
+def fit_column(array: pa.Array, target: pa.Field, name_row: RowNames) -> pa.Array:
+    """`array` in the type of `target`.
 
     Raises `InvalidDataError`, saying which column and row do not fit."""
-    return _fit(array, target, target.name, lambda index: first_row + index)
+    return _fit(array, target, target.name, name_row)
 
 
-def _fit(array: pa.Array, target: pa.Field, name: str, row_of: _RowOf) -> pa.Array:
+def _fit(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) -> pa.Array:
     """`row_of` tells in which row a value of the array is."""
     if types.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
@@ -71,7 +93,7 @@ def _without_views(array: pa.Array) -> pa.Array:
     return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
 
 
-def _fit_nested(array: pa.Array, target: pa.Field, name: str, row_of: _RowOf) -> pa.Array:
+def _fit_nested(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) -> pa.Array:
     wanted, given = target.type, array.type
     if types.is_struct(wanted) and types.is_struct(given):
         return _fit_struct(array, target, name, row_of)
@@ -94,8 +116,8 @@ def _all_rows(array: pa.Array) -> pa.Array:
     return from_numpy(np.arange(len(array), dtype=np.int64))
 
 
-def _fit_struct(array: pa.StructArray, target: pa.Field, name: str, row_of: _RowOf) -> pa.StructArray:
-    places = match_columns([f.name for f in array.type], pa.schema(list(target.type)))
+def _fit_struct(array: pa.StructArray, target: pa.Field, name: str, row_of: RowNames) -> pa.StructArray:
+    places = match_columns([f.name for f in array.type], pa.schema(list(target.type)), name)
     if is_variant_field(target) and None in places:
         raise _misfit(name, array.type, target.type)
     given = array.flatten()  # unlike field(), with the parents' nulls
@@ -121,7 +143,7 @@ def _offsets_of(array: pa.Array) -> npt.NDArray[np.int64]:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
 
 
-def _row_of_items(offsets: npt.NDArray[np.int64], row_of: _RowOf) -> _RowOf:
+def _row_of_items(offsets: npt.NDArray[np.int64], row_of: Callable[[int], _Row]) -> Callable[[int], _Row]:
     return lambda item: row_of(int(np.searchsorted(offsets, item, side="right")) - 1)
 
 
@@ -142,7 +164,7 @@ def _is_any_list(data_type: pa.DataType) -> bool:
     )
 
 
-def _fit_values(array: pa.Array, target: pa.DataType, name: str, row_of: _RowOf) -> pa.Array:
+def _fit_values(array: pa.Array, target: pa.DataType, name: str, row_of: RowNames) -> pa.Array:
     if types.is_null(array.type):
         return pa.nulls(len(array), target)
     if not _may_become(array.type, target):
@@ -154,10 +176,10 @@ def _fit_values(array: pa.Array, target: pa.DataType, name: str, row_of: _RowOf)
         index = _first_failure(array, cast)
         row = row_of(index)
         raise InvalidDataError(
-            f"row {row}: {format_cell(array[index])!r} in column {name!r} does not fit the table's type {target}: "
-            f"{str(error).splitlines()[0]}",
+            f"{row.text}: {format_cell(array[index])!r} in column {name!r} does not fit the table's type {target}: "
+            f"{str(error).splitlines()[0]}; round or convert it first",
             column=name,
-            row=row,
+            row=row.number,
         ) from error
 
 
@@ -167,6 +189,11 @@ def format_cell(value: pa.Scalar) -> str:
         return str(value)[:80]
     except (OverflowError, ValueError):  # a time that Python does not have
         return str(value.value)
+
+
+def format_row(rows: pa.RecordBatch, row: int, names: Sequence[str]) -> str:
+    """Some columns of a row for a message."""
+    return f"({', '.join(f'{name} = {format_cell(rows.column(name)[row])}' for name in names)})"[:300]
 
 
 def _plain_cast(target: pa.DataType) -> Callable[[pa.Array], pa.Array]:

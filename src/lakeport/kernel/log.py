@@ -173,6 +173,14 @@ def find_segment(
     `log_tail` are commits that a catalog vouches for; they take the place of published ones.
 
     Raises `TableNotFoundError`, `VersionNotFoundError`, and `CorruptTableError` for a log with a gap."""
+    try:
+        return _find_segment(storage, root, version, log_tail)
+    except CorruptTableError:
+        # A listing that runs while others write may lack a version that is there, and have the one after it.
+        return build_segment(list_log(storage, root), root, version, log_tail)
+
+
+def _find_segment(storage: StorageClient, root: str, version: int | None, log_tail: Sequence[Commit]) -> LogSegment:
     hint = last_checkpoint(storage, root)
     if hint is not None and hint > 0 and (version is None or hint <= version):
         listing = _list_from_checkpoint(storage, root, hint)

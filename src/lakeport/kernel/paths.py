@@ -14,6 +14,14 @@ _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 _AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*")
 
 
+def parse_target(target: object) -> str:
+    """The text of a path or a URL that a person gave, as text or as a path object. Raises `ValueError`."""
+    text = str(target) if hasattr(target, "__fspath__") else target
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{target!r} is no place for a table: give a path or a URL")
+    return text
+
+
 def resolve_path(root: str, uri: str) -> str:
     """The plain path of `uri` in the table at `root`, which is plain text itself.
 

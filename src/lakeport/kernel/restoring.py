@@ -9,35 +9,19 @@ import msgspec
 
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_definition import TableDefinition
-from lakeport.kernel.table_properties import COLUMN_MAPPING_MAX_ID, ENABLE_IN_COMMIT_TIMESTAMPS
-from lakeport.kernel.writer_features import check_writable, protocol_for, supported_features
-
-_TIMESTAMP_ENABLEMENT = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
+from lakeport.kernel.table_definition import TableDefinition, definition_of, with_history
+from lakeport.kernel.writer_features import protocol_for, supported_features
 
 
 def restored_definition(current: TableDefinition, target: Snapshot) -> TableDefinition:
-    """Schema, partitioning and properties of the target; the protocol is never downgraded, and what the log after the
-    target relies on stays. Raises `UnsupportedFeatureError` for a target that this kernel cannot write."""
-    metadata = msgspec.structs.replace(
-        target.metadata, id=current.metadata.id, configuration=_restored_properties(current, target)
-    )
-    protocol = protocol_for(current.protocol, metadata, target.schema, supported_features(target.protocol))
-    check_writable(protocol, metadata, target.schema, current.root)
-    return replace(current, protocol=protocol, metadata=metadata)
-
-
-def _restored_properties(current: TableDefinition, target: Snapshot) -> dict[str, str | None]:
-    now, then = current.metadata.configuration, target.properties
-    restored = dict(then)
-    if ENABLE_IN_COMMIT_TIMESTAMPS.of(now) and ENABLE_IN_COMMIT_TIMESTAMPS.of(then):
-        # They say since when all commits have timestamps; they may have been off in between.
-        restored = {n: v for n, v in restored.items() if n not in _TIMESTAMP_ENABLEMENT}
-        restored |= {name: now[name] for name in _TIMESTAMP_ENABLEMENT if name in now}
-    highest = COLUMN_MAPPING_MAX_ID.of(now)
-    if highest > COLUMN_MAPPING_MAX_ID.of(then):  # an id is never given twice
-        restored[COLUMN_MAPPING_MAX_ID.name] = str(highest)
-    return restored
+    """Schema, partitioning, clustering and properties of the target; the protocol is never downgraded, and what the log
+    after the target relies on stays. Raises `UnsupportedFeatureError` for a target that this kernel cannot write."""
+    then = definition_of(target)
+    configuration = with_history(then.metadata.configuration, current.metadata.configuration)
+    metadata = msgspec.structs.replace(then.metadata, id=current.metadata.id, configuration=configuration)
+    protocol = protocol_for(current.protocol, metadata, then.schema, supported_features(target.protocol))
+    restored = replace(current, protocol=protocol, metadata=metadata, clustering_columns=then.clustering_columns)
+    return restored.checked(then)
 
 
 @dataclass(frozen=True)

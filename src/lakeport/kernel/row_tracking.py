@@ -10,6 +10,7 @@ import msgspec
 from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol
 from lakeport.kernel.scan_files import decode_num_records
+from lakeport.kernel.table_properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
@@ -23,7 +24,7 @@ class _HighWaterMark(msgspec.Struct, rename="camel"):
 def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether every file that is added needs a base row id."""
     supported = "rowTracking" in (protocol.writer_features or ())
-    return supported and metadata.configuration.get("delta.rowTrackingSuspended") != "true"
+    return supported and not ROW_TRACKING_SUSPENDED.of(metadata.configuration)
 
 
 def high_water_mark(domains: Mapping[str, str], path: str) -> int:
@@ -61,7 +62,7 @@ def assign_row_ids(adds: Iterable[Add], highest: int, version: int) -> tuple[lis
 def with_materialised_names(configuration: Mapping[str, str | None]) -> dict[str, str | None]:
     """The properties with names for the columns that keep row ids and commit versions, if row tracking is on."""
     named = dict(configuration)
-    if named.get("delta.enableRowTracking") == "true":
+    if ENABLE_ROW_TRACKING.of(named):
         named.setdefault(ROW_ID_COLUMN, f"_row-id-col-{uuid.uuid4()}")
         named.setdefault(ROW_COMMIT_VERSION_COLUMN, f"_row-commit-version-col-{uuid.uuid4()}")
     return named

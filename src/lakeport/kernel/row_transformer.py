@@ -21,9 +21,9 @@ from lakeport.kernel.binding import bind, bind_value
 from lakeport.kernel.columns import make_batch, to_physical, without_hidden_nulls
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Column, Expression, columns_in, replace_now
-from lakeport.kernel.input_rows import first_null, fit_column, format_cell, match_columns
+from lakeport.kernel.input_rows import RowNames, count_from, first_null, fit_column, format_cell, match_columns
 from lakeport.kernel.partitions import format_partition_value
-from lakeport.kernel.schema import StructField, StructType, arrow_field, arrow_schema
+from lakeport.kernel.schema import StructField, StructType, arrow_field, arrow_schema, nullable
 from lakeport.kernel.sql import parse_expression
 from lakeport.kernel.write_context import GENERATION_EXPRESSION, WriteContext
 
@@ -40,7 +40,8 @@ class PhysicalBatch:
 
 
 class RowTransformer:
-    """Logical rows of a stream into physical batches. It counts rows, so that a message can say which one is wrong."""
+    """Logical rows of a stream into physical batches. It counts rows, so that a message can say which one is wrong;
+    whoever gives rows of something else says how they are called."""
 
     def __init__(self, engine: Engine, context: WriteContext) -> None:
         self._engine, self._context = engine, context
@@ -56,23 +57,24 @@ class RowTransformer:
         """Raises `InvalidDataError` and `ConstraintError`."""
         yield from self._partitions(self.checked(batch))
 
-    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def checked(self, batch: pa.RecordBatch, name_row: RowNames | None = None) -> pa.RecordBatch:
         """The next rows of the stream, complete, and nothing wrong with them.
 
         Raises `InvalidDataError` and `ConstraintError`."""
-        logical = self.complete(batch)
-        self._check(logical)
+        names = name_row or count_from(self._rows)
+        logical = self._complete(batch, names)
+        self._check(logical, names)
         self._rows += batch.num_rows
         return logical
 
-    def complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _complete(self, batch: pa.RecordBatch, name_row: RowNames) -> pa.RecordBatch:
         """The rows with exactly the table's columns: fitted, with defaults and generated values where none came."""
         places = match_columns(batch.schema.names, self._fields)
         arrays: dict[str, pa.Array] = {}
         missing: list[StructField] = []
         for field, place in zip(self._context.logical_fields, places, strict=True):
             if place is not None:
-                arrays[field.name] = fit_column(batch.column(place), self._fields.field(field.name), self._rows)
+                arrays[field.name] = fit_column(batch.column(place), self._fields.field(field.name), name_row)
             elif field.name not in self._generated:
                 arrays[field.name] = self._default(field, batch.num_rows)
             else:
@@ -80,7 +82,7 @@ class RowTransformer:
         known = self._batch(arrays, batch.num_rows)
         for field in missing:
             arrays[field.name] = self._generated[field.name](known)
-        self._check_generated(arrays, [f for f in self._generated if f not in {m.name for m in missing}])
+        self._check_generated(arrays, [f for f in self._generated if f not in {m.name for m in missing}], name_row)
         for field in self._context.partition_fields:
             arrays[field.name] = _without_empty(arrays[field.name])
         return make_batch([arrays[name] for name in self._fields.names], self._fields, batch.num_rows)
@@ -88,7 +90,7 @@ class RowTransformer:
     def _batch(self, arrays: Mapping[str, pa.Array], length: int) -> pa.RecordBatch:
         """The columns of the table, null where they are not known yet."""
         columns = [arrays[f.name] if f.name in arrays else pa.nulls(length, f.type) for f in self._arrow]
-        return make_batch(columns, _nullable(self._arrow), length)
+        return make_batch(columns, nullable(self._arrow), length)
 
     def _default(self, field: StructField, length: int) -> pa.Array:
         target = self._fields.field(field.name)
@@ -106,12 +108,12 @@ class RowTransformer:
     def _value(self, field: StructField, sql: str, schema: StructType | None = None) -> _Evaluator:
         schema = self._context.schema if schema is None else schema
         bound = bind_value(self._expression(f"the expression of column {field.name!r}", sql), schema, field.type)
-        return self._engine.expressions.evaluator(_nullable(arrow_schema(schema)), bound)
+        return self._engine.expressions.evaluator(nullable(arrow_schema(schema)), bound)
 
     def _condition(self, name: str, sql: str) -> tuple[str, _Evaluator, list[str]]:
         bound = bind(self._expression(f"the constraint {name!r}", sql), self._context.schema)
         names = list(dict.fromkeys(column.path[0] for column in columns_in(bound)))
-        return sql, self._engine.expressions.evaluator(_nullable(self._arrow), bound), names
+        return sql, self._engine.expressions.evaluator(nullable(self._arrow), bound), names
 
     def _agrees(self, field: StructField) -> Callable[[pa.Array, pa.Array], pa.Array]:
         """Compares two columns of the field's type: true also where both are null."""
@@ -121,42 +123,28 @@ class RowTransformer:
         evaluate = self._engine.expressions.evaluator(schema, bind(given.equals_null_safe(computed), pair))
         return lambda a, b: evaluate(make_batch([a, b], schema, len(a)))
 
-    def _check_generated(self, arrays: Mapping[str, pa.Array], given: list[str]) -> None:
+    def _check_generated(self, arrays: Mapping[str, pa.Array], given: list[str], name_row: RowNames) -> None:
         for name in given:
             rows = self._batch(arrays, len(arrays[name]))
             agrees = self._generated_checks[name](arrays[name], self._generated[name](rows))
-            self._refuse_failures(agrees, name, f"the generated column {name!r}", [name], rows)
+            _refuse_failures(agrees, name, f"the generated column {name!r}", [name], rows, name_row)
 
-    def _check(self, rows: pa.RecordBatch) -> None:
+    def _check(self, rows: pa.RecordBatch, name_row: RowNames) -> None:
         for index, field in enumerate(rows.schema):
             if (found := first_null(rows.column(index), field)) is not None:
-                column, row = found
+                column, row = found[0], name_row(found[1])
                 raise ConstraintError(
-                    f"row {self._rows + row}: the column {column!r} is null, but the table has it as NOT NULL",
+                    f"{row.text}: the column {column!r} is null, but the table has it as NOT NULL",
                     constraint="NOT NULL",
                     column=column,
-                    row=self._rows + row,
+                    row=row.number,
                 )
         if not self._constraints:
             return
         table_rows = self._batch({name: rows.column(name) for name in self._arrow.names}, rows.num_rows)
         for name, (sql, evaluate, columns) in self._constraints.items():
-            self._refuse_failures(evaluate(table_rows), name, f"the constraint {name!r} ({sql})", columns, table_rows)
-
-    def _refuse_failures(
-        self, holds: pa.BooleanArray, name: str, what: str, columns: list[str], rows: pa.RecordBatch
-    ) -> None:
-        mask = to_mask(holds)
-        if mask.all():
-            return
-        row = int((~mask).argmax())
-        values = ", ".join(f"{c} = {format_cell(rows.column(c)[row])}" for c in columns)
-        raise ConstraintError(
-            f"row {self._rows + row} breaks {what}: {values}; nothing was written to the table",
-            constraint=name,
-            column=columns[0] if columns else None,
-            row=self._rows + row,
-        )
+            what = f"the constraint {name!r} ({sql})"
+            _refuse_failures(evaluate(table_rows), name, what, columns, table_rows, name_row)
 
     def _partitions(self, rows: pa.RecordBatch) -> Iterator[PhysicalBatch]:
         if not rows.num_rows:
@@ -181,6 +169,23 @@ class RowTransformer:
             serialised = {name: format_partition_value(value, f) for name, value, f in pairs}
             whole = len(chosen) == rows.num_rows
             yield PhysicalBatch(serialised, physical if whole else physical.take(from_numpy(chosen)))
+
+
+def _refuse_failures(
+    holds: pa.BooleanArray, name: str, what: str, columns: list[str], rows: pa.RecordBatch, name_row: RowNames
+) -> None:
+    mask = to_mask(holds)
+    if mask.all():
+        return
+    index = int((~mask).argmax())
+    row = name_row(index)
+    values = ", ".join(f"{c} = {format_cell(rows.column(c)[index])}" for c in columns)
+    raise ConstraintError(
+        f"{row.text} breaks {what}: {values}; nothing was written to the table",
+        constraint=name,
+        column=columns[0] if columns else None,
+        row=row.number,
+    )
 
 
 def partition_codes(columns: list[pa.Array]) -> tuple[npt.NDArray[np.int64], Callable[[int], list[Any]]]:
@@ -208,7 +213,3 @@ def _without_empty(column: pa.Array) -> pa.Array:
         return column
     empty = pc.equal(pc.binary_length(column), scalar_of(0, pa.int32()))
     return pc.if_else(empty, null_of(column.type), column) if empty.true_count else column
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([f.with_nullable(True) for f in schema])

@@ -99,9 +99,7 @@ class _Extras:
 class Scan:
     """What to read of a snapshot."""
 
-    def __init__(
-        self, snapshot: Snapshot, schema: StructType, predicate: Expression | None, extras: _Extras
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, schema: StructType, predicate: Expression | None, extras: _Extras) -> None:
         self.snapshot, self.schema, self.filter, self._extras = snapshot, schema, predicate, extras
         parts = conjuncts(predicate) if predicate is not None else []
         self._partition_filter = all_of(p for p in parts if self._is_on_partitions(p))

@@ -125,7 +125,11 @@ class StructType:
         return tuple(found)
 
     def path_of(self, column: str) -> tuple[str, ...]:
-        """The path that a person means: a column of this very name, or dots that lead into structs."""
+        """The path that a person means: a column of this very name, or dots that lead into structs.
+
+        Raises `ValueError` for what is no text."""
+        if not isinstance(column, str):
+            raise ValueError(f"a column is named by text, not by {column!r}")
         return (column,) if self.find(column) else parse_path(column)
 
     def select(self, paths: Iterable[tuple[str, ...]]) -> StructType:
@@ -298,6 +302,11 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return pa.schema([arrow_field(f) for f in schema])
 
 
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The same columns, any of which may be null."""
+    return pa.schema([f.with_nullable(True) for f in schema])
+
+
 _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (types.is_boolean, "boolean"),
     (types.is_int8, "byte"),
@@ -336,34 +345,55 @@ _INSTEAD = (
 )
 
 
-def schema_from_arrow(schema: pa.Schema) -> StructType:
-    """The Delta schema that holds all values of an Arrow schema, with its nullability.
-
-    Unsigned integers become the next wider type. Raises `ValueError` for a type that Delta has no place for."""
-    return StructType(tuple(_field_from_arrow(f, f.name) for f in schema))
+_HONOURED = ("comment", "CURRENT_DEFAULT", "delta.generationExpression", "delta.invariants")
+_IGNORED = "delta.columnMapping."
+"""Ids and physical names are those of another table."""
 
 
-def _field_from_arrow(field: pa.Field, where: str) -> StructField:
-    return StructField(field.name, _type_in_field(field, where), field.nullable)
+def schema_from_arrow(schema: pa.Schema, *, with_metadata: bool = False) -> StructType:
+    """The Delta schema that holds all values of an Arrow schema, with its nullability; `with_metadata` also with the
+    comments, defaults, generation expressions and invariants that the metadata of its fields has, by Delta's keys.
+
+    Unsigned integers become the next wider type. Raises `ValueError` for a type that Delta has no place for, and for
+    metadata of Delta's that cannot be taken over."""
+    return StructType(tuple(_field_from_arrow(f, f.name, with_metadata) for f in schema))
 
 
-def _type_in_field(field: pa.Field, where: str) -> DataType:
-    return PrimitiveType("variant") if is_variant_field(field) else _type_from_arrow(field.type, where)
+def _field_from_arrow(field: pa.Field, where: str, with_metadata: bool) -> StructField:
+    metadata = _metadata_from_arrow(field, where) if with_metadata else {}
+    return StructField(field.name, _type_in_field(field, where, with_metadata), field.nullable, metadata)
 
 
-def _type_from_arrow(arrow: pa.DataType, where: str) -> DataType:
+def _metadata_from_arrow(field: pa.Field, where: str) -> dict[str, str]:
+    given = {key.decode(): value.decode(errors="replace") for key, value in (field.metadata or {}).items()}
+    for key in given:
+        if key.startswith("delta.") and key not in _HONOURED and not key.startswith(_IGNORED):
+            raise ValueError(
+                f"the column {where!r} has the metadata {key}, which a new column cannot take over: remove it from the "
+                "Arrow field"
+            )
+    return {key: given[key] for key in _HONOURED if key in given}
+
+
+def _type_in_field(field: pa.Field, where: str, with_metadata: bool) -> DataType:
+    return PrimitiveType("variant") if is_variant_field(field) else _type_from_arrow(field.type, where, with_metadata)
+
+
+def _type_from_arrow(arrow: pa.DataType, where: str, with_metadata: bool) -> DataType:
     if isinstance(arrow, pa.BaseExtensionType):
         is_known = arrow.extension_name == "arrow.parquet.variant"
-        return PrimitiveType("variant") if is_known else _type_from_arrow(arrow.storage_type, where)
+        return PrimitiveType("variant") if is_known else _type_from_arrow(arrow.storage_type, where, with_metadata)
     if types.is_dictionary(arrow) or types.is_run_end_encoded(arrow):
-        return _type_from_arrow(arrow.value_type, where)
+        return _type_from_arrow(arrow.value_type, where, with_metadata)
     if types.is_struct(arrow):
-        return StructType(tuple(_field_from_arrow(f, f"{where}.{f.name}") for f in arrow))
+        return StructType(tuple(_field_from_arrow(f, f"{where}.{f.name}", with_metadata) for f in arrow))
     if types.is_map(arrow):
-        key = _type_in_field(arrow.key_field, f"{where}.key")
-        return MapType(key, _type_in_field(arrow.item_field, f"{where}.value"), arrow.item_field.nullable)
+        key = _type_in_field(arrow.key_field, f"{where}.key", with_metadata)
+        value = _type_in_field(arrow.item_field, f"{where}.value", with_metadata)
+        return MapType(key, value, arrow.item_field.nullable)
     if any(is_a(arrow) for is_a in _LISTS):
-        return ArrayType(_type_in_field(arrow.value_field, f"{where}.element"), arrow.value_field.nullable)
+        element = _type_in_field(arrow.value_field, f"{where}.element", with_metadata)
+        return ArrayType(element, arrow.value_field.nullable)
     return _primitive_from_arrow(arrow, where)
 
 

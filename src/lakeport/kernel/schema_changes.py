@@ -6,15 +6,14 @@ A bad change is a `ValueError` that says what to do; a column that is not there 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from lakeport.errors import UnknownColumnError
+from lakeport.kernel.column_mapping import without_mapping
 from lakeport.kernel.features import widens
-from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, fields_in
+from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
 TYPE_CHANGES = "delta.typeChanges"
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -25,35 +24,10 @@ Uses = Mapping[str, Collection[_Path]]
 """What of a table uses which columns: `the constraint 'positive'` → the paths in it."""
 
 
-def uses_of_columns(
-    schema: StructType, constraints: Mapping[str, str], columns_of: Callable[[str], Iterable[_Path]]
-) -> dict[str, tuple[_Path, ...]]:
-    """The columns in constraints, which are SQL by name, and in generated columns; `columns_of` gives those of SQL."""
-    uses = {f"the constraint {name!r}": sql for name, sql in constraints.items()}
-    for field in fields_in(schema):
-        if sql := field.metadata.get("delta.generationExpression"):
-            uses[f"the generated column {field.name!r}"] = sql
-    return {what: tuple(columns_of(sql)) for what, sql in uses.items()}
-
-
-def parse_invariant(text: str) -> str:
-    """The SQL in a column's `delta.invariants`. Raises `ValueError`."""
-    try:
-        return msgspec.json.decode(text, type=_Invariant).expression.expression
-    except (msgspec.MsgspecError, TypeError) as error:
-        raise ValueError(f"delta.invariants is {text!r}, which is no invariant: {error}") from error
-
-
-class _InvariantExpression(msgspec.Struct):
-    expression: str
-
-
-class _Invariant(msgspec.Struct):
-    expression: _InvariantExpression
-
-
 def add_column(schema: StructType, field: StructField, parent: _Path = ()) -> StructType:
-    """The schema with a new last column, or with a new last field of the struct at `parent`."""
+    """The schema with a new last column, or with a new last field of the struct at `parent`.
+
+    Ids and physical names that the field has are those of another table: they are left out."""
     where = ".".join((*parent, field.name))
     if not field.nullable:
         raise ValueError(f"the new column {where!r} must be nullable: the rows that are there have no value for it")
@@ -68,7 +42,7 @@ def add_column(schema: StructType, field: StructField, parent: _Path = ()) -> St
             raise ValueError(f"{'.'.join(parent)!r} is no struct: no field can be added to it")
         if struct.find(field.name):
             raise ValueError(f"there already is a column {where!r}")
-        return StructType((*struct.fields, field))
+        return StructType((*struct.fields, *without_mapping(StructType((field,)))))
 
     return _edit(schema, parent, append)
 
@@ -159,8 +133,8 @@ def merge_schema(table: StructType, data: StructType, *, widen: bool = False) ->
 
     With `widen`, which is the table's `delta.enableTypeWidening`, a column takes the data's wider type as long as it
     stays a number of its kind; otherwise it keeps its own, and the data must fit it. Raises `ValueError` where one side
-    is a struct, a list or a map and the other is not."""
-    return record_type_changes(table, _merge_struct(table, data, widen, ()))
+    is a struct, a list or a map and the other is not. The data's ids and physical names are left out."""
+    return record_type_changes(table, _merge_struct(table, without_mapping(data), widen, ()))
 
 
 def _merge_struct(table: StructType, data: StructType, widen: bool, path: _Path) -> StructType:

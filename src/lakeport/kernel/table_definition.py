@@ -11,21 +11,25 @@ import msgspec
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import DomainMetadata, Format, Metadata, Protocol
-from lakeport.kernel.column_mapping import assign_mapping, check_mode_change
-from lakeport.kernel.row_tracking import with_materialised_names
-from lakeport.kernel.schema import PrimitiveType, StructType, format_schema, parse_schema, types_in
+from lakeport.kernel.column_mapping import assign_mapping, check_mode_change, without_mapping
+from lakeport.kernel.features import column_mapping_mode
+from lakeport.kernel.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN, with_materialised_names
+from lakeport.kernel.schema import StructType, format_schema, parse_schema
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.soundness import check_sound
 from lakeport.kernel.table_properties import (
     COLUMN_MAPPING_MAX_ID,
     COLUMN_MAPPING_MODE,
     ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_ROW_TRACKING,
+    Configuration,
     check_properties,
     without_protocol_properties,
 )
 from lakeport.kernel.writer_features import check_writable, protocol_for
 
 CLUSTERING_DOMAIN = "delta.clustering"
-_NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
-_NOT_FOR_PARTITIONS = ("variant", "void")
+_TIMESTAMP_ENABLEMENT = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class TableDefinition:
         return replace(self, protocol=protocol_for(self.protocol, self.metadata, self.schema, features))
 
     def _with(self, schema: StructType, configuration: Mapping[str, str | None]) -> TableDefinition:
-        old_mode = COLUMN_MAPPING_MODE.of(self.metadata.configuration)
+        old_mode = column_mapping_mode(self.protocol, self.metadata, self.root)
         mode = COLUMN_MAPPING_MODE.of(configuration)
         if self.before is not None:
             check_mode_change(old_mode, mode)
@@ -87,21 +91,39 @@ class TableDefinition:
         )
         protocol = protocol_for(self.protocol, metadata, schema)
         metadata = msgspec.structs.replace(metadata, configuration=without_protocol_properties(configuration))
-        _check_columns(schema, metadata.partition_columns, mode)
-        check_writable(protocol, metadata, schema, self.root)
-        return replace(self, protocol=protocol, metadata=metadata)
+        return replace(self, protocol=protocol, metadata=metadata).checked(self.before)
+
+    def clustered_by(self, columns: Sequence[str]) -> TableDefinition:
+        """Clustered by columns; `clustering_domain` tells it to others. Raises `ValueError`."""
+        paths = [self.schema.resolve(self.schema.path_of(column)) for column in columns]
+        mode = column_mapping_mode(self.protocol, self.metadata, self.root)
+        physical = tuple(tuple(field.physical_name(mode) for field in path) for path in paths)
+        clustered = replace(self.with_features("clustering", "domainMetadata"), clustering_columns=physical)
+        return clustered.checked(self.before)
+
+    def checked(self, known: TableDefinition | None) -> TableDefinition:
+        """As it is. Raises `ValueError` for what no table can be, unless it is so in `known`, and
+        `UnsupportedFeatureError` for what this kernel cannot write."""
+        check_sound(self, known)
+        check_writable(self.protocol, self.metadata, self.schema, self.root)
+        return self
 
     def as_of(self, version: int, timestamp: int | None) -> TableDefinition:
         """As version `version` has it: in-commit timestamps that begin with it are recorded as beginning with it."""
         enabled = ENABLE_IN_COMMIT_TIMESTAMPS.of(self.metadata.configuration)
         if self.before is None or not enabled or ENABLE_IN_COMMIT_TIMESTAMPS.of(self.before.metadata.configuration):
             return self
-        since = {
-            "delta.inCommitTimestampEnablementVersion": str(version),
-            "delta.inCommitTimestampEnablementTimestamp": str(timestamp),
-        }
+        since = dict(zip(_TIMESTAMP_ENABLEMENT, (str(version), str(timestamp)), strict=True))
         configuration = {**self.metadata.configuration, **since}
         return replace(self, metadata=msgspec.structs.replace(self.metadata, configuration=configuration))
+
+
+def definition_of(snapshot: Snapshot) -> TableDefinition:
+    """What a table is in a version of it."""
+    known = TableDefinition(snapshot.root, snapshot.protocol, snapshot.metadata)
+    if "clustering" in (snapshot.protocol.writer_features or ()):
+        known = replace(known, clustering_columns=parse_clustering(snapshot.domain_metadata, snapshot.root))
+    return replace(known, before=known)
 
 
 def define_table(
@@ -115,29 +137,47 @@ def define_table(
     created: int,
     before: TableDefinition | None = None,
 ) -> TableDefinition:
-    """A new table; with `before`, one that takes the place of another. Raises `ValueError` for what no table can be."""
+    """A new table; with `before`, one that takes the place of another, none of whose files stays.
+
+    Ids and physical names in the schema are those of another table: they are left out. Raises `ValueError` for what no
+    table can be."""
     protocol = before.protocol if before is not None else Protocol(min_reader_version=1, min_writer_version=2)
     if not schema.fields:
         raise ValueError("a table has at least one column")
     partitions = tuple(schema.resolve((column,))[0].name for column in partition_columns)
+    check_properties(properties or {})
     metadata = Metadata(
         id=before.metadata.id if before is not None else str(uuid.uuid4()),
         name=name,
         description=description,
         format=Format(),
-        schema_string=format_schema(schema),
+        schema_string=format_schema(without_mapping(schema)),
         partition_columns=partitions,
         created_time=created,
+        configuration=with_history(properties or {}, {} if before is None else before.metadata.configuration),
     )
     unmapped = TableDefinition(root, protocol, metadata)
-    return replace(unmapped.with_properties(properties or {}), before=before)
+    return replace(unmapped.with_properties({}), before=before)
 
 
-def clustering_domain(schema: StructType, columns: Sequence[str], mapping_mode: str) -> DomainMetadata:
-    """The metadata domain of a table that is clustered by columns. Raises `UnknownColumnError`."""
-    paths = [schema.resolve(schema.path_of(column)) for column in columns]
-    physical = [[f.physical_name(mapping_mode) for f in path] for path in paths]
-    document = {"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}
+def with_history(configuration: Configuration, before: Configuration) -> dict[str, str | None]:
+    """The properties of a table that had others before, with what its log until then relies on."""
+    kept = dict(configuration)
+    if ENABLE_IN_COMMIT_TIMESTAMPS.of(configuration) and ENABLE_IN_COMMIT_TIMESTAMPS.of(before):
+        # They say since when all commits have timestamps; they may have been off in between.
+        kept = {name: value for name, value in kept.items() if name not in _TIMESTAMP_ENABLEMENT}
+        kept |= {name: before[name] for name in _TIMESTAMP_ENABLEMENT if name in before}
+    highest = COLUMN_MAPPING_MAX_ID.of(before)
+    if highest > COLUMN_MAPPING_MAX_ID.of(configuration):  # an id is never given twice
+        kept[COLUMN_MAPPING_MAX_ID.name] = str(highest)
+    if ENABLE_ROW_TRACKING.of(configuration):
+        kept = {name: before[name] for name in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN) if name in before} | kept
+    return kept
+
+
+def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:
+    """The metadata domain of a table that is clustered by columns, which are physical paths."""
+    document = {"clusteringColumns": columns, "domainName": CLUSTERING_DOMAIN}
     return DomainMetadata(CLUSTERING_DOMAIN, msgspec.json.encode(document).decode())
 
 
@@ -154,31 +194,3 @@ def parse_clustering(domains: Mapping[str, str], path: str) -> tuple[tuple[str, 
         return tuple((column,) if isinstance(column, str) else column for column in columns)
     except msgspec.MsgspecError as error:
         raise CorruptTableError(f"the domain {CLUSTERING_DOMAIN} is not valid: {error}", path=path) from error
-
-
-def _check_columns(schema: StructType, partition_columns: Sequence[str], mapping_mode: str) -> None:
-    _check_names(schema, mapping_mode)
-    for name in partition_columns:
-        kind = schema.resolve((name,))[0].type
-        if not isinstance(kind, PrimitiveType) or kind.name in _NOT_FOR_PARTITIONS:
-            raise ValueError(f"the column {name!r} cannot be a partition column: it is nested, a variant or void")
-    if twice := sorted({name for name in partition_columns if partition_columns.count(name) > 1}):
-        raise ValueError(f"the partition column {twice[0]!r} is named twice")
-    if len(partition_columns) == len(schema.fields):
-        raise ValueError("all columns are partition columns: a table needs at least one other")
-
-
-def _check_names(schema: StructType, mapping_mode: str) -> None:
-    for struct in types_in(schema):
-        seen: dict[str, str] = {}
-        for name in struct.names if isinstance(struct, StructType) else ():
-            if not name:
-                raise ValueError("a column has no name")
-            if name.lower() in seen:
-                raise ValueError(f"two columns are called {seen[name.lower()]!r} and {name!r}: rename one of them")
-            seen[name.lower()] = name
-            if mapping_mode == "none" and not _NOT_IN_NAMES.isdisjoint(name):
-                raise ValueError(
-                    f"the column name {name!r} has one of the characters ' ,;{{}}()=', a tab or a new line: rename it, "
-                    "or set delta.columnMapping.mode to name"
-                )

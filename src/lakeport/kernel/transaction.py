@@ -12,7 +12,7 @@ conflicts and the transaction is put on top of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -32,9 +32,16 @@ from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.stats_collector import stats_columns, widen_stats
-from lakeport.kernel.table_definition import TableDefinition, clustering_domain, define_table, parse_clustering
+from lakeport.kernel.table_definition import (
+    CLUSTERING_DOMAIN,
+    TableDefinition,
+    clustering_domain,
+    define_table,
+    definition_of,
+)
+from lakeport.kernel.table_expressions import constraints_of
 from lakeport.kernel.table_properties import APPEND_ONLY, COMPRESSION, ENABLE_ROW_TRACKING, TARGET_FILE_SIZE
-from lakeport.kernel.write_context import WriteContext, check_storable, constraints_of, to_change
+from lakeport.kernel.write_context import WriteContext, check_storable, to_change
 from lakeport.kernel.writer_features import check_writable
 
 
@@ -218,8 +225,10 @@ class Transaction:
         return self._staged.is_empty and not self.definition.is_changed
 
     def check_rows_may_change(self) -> None:
-        """Raises `UnsupportedFeatureError` for a table that only takes appends; a commit that removes rows does too."""
-        if APPEND_ONLY.of(self.metadata.configuration):
+        """Raises `UnsupportedFeatureError` for a table that only takes appends, or only took them until now; a commit
+        that removes rows does too."""
+        before = {} if self.snapshot is None else self.snapshot.properties
+        if APPEND_ONLY.of(self.metadata.configuration) or APPEND_ONLY.of(before):
             raise UnsupportedFeatureError(
                 f"the table is append-only (delta.appendOnly): its rows cannot be changed or removed [{self.root}]",
                 features=["appendOnly"],
@@ -275,8 +284,11 @@ def replace_table(
     clustering_columns: Sequence[str] = (),
     operation: str = "REPLACE TABLE",
 ) -> Transaction:
-    """A transaction that puts another table in the place of a snapshot: its files go, its history stays."""
-    before, now = _definition_of(snapshot), snapshot.engine.now()
+    """A transaction that puts another table in the place of a snapshot: its files go, its history stays, and with it
+    what the log relies on. As no file stays, columns may be mapped in another way.
+
+    Raises `ValueError` for what no table can be, and `UnsupportedFeatureError` for a table that only takes appends."""
+    before, now = definition_of(snapshot), snapshot.engine.now()
     definition = define_table(
         snapshot.root,
         schema,
@@ -290,13 +302,15 @@ def replace_table(
     transaction = Transaction(
         snapshot.engine, snapshot.root, operation, snapshot, definition, Reads(snapshot.root), started=now
     )
-    transaction.remove_files(transaction.plan(snapshot.scan_builder().with_log_details().build()))
+    if files := transaction.plan(snapshot.scan_builder().with_log_details().build()):
+        transaction.check_rows_may_change()
+        transaction.remove_files(files)
     return _clustered(transaction, clustering_columns)
 
 
 def update_table(snapshot: Snapshot, operation: str) -> Transaction:
     """A transaction on a table. Raises `UnsupportedFeatureError`, by name, for what this version cannot write."""
-    definition = _definition_of(snapshot)
+    definition = definition_of(snapshot)
     check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
     reads = Reads(snapshot.root)
     return Transaction(
@@ -304,24 +318,15 @@ def update_table(snapshot: Snapshot, operation: str) -> Transaction:
     )
 
 
-def _definition_of(snapshot: Snapshot) -> TableDefinition:
-    known = TableDefinition(snapshot.root, snapshot.protocol, snapshot.metadata)
-    clustering: tuple[tuple[str, ...], ...] = ()
-    if "clustering" in (snapshot.protocol.writer_features or ()):
-        clustering = parse_clustering(snapshot.domain_metadata, snapshot.root)
-    return replace(known, before=known, clustering_columns=clustering)
-
-
 def _clustered(transaction: Transaction, columns: Sequence[str]) -> Transaction:
-    """The transaction of a table that is clustered by columns; as it is if there are none."""
-    if not columns:
+    """The transaction of a table that is clustered by columns, and by no others that it was clustered by before."""
+    known = {} if transaction.snapshot is None else transaction.snapshot.domain_metadata
+    if columns:
+        transaction.definition = transaction.definition.clustered_by(columns)
+        domain = clustering_domain(transaction.definition.clustering_columns)
+    elif CLUSTERING_DOMAIN in known:
+        domain = DomainMetadata(CLUSTERING_DOMAIN, known[CLUSTERING_DOMAIN], removed=True)
+    else:
         return transaction
-    if transaction.metadata.partition_columns:
-        raise ValueError("a table is either partitioned or clustered")
-    domain = clustering_domain(transaction.schema, columns, transaction.mapping_mode)
-    transaction.definition = replace(
-        transaction.definition.with_features("clustering", "domainMetadata"),
-        clustering_columns=parse_clustering({domain.domain: domain.configuration}, transaction.root),
-    )
     transaction._staged.domains[domain.domain] = domain
     return transaction

@@ -16,17 +16,28 @@ _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([^\W\d]\w*(?:\s*\([\d\s,]*\))?)|([
 
 def parse_type(text: str) -> DataType:
     """The type that the text spells. Raises `ValueError`."""
+    data_type, end = parse_type_at(text)
+    if text[end:].strip():
+        raise _not_a_type(text)
+    return data_type
+
+
+def parse_type_at(text: str, start: int = 0) -> tuple[DataType, int]:
+    """The type that the text has at a place, and where it ends. Raises `ValueError`."""
+    tokens = _Tokens(text, start)
     try:
-        tokens = _Tokens(text)
-        raw = tokens.read_type()
-        tokens.expect("")
-        column = {"name": "column", "type": raw, "nullable": True, "metadata": {}}
-        return parse_schema(msgspec.json.encode({"type": "struct", "fields": [column]}).decode()).fields[0].type
+        column = {"name": "column", "type": tokens.read_type(), "nullable": True, "metadata": {}}
+        schema = parse_schema(msgspec.json.encode({"type": "struct", "fields": [column]}).decode())
+        return schema.fields[0].type, tokens.position
     except (_SyntaxError, LakeportError, RecursionError):
-        raise ValueError(
-            f"{text!r} is not a type: types are string, int, bigint, double, decimal(10,2), boolean, date, timestamp, "
-            "timestamp_ntz, binary …, array<int>, map<string, int> and struct<a: int, b: string>"
-        ) from None
+        raise _not_a_type(text[start : tokens.position] or text[start:]) from None
+
+
+def _not_a_type(text: str) -> ValueError:
+    return ValueError(
+        f"{text.strip()!r} is not a type: types are string, int, bigint, double, decimal(10,2), boolean, date, "
+        "timestamp, timestamp_ntz, binary …, array<int>, map<string, int> and struct<a: int, b: string>"
+    )
 
 
 class _SyntaxError(Exception):
@@ -34,55 +45,54 @@ class _SyntaxError(Exception):
 
 
 class _Tokens:
-    def __init__(self, text: str) -> None:
-        self._rest = _tokens(text)
-        self._next = next(self._rest)
+    def __init__(self, text: str, start: int) -> None:
+        self._text, self.position = text, start
 
     def read_type(self) -> Any:
         """The type in the terms of the protocol's JSON."""
-        match self.take().lower():
-            case "array" if self._next == "<":
+        match self._take().lower():
+            case "array" if self._peek() == "<":
                 return {"type": "array", "elementType": self._only("<"), "containsNull": True} | self._closed()
-            case "map" if self._next == "<":
+            case "map" if self._peek() == "<":
                 key, value = self._only("<"), self._only(",")
                 return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True} | self._closed()
-            case "struct" if self._next == "<":
+            case "struct" if self._peek() == "<":
                 return {"type": "struct", "fields": list(self._fields())} | self._closed()
             case name:
                 return re.sub(r"\s", "", name)
 
-    def take(self) -> str:
-        taken, self._next = self._next, next(self._rest, "")
-        return taken
+    def _peek(self) -> str:
+        match = _TOKEN.match(self._text, self.position)
+        return match[0].strip() if match else ""
 
-    def expect(self, token: str) -> None:
-        if self.take() != token:
+    def _take(self) -> str:
+        match = _TOKEN.match(self._text, self.position)
+        if match is None:
+            raise _SyntaxError
+        self.position = match.end()
+        return match[0].strip()
+
+    def _expect(self, token: str) -> None:
+        if self._take() != token:
             raise _SyntaxError
 
     def _only(self, before: str) -> Any:
-        self.expect(before)
+        self._expect(before)
         return self.read_type()
 
     def _closed(self) -> dict[str, Any]:
-        self.expect(">")
+        self._expect(">")
         return {}
 
     def _fields(self) -> Iterator[dict[str, Any]]:
         separator = "<"
-        while separator == "<" or self._next == ",":
-            self.expect(separator)
-            name = self.take()
-            name = name[1:-1].replace("``", "`") if name.startswith("`") else name
+        while separator == "<" or self._peek() == ",":
+            self._expect(separator)
+            name = parse_name(self._take())
             yield {"name": name, "type": self._only(":"), "nullable": True, "metadata": {}}
             separator = ","
 
 
-def _tokens(text: str) -> Iterator[str]:
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise _SyntaxError
-        yield match[0].strip()
-        position = match.end()
-    yield ""
+def parse_name(text: str) -> str:
+    """A name without the backticks that may be around it."""
+    return text[1:-1].replace("``", "`") if text.startswith("`") else text

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from lakeport.errors import CorruptTableError, UnsupportedFeatureError
+from lakeport.errors import UnsupportedFeatureError
 from lakeport.kernel.actions import Add, AddCdc
 from lakeport.kernel.columns import physical_field
 from lakeport.kernel.engine import FileStatus
@@ -19,7 +19,6 @@ from lakeport.kernel.partitions import partition_directory
 from lakeport.kernel.paths import encode_path
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, format_schema, parse_schema, types_in
-from lakeport.kernel.table_properties import constraints_in
 
 CHANGE_TYPE = StructField("_change_type", PrimitiveType("string"))
 CHANGE_DIRECTORY = "_change_data"
@@ -156,19 +155,3 @@ def encode_adds(adds: Iterable[Add]) -> bytes:
 
 def decode_adds(data: bytes) -> list[Add]:
     return msgspec.msgpack.decode(data, type=list[Add])
-
-
-def constraints_of(properties: Mapping[str, str | None], schema: StructType, path: str) -> dict[str, str]:
-    """CHECK constraints and column invariants, as SQL conditions by name."""
-    found = constraints_in(properties)
-    for field in schema:
-        if (text := field.metadata.get("delta.invariants")) is not None:
-            found[f"invariant of {field.name}"] = _parse_invariant(text, field.name, path)
-    return found
-
-
-def _parse_invariant(text: str, column: str, path: str) -> str:
-    try:
-        return str(msgspec.json.decode(text)["expression"]["expression"])
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
-        raise CorruptTableError(f"delta.invariants of {column!r} is not valid: {error}", path=path) from error

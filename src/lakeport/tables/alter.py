@@ -11,13 +11,10 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
-import pyarrow as pa
 
 from lakeport.kernel import schema_changes
-from lakeport.kernel.binding import bind_value
-from lakeport.kernel.columns import make_batch
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import columns_in, parse_path, replace_now
+from lakeport.kernel.expressions import parse_path
 from lakeport.kernel.features import column_mapping_mode
 from lakeport.kernel.schema import (
     DataType,
@@ -25,36 +22,33 @@ from lakeport.kernel.schema import (
     StructField,
     StructType,
     format_schema,
-    schema_from_arrow,
 )
-from lakeport.kernel.sql import parse_expression
 from lakeport.kernel.table_definition import TableDefinition
-from lakeport.kernel.table_properties import (
-    ENABLE_TYPE_WIDENING,
-    STATS_COLUMNS,
-    constraints_in,
-    format_column_list,
-)
+from lakeport.kernel.table_expressions import TableExpression, expressions_in, uses_of_columns
+from lakeport.kernel.table_properties import ENABLE_TYPE_WIDENING, STATS_COLUMNS, format_column_list
 from lakeport.kernel.transaction import update_table
 from lakeport.kernel.type_text import parse_type
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
+from lakeport.tables.schema_input import SchemaInput, check_default, check_sql, check_text, to_schema, to_type
 
 _Path = tuple[str, ...]
 _Change: TypeAlias = Callable[[TableDefinition], TableDefinition]
-Columns: TypeAlias = Mapping[str, str | pa.DataType | DataType] | pa.Schema | StructType
 
 
 def add_columns(
     target: str,
-    columns: Columns,
+    columns: SchemaInput,
     *,
     comments: Mapping[str, str] | None = None,
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
     """New columns, which are null in the rows that are there: names with their types, such as `{"price": "double",
-    "address.zip": "string"}`, or a schema. Raises `ValueError` for one that exists."""
+    "address.zip": "string"}`, or a schema as `create` takes it. Raises `ValueError` for one that exists."""
     fields = {parse_path(name): field for name, field in _fields(columns).items()}
+    for column, text in (comments or {}).items():
+        check_text(column, "the name of a column")
+        check_text(text, f"the comment on {column!r}")
     texts = {parse_path(name): text for name, text in (comments or {}).items()}
     if unknown := texts.keys() - fields.keys():
         raise ValueError(f"there is a comment on {'.'.join(min(unknown))!r}, which is no new column")
@@ -74,15 +68,20 @@ def add_columns(
 def rename_column(
     target: str, column: str, name: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """Another name for a column; that of a nested one is the last part only. Raises `ValueError` for a table without
-    column mapping, and if a constraint or a generated column uses it."""
+    """Another name for a column; that of a nested one is the last part, or has the same parts before it.
+
+    Raises `ValueError` for a table without column mapping, and if a constraint, an invariant or a generated column uses
+    the column."""
+
+    check_text(name, "the new name of a column")
 
     def change(definition: TableDefinition) -> TableDefinition:
         path = definition.schema.path_of(column)
+        last = _new_name(path, name)
         renamed = schema_changes.rename_column(
-            definition.schema, path, name, mapping_mode=_mode(definition), uses=_uses(definition)
+            definition.schema, path, last, mapping_mode=_mode(definition), uses=_uses(definition)
         )
-        return _with_name(definition, path, name).with_schema(renamed)
+        return _with_name(definition, path, last).with_schema(renamed)
 
     parameters = {"oldColumnPath": column, "newColumnPath": name}
     return _alter(target, "RENAME COLUMN", parameters, change, storage_options, engine)
@@ -103,7 +102,7 @@ def drop_columns(
                 path,
                 mapping_mode=_mode(definition),
                 partition_columns=definition.metadata.partition_columns,
-                uses=_uses(definition) | {"the clustering of the table": _clustering(definition)},
+                uses=_uses(definition, path) | {"the clustering of the table": _clustering(definition)},
             )
             definition = _with_name(definition, path, None).with_schema(rest)
         return definition
@@ -114,8 +113,8 @@ def drop_columns(
 def widen_column(
     target: str, column: str, data_type: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """A wider type for a column, such as `long` for an `integer`. Raises `ValueError` if it is not wider, or
-    `delta.enableTypeWidening` is not on."""
+    """A wider type for a column, such as `long` for an `integer`. Raises `ValueError` if it is not wider,
+    `delta.enableTypeWidening` is not on, or a generated column uses it."""
     wider = parse_type(data_type)
     if not isinstance(wider, PrimitiveType):
         raise ValueError(f"a column cannot become {data_type}: only primitive types are widened")
@@ -145,6 +144,8 @@ def set_comment(
     engine: Engine | None = None,
 ) -> Result:
     """What people should know about a column; None takes the comment away."""
+    if comment is not None:
+        check_text(comment, "a comment")
     return _change_column(
         target,
         column,
@@ -166,7 +167,8 @@ def set_default(
     if len(path) > 1 or "delta.generationExpression" in field.metadata:
         raise ValueError(f"the column {column!r} cannot have a default: it is nested, or a generated column")
     if sql is not None:
-        _check_default(snapshot.engine, field, sql)
+        check_sql(sql, "a default")
+        check_default(snapshot.engine, field, sql)
     return _change_column(
         target,
         column,
@@ -176,10 +178,17 @@ def set_default(
     )
 
 
-def _check_default(engine: Engine, field: StructField, sql: str) -> None:
-    value = bind_value(replace_now(parse_expression(sql), engine.now()), StructType(()), field.type)
-    nothing = pa.schema([])
-    engine.expressions.evaluator(nothing, value)(make_batch([], nothing, 1))
+def _new_name(path: _Path, name: str) -> str:
+    """The last part of the name that a column gets."""
+    if "." not in name:
+        return name
+    parts = parse_path(name)
+    if len(parts) > 1 and parts[:-1] != path[:-1]:
+        raise ValueError(
+            f"the new name {name!r} has a dot, but a column stays where it is: give the last part only, or put the "
+            "name into backticks if the dot belongs to it"
+        )
+    return parts[-1]
 
 
 def _alter(
@@ -212,24 +221,17 @@ def _change_column(
     return finish(transaction)
 
 
-def _fields(columns: Columns) -> dict[str, StructField]:
+def _fields(columns: SchemaInput) -> dict[str, StructField]:
     """Fields by the names that people gave."""
     if isinstance(columns, Mapping):
-        return {name: StructField(parse_path(name)[-1], _type(given)) for name, given in columns.items()}
-    schema = columns if isinstance(columns, StructType) else schema_from_arrow(columns)
-    return {_quoted(field.name): field for field in schema}
+        for name in columns:
+            check_text(name, "the name of a column")
+        return {name: StructField(parse_path(name)[-1], to_type(given)) for name, given in columns.items()}
+    return {_quoted(field.name): field for field in to_schema(columns)}
 
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
-
-
-def _type(given: str | pa.DataType | DataType) -> DataType:
-    if isinstance(given, str):
-        return parse_type(given)
-    if isinstance(given, pa.DataType):
-        return schema_from_arrow(pa.schema([pa.field("column", given)])).fields[0].type
-    return given
 
 
 def _described(field: StructField) -> dict[str, Any]:
@@ -242,14 +244,16 @@ def _mode(definition: TableDefinition) -> str:
     return column_mapping_mode(definition.protocol, definition.metadata, definition.root)
 
 
-def _uses(definition: TableDefinition) -> dict[str, tuple[_Path, ...]]:
-    """Which columns are in constraints and in generated columns."""
+def _uses(definition: TableDefinition, dropped: _Path = ()) -> dict[str, tuple[_Path, ...]]:
+    """Which columns are in constraints, invariants and generated columns, but for those that go with a column."""
+    lowered = tuple(part.lower() for part in dropped)
 
-    def columns_of(sql: str) -> list[_Path]:
-        return [column.path for column in columns_in(parse_expression(sql))]
+    def stays(expression: TableExpression) -> bool:
+        owner = tuple(part.lower() for part in expression.owner[: len(dropped)])
+        return not dropped or owner != lowered
 
-    constraints = constraints_in(definition.metadata.configuration)
-    return schema_changes.uses_of_columns(definition.schema, constraints, columns_of)
+    found = expressions_in(definition.metadata.configuration, definition.schema)
+    return uses_of_columns(filter(stays, found), definition.schema)
 
 
 def _clustering(definition: TableDefinition) -> tuple[_Path, ...]:

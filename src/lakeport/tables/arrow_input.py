@@ -8,37 +8,69 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.errors import InvalidDataError
+from lakeport.kernel.schema import StructType, arrow_schema
 
-def to_reader(data: Any) -> pa.RecordBatchReader:
+
+def to_reader(data: Any, table: StructType | None = None) -> pa.RecordBatchReader:
     """The rows of a table, a batch, a reader, an iterable of batches, a dict of columns or a list of dicts; of a pandas
-    or Polars frame, of a DuckDB relation, and of whatever else exports an Arrow stream.
+    or Polars frame, of a DuckDB relation, of what `lakeport.scan` gives, and of whatever else exports an Arrow stream.
 
-    Raises `ValueError` for anything else."""
+    An empty list has the columns of `table`, if that is known. The index of a pandas frame is a column if it has a
+    name. Raises `ValueError` for anything else, `InvalidDataError` for values that are no columns."""
     match data:
         case pa.RecordBatchReader():
             return data
-        case pa.Table():
-            return data.to_reader()
         case pa.RecordBatch():
             return pa.RecordBatchReader.from_batches(data.schema, [data])
         case Mapping():
-            return pa.table(dict(data)).to_reader()
+            return _from_columns(data)
     if type(data).__module__.partition(".")[0] == "pandas":
-        return pa.Table.from_pandas(data, preserve_index=False).to_reader()
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    if hasattr(data, "__arrow_c_array__"):
-        batch = pa.record_batch(data)
-        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+        return _from_pandas(data)
+    if hasattr(data, "to_reader"):  # without the C interface between, an error stays what it is
+        return data.to_reader()
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return _from_arrow(data)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
-        return _from_items(iter(data))
+        return _from_items(iter(data), table)
     raise ValueError(
         f"{type(data).__name__} is not data: give an Arrow table, batches or a reader, a pandas or Polars frame, a "
-        "DuckDB relation, a dict of columns or a list of dicts"
+        "DuckDB relation, a frame of lakeport.scan, a dict of columns or a list of dicts"
     )
 
 
-def _from_items(items: Iterator[Any]) -> pa.RecordBatchReader:
+def _from_arrow(data: Any) -> pa.RecordBatchReader:
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+        batch = pa.record_batch(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise _one_column(data) from error
+    return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+
+
+def _one_column(data: Any) -> ValueError:
+    return ValueError(f"{type(data).__name__} is one column, not a table: give it a name, as {{'id': column}}")
+
+
+def _from_pandas(data: Any) -> pa.RecordBatchReader:
+    if not hasattr(data, "columns"):
+        raise _one_column(data)
+    if named := [name for name in data.index.names if name is not None]:
+        if twice := [name for name in named if name in data.columns]:
+            raise InvalidDataError(
+                f"the frame has {twice[0]!r} as a column and as its index: rename one of them, or leave the index out "
+                "with reset_index(drop=True)",
+                column=str(twice[0]),
+            )
+        data = data.reset_index(level=named)
+    try:
+        return pa.Table.from_pandas(data, preserve_index=False).to_reader()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidDataError(f"the frame cannot be read: {_told(error)}; {_ONE_TYPE}") from error
+
+
+def _from_items(items: Iterator[Any], table: StructType | None) -> pa.RecordBatchReader:
     """Batches one by one, so that a stream stays a stream; rows as dicts all at once."""
     first = next(items, None)
     if isinstance(first, pa.RecordBatch | pa.Table):
@@ -46,9 +78,11 @@ def _from_items(items: Iterator[Any]) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(first.schema, batches)
     if isinstance(first, Mapping):
         return _from_rows(list(chain([first], items)))
-    if first is None:
+    if first is not None:
+        raise _mixed(first)
+    if table is None:
         raise ValueError("there is no data: not even its columns are known; give an empty Arrow table instead")
-    raise _mixed(first)
+    return pa.RecordBatchReader.from_batches(arrow_schema(table), [])
 
 
 def _from_rows(rows: list[Any]) -> pa.RecordBatchReader:
@@ -56,7 +90,42 @@ def _from_rows(rows: list[Any]) -> pa.RecordBatchReader:
     for other in (row for row in rows if not isinstance(row, Mapping)):
         raise _mixed(other)
     names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: [row.get(name) for row in rows] for name in names}).to_reader()
+    if not names:  # a table of Arrow's without columns has no rows
+        batch = pa.RecordBatch.from_struct_array(pa.nulls(len(rows), pa.struct([])))
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    return _from_columns({name: [row.get(name) for row in rows] for name in names})
+
+
+def _from_columns(columns: Mapping[Any, Any]) -> pa.RecordBatchReader:
+    arrays = {name: _column(name, values) for name, values in columns.items()}
+    if len({len(array) for array in arrays.values()}) > 1:
+        lengths = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
+        raise InvalidDataError(f"the columns do not have the same number of rows: {lengths}")
+    return pa.table(arrays).to_reader()
+
+
+def _column(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
+    if not isinstance(name, str):
+        raise InvalidDataError(f"the name of a column is text, not {name!r}")
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidDataError(
+            f"the column {name!r} is one value, {values!r:.80}: give a list of the values of its rows", column=name
+        )
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidDataError(
+            f"the column {name!r} cannot be read: {_told(error)}; {_ONE_TYPE}", column=name
+        ) from error
+
+
+_ONE_TYPE = "give values of one type, integers of at most 64 bits, or an Arrow array of the type that is meant"
+
+
+def _told(error: Exception) -> str:
+    return "; ".join(str(part) for part in error.args) or str(error)
 
 
 def _batches(item: Any) -> Iterable[pa.RecordBatch]:

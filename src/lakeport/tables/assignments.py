@@ -1,4 +1,9 @@
-"""What columns of rows are set to: names and values that a person gave, fitted to a table."""
+"""What columns of rows are set to: names and values that a person gave, fitted to a table.
+
+What is given as it is, a plain Python value or a column, follows the rule of `append`: it keeps its meaning or is
+refused. What SQL computes is converted as Spark's store assignment does, but no digit is lost unless a CAST or a
+function says so.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +11,125 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from pyarrow import types
 
+from lakeport.errors import InvalidDataError
+from lakeport.kernel.arrays import array_of, from_numpy, own_scalar
 from lakeport.kernel.binding import bind_value
 from lakeport.kernel.columns import make_batch
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression, lit, replace_now
-from lakeport.kernel.schema import StructField, StructType, arrow_field, arrow_schema
+from lakeport.kernel.expressions import Column, Expression, replace_now
+from lakeport.kernel.input_rows import RowName, fit_column, match_columns
+from lakeport.kernel.schema import (
+    DataType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    arrow_field,
+    arrow_schema,
+    nullable,
+)
 from lakeport.kernel.sql import parse_expression
+from lakeport.kernel.value_binding import convert, plain, type_of
+from lakeport.kernel.value_types import DATE, FLOATS, TIMESTAMP, TIMESTAMP_NTZ, digits_of, is_integer, is_number
 from lakeport.kernel.write_context import GENERATION_EXPRESSION
 
 Path = tuple[str, ...]
 
 
-def parse_value(value: Any, now: int) -> Expression:
-    """SQL text, an expression or a plain Python value, at one time in milliseconds since the epoch.
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """The same value in all rows, in the type of its column."""
 
-    Raises `InvalidFilterError` for text that does not parse."""
-    if isinstance(value, str):
-        value = parse_expression(value)
-    return replace_now(value if isinstance(value, Expression) else lit(value), now)
+    value: pa.Array
+    """The only item."""
+
+    @classmethod
+    def of(cls, value: Any, field: StructField) -> Constant:
+        """A Python value: lists for arrays, dicts for structs and maps. Raises `InvalidDataError`."""
+        target = arrow_field(field)
+        try:
+            if isinstance(value, list | dict):
+                return cls(array_of([_with_names(value, target.type, field.name)], target.type))
+            own = own_scalar(plain(value))
+        except (TypeError, OverflowError) as error:
+            raise InvalidDataError(f"the column {field.name!r} cannot be set: {error}", column=field.name) from error
+        return cls(fit_column(pa.repeat(own, 1), target, lambda _: RowName("the value that is set")))
+
+    def repeat(self, length: int) -> pa.Array:
+        # Not pa.repeat, which fails for no row of some nested types.
+        return self.value.take(from_numpy(np.zeros(length, np.int64)))
 
 
-def parse_assignments(schema: StructType, given: Mapping[str, Any], now: int) -> dict[Path, Expression]:
-    """What is set, by the path of the column as the schema writes it; not yet bound.
+def _with_names(value: Any, data_type: pa.DataType, name: str) -> Any:
+    """The value with the fields of its structs as the type writes them. Raises `InvalidDataError` for one that is not
+    there."""
+    if types.is_struct(data_type) and isinstance(value, dict):
+        given, places = list(value.values()), match_columns(list(map(str, value)), pa.schema(list(data_type)), name)
+        found = [(field, given[place]) for field, place in zip(data_type, places, strict=True) if place is not None]
+        return {field.name: _with_names(part, field.type, f"{name}.{field.name}") for field, part in found}
+    if types.is_list(data_type) and isinstance(value, list):
+        return [_with_names(item, data_type.value_type, f"{name}.element") for item in value]
+    if types.is_map(data_type) and isinstance(value, dict):
+        return {key: _with_names(item, data_type.item_type, f"{name}.value") for key, item in value.items()}
+    return value
 
-    Raises `InvalidFilterError`, `UnknownColumnError`, and `ValueError` for a column that is set twice, or a part of one
-    that is set whole."""
+
+Value = Expression | Constant
+
+
+def check_assignments(given: Any) -> None:
+    """Raises `ValueError` for what is no mapping."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"what is set is a dict of columns and their values, as {{'v': 'v + 1'}}, not {given!r:.80}")
+
+
+def parse_assignments(schema: StructType, given: Mapping[str, Any], now: int) -> dict[Path, Value]:
+    """What is set, by the path of the column as the schema writes it; not yet bound. SQL text and expressions are of
+    one time, in milliseconds since the epoch.
+
+    Raises `InvalidFilterError`, `UnknownColumnError`, `InvalidDataError`, and `ValueError` for a column that is set
+    twice, or a part of one that is set whole."""
+    check_assignments(given)
     if not given:
         raise ValueError("nothing is set: give at least one column and its value")
-    found: dict[Path, Expression] = {}
+    found: dict[Path, Value] = {}
     for name, value in given.items():
-        path = tuple(f.name for f in schema.resolve(schema.path_of(name)))
+        fields = schema.resolve(schema.path_of(name))
+        path = tuple(f.name for f in fields)
         if any(path[: len(other)] == other or other[: len(path)] == path for other in found):
             raise ValueError(f"the column {name!r} is set twice, or beside a part of it")
-        found[path] = parse_value(value, now)
+        found[path] = _parse_value(value, fields[-1], now)
     return found
+
+
+def _parse_value(value: Any, field: StructField, now: int) -> Value:
+    parsed = parse_expression(value) if isinstance(value, str) else value
+    return replace_now(parsed, now) if isinstance(parsed, Expression) else Constant.of(value, field)
+
+
+def as_stored(bound: Expression, schema: StructType, target: DataType) -> Expression:
+    """A bound value as it is handed to a column of the type. What might lose something is left in its own type: when it
+    is written, `fit_column` takes it or refuses it. So are structs, lists and maps, which are fitted field by field.
+
+    Raises `InvalidFilterError` saying which types do not fit."""
+    if not isinstance(target, PrimitiveType):
+        return bound
+    source = type_of(bound, schema)
+    converted = convert((bound, source), target)
+    return bound if isinstance(bound, Column) or _may_lose(source, target) else converted
+
+
+def _may_lose(source: DataType, target: DataType) -> bool:
+    """Whether Spark's store assignment could cut a value. To round a double to a decimal or a float is no loss: it only
+    was near to something."""
+    if target == DATE:
+        return source in (TIMESTAMP, TIMESTAMP_NTZ)
+    if source in FLOATS:
+        return is_integer(target)
+    return is_number(source) and digits_of(target) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +140,22 @@ class Assignments:
     values: Mapping[Path, Callable[[pa.RecordBatch], pa.Array]]
 
     @classmethod
-    def bind(cls, engine: Engine, schema: StructType, given: Mapping[Path, Expression]) -> Assignments:
+    def bind(cls, engine: Engine, schema: StructType, given: Mapping[Path, Value]) -> Assignments:
         """Raises `InvalidFilterError` and `UnknownColumnError`."""
-        arrow = _nullable(arrow_schema(schema))
-        bound = {
-            path: bind_value(expression, schema, schema.resolve(path)[-1].type) for path, expression in given.items()
-        }
-        return cls(schema, {path: engine.expressions.evaluator(arrow, value) for path, value in bound.items()})
+        arrow = nullable(arrow_schema(schema))
+
+        def evaluator(path: Path, value: Value) -> Callable[[pa.RecordBatch], pa.Array]:
+            if isinstance(value, Constant):
+                return lambda rows: value.repeat(rows.num_rows)
+            bound = as_stored(bind_value(value, schema), schema, schema.resolve(path)[-1].type)
+            return engine.expressions.evaluator(arrow, bound)
+
+        return cls(schema, {path: evaluator(path, value) for path, value in given.items()})
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the new values; without the generated columns that are not set: they are to be filled in."""
-        arrow = _nullable(arrow_schema(self.schema))
+        """The rows with the new values, which are yet to be fitted; without the generated columns that are not set:
+        they are to be filled in."""
+        arrow = nullable(arrow_schema(self.schema))
         known = make_batch([rows.column(name) for name in arrow.names], arrow, rows.num_rows)
         new = {path: evaluate(known) for path, evaluate in self.values.items()}
         others = [name for name in rows.schema.names if name not in arrow.names]
@@ -75,19 +168,20 @@ class Assignments:
 
 
 def replace_column(column: pa.Array, field: StructField, parts: Mapping[Path, pa.Array]) -> pa.Array:
-    """The column with other values, or a struct with other values in some of its fields: it is null nowhere then."""
+    """The column with other values, or a struct with other values in some of its fields: it is null nowhere then. The
+    table may have fields that the struct lacks."""
     if not parts:
         return column
     if () in parts:
-        value = parts[()]
-        return pa.nulls(len(column), arrow_field(field).type) if pa.types.is_null(value.type) else value
+        return parts[()]
     assert isinstance(field.type, StructType)
+    known = dict(zip((inner.name for inner in column.type), column.flatten(), strict=True))
     children = [
-        replace_column(child, inner, {path[1:]: value for path, value in parts.items() if path[0] == inner.name})
-        for child, inner in zip(column.flatten(), field.type, strict=True)
+        replace_column(
+            known[inner.name] if inner.name in known else pa.nulls(len(column), arrow_field(inner).type),
+            inner,
+            {path[1:]: value for path, value in parts.items() if path[0] == inner.name},
+        )
+        for inner in field.type
     ]
-    return pa.StructArray.from_arrays(children, fields=list(arrow_field(field).type))
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([f.with_nullable(True) for f in schema])
+    return pa.StructArray.from_arrays(children, names=[inner.name for inner in field.type])

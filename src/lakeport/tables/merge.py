@@ -10,6 +10,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import schema_from_arrow
 from lakeport.tables.arrow_input import to_reader
+from lakeport.tables.assignments import check_assignments
 from lakeport.tables.merge_clauses import Clause, ClauseBinder, Clauses, add_clause, format_condition
 from lakeport.tables.merge_run import MergeRun, load_source
 from lakeport.tables.merge_sides import Side, Sides
@@ -17,7 +18,8 @@ from lakeport.tables.operation import Result, StorageOptions, begin, open_snapsh
 from lakeport.tables.writes import add_missing_columns
 
 Values = Mapping[str, Any]
-"""SQL text, an expression or a plain Python value for each column; text itself is given as `lakeport.lit("text")`."""
+"""SQL text, an expression or a plain Python value for each column, as `update` takes them; text itself is given as
+`lakeport.lit("text")`."""
 Condition = str | Expression
 
 
@@ -47,9 +49,7 @@ def merge(
 
     `application` is a name and a number of the caller's own work: what the table has of it already is not done
     again."""
-    return Merge(
-        str(target), source, on, source_alias, target_alias, merge_schema, application, storage_options, engine
-    )
+    return Merge(target, source, on, source_alias, target_alias, merge_schema, application, storage_options, engine)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Merge:
 
     def when_matched_update(self, set: Values, condition: Condition | None = None) -> Merge:
         """Sets columns in rows of the table that a row of the source matches; both may be used in values."""
-        return self._with_matched(Clause("update", condition, dict(set)))
+        return self._with_matched(Clause("update", condition, _copied(set)))
 
     def when_matched_update_all(self, condition: Condition | None = None) -> Merge:
         """Sets every column to that of the source."""
@@ -84,7 +84,7 @@ class Merge:
 
     def when_not_matched_insert(self, values: Values, condition: Condition | None = None) -> Merge:
         """Inserts rows of the source that match no row of the table. Columns without a value get their default."""
-        return self._with_not_matched(Clause("insert", condition, dict(values)))
+        return self._with_not_matched(Clause("insert", condition, _copied(values)))
 
     def when_not_matched_insert_all(self, condition: Condition | None = None) -> Merge:
         """Inserts rows of the source as they are."""
@@ -92,7 +92,7 @@ class Merge:
 
     def when_not_matched_by_source_update(self, set: Values, condition: Condition | None = None) -> Merge:
         """Sets columns in rows of the table that no row of the source matches."""
-        return self._with_not_matched_by_source(Clause("update", condition, dict(set)))
+        return self._with_not_matched_by_source(Clause("update", condition, _copied(set)))
 
     def when_not_matched_by_source_delete(self, condition: Condition | None = None) -> Merge:
         """Deletes rows of the table that no row of the source matches."""
@@ -110,7 +110,7 @@ class Merge:
         transaction = begin(snapshot, "MERGE", self.application)
         if transaction is None:
             return Result(snapshot.version)
-        source = load_source(to_reader(self.source))
+        source = load_source(to_reader(self.source, snapshot.schema))
         if self.merge_schema and any(clause.takes_all for clause in self.clauses):
             add_missing_columns(transaction, source.schema)
         transaction.parameters |= {"predicate": [format_condition(self.on)], **self.clauses.describe()}
@@ -133,3 +133,8 @@ class Merge:
 
     def _with(self, **clauses: tuple[Clause, ...]) -> Merge:
         return replace(self, clauses=replace(self.clauses, **clauses))
+
+
+def _copied(given: Values) -> Values:
+    check_assignments(given)
+    return dict(given)

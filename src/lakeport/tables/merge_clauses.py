@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -14,9 +14,9 @@ import pyarrow as pa
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.columns import make_batch
 from lakeport.kernel.expressions import Column, Expression, format_expression, parse_path
-from lakeport.kernel.schema import PrimitiveType, StructField, StructType
+from lakeport.kernel.schema import StructField, StructType, arrow_field
 from lakeport.kernel.write_context import GENERATION_EXPRESSION
-from lakeport.tables.assignments import Path, parse_assignments, replace_column
+from lakeport.tables.assignments import Constant, Path, Value, as_stored, parse_assignments, replace_column
 from lakeport.tables.merge_sides import CompiledExpression, Pairs, RowNumbers, Side, Sides
 from lakeport.tables.row_search import parse_condition
 
@@ -85,7 +85,7 @@ class BoundClause:
     table: StructType
     """The columns that the target is to have."""
     condition: CompiledExpression | None = None
-    values: Mapping[Path, CompiledExpression] = field(default_factory=dict)
+    values: Mapping[Path, Callable[[Pairs], pa.Array]] = field(default_factory=dict)
     """By the column of the target that takes it, or the field of one."""
 
     def updated(self, rows: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
@@ -95,10 +95,9 @@ class BoundClause:
         columns = {name: rows.column(name) for name in rows.schema.names}
         for column in self.table:
             parts = {path[1:]: value for path, value in new.items() if path[0] == column.name}
-            if () in parts:
-                columns[column.name] = parts[()]
-            elif parts:
-                columns[column.name] = replace_column(columns[column.name], column, parts)
+            if parts:
+                before = columns.get(column.name, pa.nulls(rows.num_rows, arrow_field(column).type))
+                columns[column.name] = replace_column(before, column, parts)
             elif GENERATION_EXPRESSION in column.metadata:
                 columns.pop(column.name, None)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
@@ -110,7 +109,7 @@ class BoundClause:
         return make_batch(list(columns.values()), schema, len(pairs))
 
     def _new_values(self, pairs: Pairs) -> dict[Path, pa.Array]:
-        return {path: value.values(pairs) for path, value in self.values.items()}
+        return {path: value(pairs) for path, value in self.values.items()}
 
 
 def choose(clauses: Sequence[BoundClause], pairs: Pairs) -> RowNumbers:
@@ -171,12 +170,13 @@ class ClauseBinder:
         values = {path: self._value(self.table.resolve(path)[-1], value, visible) for path, value in given.items()}
         return BoundClause(clause.action, self.table, condition, values)
 
-    def _value(self, column: StructField, value: Expression, visible: Sequence[Side]) -> CompiledExpression:
-        # Structs, lists and maps are fitted field by field when they are written.
-        wanted = column.type if isinstance(column.type, PrimitiveType) else None
-        return self.sides.compile(self.sides.bind_value(value, wanted, *visible))
+    def _value(self, column: StructField, value: Value, visible: Sequence[Side]) -> Callable[[Pairs], pa.Array]:
+        if isinstance(value, Constant):
+            return lambda pairs: value.repeat(len(pairs))
+        bound = as_stored(self.sides.bind_value(value, *visible), self.sides.schema, column.type)
+        return self.sides.compile(bound).values
 
-    def _values(self, clause: Clause) -> dict[Path, Expression]:
+    def _values(self, clause: Clause) -> dict[Path, Value]:
         given = {self._without_alias(name): value for name, value in (clause.values or {}).items()}
         found = parse_assignments(self.table, given, self.now)
         if clause.action == "insert" and (nested := next((path for path in found if len(path) > 1), None)):
@@ -189,10 +189,10 @@ class ClauseBinder:
         is_alias = alias.strip("`").lower() == self.sides.target.alias.lower()
         return rest if dot and is_alias and self.table.find(parse_path(rest)[0]) else name
 
-    def _all_values(self, action: Action) -> dict[Path, Expression]:
+    def _all_values(self, action: Action) -> dict[Path, Value]:
         source = self.sides.source
         shared = [(f.name, other.name) for f in self.table if (other := source.schema.find(f.name))]
-        found: dict[Path, Expression] = {(name,): Column((source.alias, other)) for name, other in shared}
+        found: dict[Path, Value] = {(name,): Column((source.alias, other)) for name, other in shared}
         may_lack = {GENERATION_EXPRESSION, "CURRENT_DEFAULT"} if action == "insert" else {GENERATION_EXPRESSION}
         missing = [f.name for f in self.table if (f.name,) not in found and not may_lack & f.metadata.keys()]
         if missing and not self.merge_schema:

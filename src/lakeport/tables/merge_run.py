@@ -16,15 +16,16 @@ from lakeport.engine.reading import RowReader, in_order
 from lakeport.engine.writing import write_rows
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.arrays import from_numpy, to_integers
-from lakeport.kernel.input_rows import fit_column
+from lakeport.kernel.input_rows import RowNames, fit_column
+from lakeport.kernel.row_transformer import RowTransformer
 from lakeport.kernel.scan_files import ROW_POSITION, ScanFile
-from lakeport.kernel.schema import arrow_schema, schema_from_arrow
+from lakeport.kernel.schema import arrow_schema, nullable, schema_from_arrow
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.matching import Matcher, split_condition, target_filter
 from lakeport.tables.merge_clauses import BoundMerge, choose
 from lakeport.tables.merge_search import Found, MergeSearch
-from lakeport.tables.merge_sides import Pairs, RowNumbers
+from lakeport.tables.merge_sides import Pairs, RowNumbers, name_source_row
 from lakeport.tables.operation import Result, finish
 from lakeport.tables.row_changes import ChangeCounts, FileChange, RowChanges, row_reader
 from lakeport.tables.row_search import READERS
@@ -44,8 +45,8 @@ def load_source(reader: pa.RecordBatchReader) -> pa.RecordBatch:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InvalidDataError(f"the source has two columns with the name {twice!r}", column=twice)
     columns = [_in_one(table.column(index), field.name) for index, field in enumerate(schema)]
-    fitted = [fit_column(column, field, 0) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(fitted, schema=pa.schema([field.with_nullable(True) for field in schema]))
+    fitted = [fit_column(column, field, name_source_row) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(fitted, schema=nullable(schema))
 
 
 def _in_one(column: pa.ChunkedArray, name: str) -> pa.Array:
@@ -64,6 +65,8 @@ class _Rewritten:
     before: pa.RecordBatch
     after: pa.RecordBatch | None
     """None for rows that stay as they are."""
+    name_row: RowNames | None = None
+    """By the source, if it has a part in them."""
 
 
 class MergeRun:
@@ -109,12 +112,20 @@ class MergeRun:
 
     def _append(self, unmatched: RowNumbers) -> Result:
         """No row of the target changes."""
-        counted = _Counted(self._inserted(unmatched))
-        adds = write_rows(self._engine, self._transaction.write_context(), counted)
+        context = self._transaction.write_context()
+        transformer = RowTransformer(self._engine, context)
+        inserted = 0
+
+        def checked() -> Iterator[pa.RecordBatch]:
+            nonlocal inserted
+            for pairs, rows in self._inserted(unmatched):
+                inserted += len(pairs)
+                yield transformer.checked(rows, pairs.name_row)
+
+        adds = write_rows(self._engine, context.for_moved_rows(), checked())
         self._transaction.add_files(adds)
-        counts = ChangeCounts(
-            inserted_rows=counted.rows, added_files=len(adds), added_bytes=sum(add.size for add in adds)
-        )
+        added_bytes = sum(add.size for add in adds)
+        counts = ChangeCounts(inserted_rows=inserted, added_files=len(adds), added_bytes=added_bytes)
         self._transaction.metrics |= self._metrics(counts, [])
         return finish(self._transaction, adds)
 
@@ -128,9 +139,9 @@ class MergeRun:
                 if part.after is None:
                     changes.copy(part.before)
                 else:
-                    changes.update(part.before, part.after)
-            for batch in self._inserted(unmatched):
-                changes.insert(batch)
+                    changes.update(part.before, part.after, part.name_row)
+            for pairs, new in self._inserted(unmatched):
+                changes.insert(new, pairs.name_row)
             self._transaction.metrics |= self._metrics(changes.stage(), [rows for _, rows in found])
             return changes.commit()
 
@@ -140,14 +151,15 @@ class MergeRun:
         deleted, replaced = (found.rows[mask].astype(np.uint64) for mask in (~is_update, is_update))
         return FileChange(file, deleted, replaced if uses_vectors or not len(replaced) else None)
 
-    def _inserted(self, unmatched: RowNumbers) -> Iterator[pa.RecordBatch]:
-        """New rows, of the source's rows that match none."""
+    def _inserted(self, unmatched: RowNumbers) -> Iterator[tuple[Pairs, pa.RecordBatch]]:
+        """Rows of the source that match none, and the new rows that they make."""
         for start in range(0, len(unmatched), _INSERTED_ROWS):
             pairs = Pairs(None, self._source, None, unmatched[start : start + _INSERTED_ROWS])
             chosen = choose(self._merge.not_matched, pairs)
             for number, clause in enumerate(self._merge.not_matched):
                 if len(rows := np.flatnonzero(chosen == number)):
-                    yield clause.inserted(pairs.take(rows))
+                    inserting = pairs.take(rows)
+                    yield inserting, clause.inserted(inserting)
 
     def _metrics(self, counts: ChangeCounts, found: Sequence[Found]) -> dict[str, int]:
         """What was done, in the words of Spark."""
@@ -181,26 +193,13 @@ class MergeRun:
         }
 
 
-class _Counted:
-    """Batches on their way, and how many rows they had."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._batches:
-            self.rows += batch.num_rows
-            yield batch
-
-
 class _Rewriter:
     """Rows of files as they are to be. With `copies`, those to which nothing happens come too."""
 
     def __init__(self, snapshot: Snapshot, source: pa.RecordBatch, merge: BoundMerge, *, copies: bool) -> None:
         self._engine, self._reader = snapshot.engine, row_reader(snapshot)
         self._source, self._copies = source, copies
-        self._clauses = [*merge.matched, *merge.not_matched_by_source]
+        self._clauses, self._matched = [*merge.matched, *merge.not_matched_by_source], len(merge.matched)
 
     def rows_of(self, item: tuple[ScanFile, Found]) -> Iterator[_Rewritten]:
         file, found = item
@@ -220,4 +219,5 @@ class _Rewriter:
             if clause.action == "update" and len(chosen):
                 before = batch.take(from_numpy(rows[chosen]))
                 pairs = Pairs(before, self._source, None, found.source_rows[chosen])
-                yield _Rewritten(before, clause.updated(before, pairs))
+                name_row = pairs.name_row if number < self._matched else None
+                yield _Rewritten(before, clause.updated(before, pairs), name_row)

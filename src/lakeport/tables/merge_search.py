@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.arrays import to_integers
-from lakeport.kernel.input_rows import format_cell
+from lakeport.kernel.input_rows import format_row
 from lakeport.kernel.scan_files import ROW_POSITION, ScanFile
 from lakeport.tables.matching import Matcher
 from lakeport.tables.merge_clauses import BoundClause, choose
@@ -135,14 +135,10 @@ class MergeSearch:
         row = found.rows[at]
         sources = found.source_rows[found.rows == row]
         names = [name for name in target.schema.names if name != ROW_POSITION.name]
-        shown = "; ".join(_text(self._source, int(number), self._source.schema.names) for number in sources[:3])
+        shown = "; ".join(format_row(self._source, int(number), self._source.schema.names) for number in sources[:3])
         return InvalidDataError(
-            f"the row of the target with {_text(target, int(row), names)} is matched by {len(sources)} rows of the "
-            f"source, so that it is not clear what to make of it: {shown}; leave one row in the source for each row of "
-            "the target, or tell them apart in a condition",
+            f"the row of the target with {format_row(target, int(row), names)} is matched by {len(sources)} rows of "
+            f"the source, so that it is not clear what to make of it: {shown}; leave one row in the source for each "
+            "row of the target, or tell them apart in a condition",
             row=int(sources[1]),
         )
-
-
-def _text(rows: pa.RecordBatch, row: int, names: Sequence[str]) -> str:
-    return f"({', '.join(f'{name} = {format_cell(rows.column(name)[row])}' for name in names)})"[:300]

@@ -19,7 +19,8 @@ from lakeport.kernel.binding import bind, bind_value
 from lakeport.kernel.columns import make_batch
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Column, Expression, columns_in, rewrite
-from lakeport.kernel.schema import DataType, StructField, StructType, arrow_field
+from lakeport.kernel.input_rows import RowName
+from lakeport.kernel.schema import StructField, StructType, arrow_field
 
 RowNumbers = npt.NDArray[np.int64]
 """Numbers of rows."""
@@ -63,6 +64,14 @@ class Pairs:
         source = None if self.source is None else chosen if self.source_rows is None else self.source_rows[chosen]
         return Pairs(self.target, self.source, target, source)
 
+    def name_row(self, pair: int) -> RowName:
+        """A pair by its row of the source."""
+        return name_source_row(pair if self.source_rows is None else int(self.source_rows[pair]))
+
+
+def name_source_row(row: int) -> RowName:
+    return RowName(f"row {row} of the source", row)
+
 
 @dataclass(frozen=True)
 class Sides:
@@ -84,8 +93,8 @@ class Sides:
         """Raises `InvalidFilterError` and `UnknownColumnError`; columns must be those of the visible sides."""
         return bind(self._qualified(condition, visible), self.schema)
 
-    def bind_value(self, value: Expression, wanted: DataType | None, *visible: Side) -> Expression:
-        return bind_value(self._qualified(value, visible), self.schema, wanted)
+    def bind_value(self, value: Expression, *visible: Side) -> Expression:
+        return bind_value(self._qualified(value, visible), self.schema)
 
     def _qualified(self, expression: Expression, visible: Sequence[Side]) -> Expression:
         def qualify(node: Expression) -> Expression:

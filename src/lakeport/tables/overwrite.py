@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from lakeport.kernel.column_mapping import MAPPING_PREFIX
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, Or, chain, format_expression, lit
 from lakeport.kernel.row_transformer import partition_codes
@@ -23,8 +24,6 @@ from lakeport.tables.operation import Result, StorageOptions, begin, open_snapsh
 from lakeport.tables.row_changes import FileChange, RowChanges
 from lakeport.tables.row_search import find_rows, parse_condition
 from lakeport.tables.writes import add_missing_columns
-
-_MAPPING_PREFIX = "delta.columnMapping."
 
 
 def overwrite(
@@ -54,7 +53,7 @@ def overwrite(
     if transaction is None:
         return Result(snapshot.version)
     condition = parse_condition(where, transaction.started)
-    reader = to_reader(data)
+    reader = to_reader(data, None if overwrite_schema else snapshot.schema)
     if overwrite_schema:
         _redefine(transaction, reader.schema, partition_by)
     if merge_schema:
@@ -147,14 +146,16 @@ def _commit(changes: RowChanges, transaction: Transaction) -> Result:
 def _redefine(transaction: Transaction, given: pa.Schema, partition_by: Sequence[str] | None) -> None:
     """The table has the columns of the data. Raises `ValueError` for what no table can be."""
     before = transaction.definition
+    if partition_by and before.clustering_columns:
+        raise ValueError(
+            "the table is clustered, so that it cannot be partitioned: leave out `partition_by`, or write the rows "
+            "into a new table"
+        )
     schema = StructType(tuple(_as_known(field, before.schema) for field in schema_from_arrow(given)))
     kept = [name for name in before.metadata.partition_columns if schema.find(name) is not None]
     names = tuple(schema.resolve((name,))[0].name for name in (kept if partition_by is None else partition_by))
     metadata = msgspec.structs.replace(before.metadata, partition_columns=names)
     transaction.definition = replace(before, metadata=metadata).with_schema(schema)
-    physical = {field.physical_name(transaction.mapping_mode) for field in transaction.schema}
-    if any(path[0] not in physical for path in before.clustering_columns):
-        raise ValueError("the table is clustered by a column that the data does not have: it cannot be overwritten so")
 
 
 def _as_known(field: StructField, before: StructType) -> StructField:
@@ -162,5 +163,5 @@ def _as_known(field: StructField, before: StructType) -> StructField:
     known = before.find(field.name)
     if known is None or arrow_field(known).type != arrow_field(field).type:
         return field
-    mapping = {name: value for name, value in known.metadata.items() if name.startswith(_MAPPING_PREFIX)}
+    mapping = {name: value for name, value in known.metadata.items() if name.startswith(MAPPING_PREFIX)}
     return replace(field, type=known.type, metadata={**field.metadata, **mapping})

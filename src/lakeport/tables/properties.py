@@ -14,6 +14,7 @@ from lakeport.kernel.arrays import to_mask
 from lakeport.kernel.binding import bind
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, columns_in
+from lakeport.kernel.input_rows import format_cell
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
@@ -22,13 +23,13 @@ from lakeport.kernel.table_definition import TableDefinition
 from lakeport.kernel.table_properties import (
     CONSTRAINT_PREFIX,
     ENABLE_ROW_TRACKING,
-    ROW_TRACKING_SUSPENDED,
     check_removable,
     constraints_in,
 )
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
 from lakeport.tables.row_counts import counted_stats
+from lakeport.tables.schema_input import check_sql, check_text
 
 _THREADS = 8
 
@@ -49,7 +50,6 @@ def set_properties(
     transaction = update_table(open_snapshot(target, engine, storage_options), "SET TBLPROPERTIES")
     before = transaction.definition
     transaction.definition = before.with_properties(properties)
-    _check_row_tracking(transaction.definition)
     if _tracks_rows(transaction.definition) and not _tracks_rows(before):
         transaction.add_files(_adds_with_counts(transaction), data_change=False)
     transaction.parameters |= {"properties": dict(properties)}
@@ -80,13 +80,6 @@ def _tracks_rows(definition: TableDefinition) -> bool:
     return ENABLE_ROW_TRACKING.of(definition.metadata.configuration)
 
 
-def _check_row_tracking(definition: TableDefinition) -> None:
-    if _tracks_rows(definition) and ROW_TRACKING_SUSPENDED.of(definition.metadata.configuration):
-        raise ValueError(
-            "delta.enableRowTracking and delta.rowTrackingSuspended cannot both be true: rows either have ids or not"
-        )
-
-
 def _adds_with_counts(transaction: Transaction) -> list[Add]:
     """The files of the table that have no row ids yet, as they are, but with the number of their rows."""
     assert transaction.snapshot is not None
@@ -108,6 +101,8 @@ def add_constraint(
 
     Raises `ConstraintError` with a row that does not satisfy it, and `CommitConflictError` if rows were added
     meanwhile."""
+    check_text(name, "the name of a constraint")
+    check_sql(sql, "the condition of a constraint")
     snapshot = open_snapshot(target, engine, storage_options)
     transaction = update_table(snapshot, "ADD CONSTRAINT")
     known = constraints_in(snapshot.properties)
@@ -125,6 +120,7 @@ def drop_constraint(
     target: str, name: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
     """Takes a constraint away. Raises `ValueError` if the table does not have it."""
+    check_text(name, "the name of a constraint")
     transaction = update_table(open_snapshot(target, engine, storage_options), "DROP CONSTRAINT")
     known = constraints_in(transaction.metadata.configuration)
     found = [constraint for constraint in known if constraint.lower() == name.lower()]
@@ -164,5 +160,5 @@ def _first_failure(scan: Scan, file: ScanFile, condition: Expression) -> str | N
 
 
 def _format_row(batch: pa.RecordBatch, row: int) -> str:
-    cells = (f"{field.name} = {batch.column(index)[row]}" for index, field in enumerate(batch.schema))
+    cells = (f"{field.name} = {format_cell(batch.column(index)[row])}" for index, field in enumerate(batch.schema))
     return ", ".join(cells) or "no row can satisfy it"

@@ -15,7 +15,7 @@ from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.table_properties import APPEND_ONLY
 from lakeport.kernel.transaction import Transaction, update_table
-from lakeport.tables.operation import Result, StorageOptions, engine_for, finish
+from lakeport.tables.operation import Result, StorageOptions, finish, table_at
 from lakeport.tables.row_counts import counted_stats
 
 _THREADS = 32
@@ -39,7 +39,11 @@ def restore(
     gone; with `ignore_missing_files`, what is left is restored."""
     if (version is None) == (timestamp is None):
         raise ValueError("give either a version or a timestamp")
-    table = Table.for_path(engine_for(engine, storage_options), str(target))
+    if not isinstance(version, int | None):
+        raise ValueError(f"{version!r} is not a version: a version is a number")
+    if not isinstance(timestamp, int | str | datetime | None):
+        raise ValueError(f"{timestamp!r} is not a time: give milliseconds, a datetime or ISO 8601 text")
+    table = table_at(target, engine, storage_options)
     latest = table.latest_snapshot()
     earlier = _earlier(table, version, timestamp)
     transaction = update_table(latest, "RESTORE")

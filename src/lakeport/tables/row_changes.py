@@ -31,6 +31,7 @@ from lakeport.kernel.actions import Add
 from lakeport.kernel.arrays import from_numpy, to_integers
 from lakeport.kernel.deletion_vector_writer import write_deletion_vectors
 from lakeport.kernel.deletion_vectors import DeletionVector, read_deletion_vector
+from lakeport.kernel.input_rows import RowName, RowNames, format_row
 from lakeport.kernel.partitions import constant_column
 from lakeport.kernel.row_transformer import RowTransformer
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION, ScanFile
@@ -160,21 +161,23 @@ class RowChanges:
             self._changes.append(change)
             self._imaged |= self._feed and not self.uses_vectors and not change.is_whole
 
-    def insert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """New rows, with any of the table's columns; gives them as they are written, with all of them.
+    def insert(self, rows: pa.RecordBatch, name_row: RowNames | None = None) -> pa.RecordBatch:
+        """New rows, with any of the table's columns; gives them as they are written, with all of them. Messages count
+        them unless they are called otherwise.
 
         Raises `InvalidDataError` and `ConstraintError`."""
-        complete = self._inserted.checked(rows)
+        complete = self._inserted.checked(rows, name_row)
         self._rows.write(complete)
         self._counts = replace(self._counts, inserted_rows=self._counts.inserted_rows + rows.num_rows)
         if self._imaged:
             self._write_image(complete, "insert")
         return complete
 
-    def update(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+    def update(self, before: pa.RecordBatch, after: pa.RecordBatch, name_row: RowNames | None = None) -> None:
         """Rows as they were and as they are to be, one by one. `after` has those columns of the table that are not to
-        be filled in; in a table that tracks rows both have `_row_id`. Raises what `insert` raises."""
-        complete = self._updated.checked(_as_updated(after))
+        be filled in; in a table that tracks rows both have `_row_id`. Messages show rows as they were unless they are
+        called otherwise. Raises what `insert` raises."""
+        complete = self._updated.checked(_as_updated(after), name_row or _by_values(before))
         self._rows.write(complete)
         self._counts = replace(self._counts, updated_rows=self._counts.updated_rows + after.num_rows)
         if self._imaged:
@@ -242,9 +245,8 @@ class RowChanges:
 
     def _write_image(self, rows: pa.RecordBatch, change_type: str) -> None:
         if rows.num_rows:
-            plain = _without(rows, ROW_POSITION.name, ROW_ID.name, ROW_COMMIT_VERSION.name)
             kind = constant_column(change_type, pa.string(), rows.num_rows)
-            self._images.write(plain.append_column(CHANGE_TYPE.name, kind))
+            self._images.write(_own_columns(rows).append_column(CHANGE_TYPE.name, kind))
 
     def _counted(self, change: FileChange) -> FileChange:
         """The same with a file whose statistics have `numRecords`, as the protocol asks of one with a vector."""
@@ -307,6 +309,17 @@ def split_rows(rows: pa.RecordBatch, positions: Positions | None) -> tuple[pa.Re
 def _as_updated(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Without the versions in which the rows were changed last: that is now this commit's."""
     return _without(rows, ROW_POSITION.name, ROW_COMMIT_VERSION.name)
+
+
+def _by_values(rows: pa.RecordBatch) -> RowNames:
+    """Rows of the table have no number that a person could know."""
+    plain = _own_columns(rows)
+    return lambda row: RowName(f"the row with {format_row(plain, row, plain.schema.names)}")
+
+
+def _own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of the table with its columns only."""
+    return _without(rows, ROW_POSITION.name, ROW_ID.name, ROW_COMMIT_VERSION.name)
 
 
 def _without(rows: pa.RecordBatch, *names: str) -> pa.RecordBatch:

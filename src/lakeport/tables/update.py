@@ -31,8 +31,9 @@ def update(
 ) -> Result:
     """Gives columns other values in the rows for which the condition holds, in all rows without one.
 
-    `set` has SQL text, an expression or a plain Python value for each column; a string is SQL text, so text itself is
-    given as `lakeport.lit("text")`. `a.b` sets one field of a struct. Values are computed from the rows as they were.
+    `set` has SQL text, an expression or a plain Python value for each column, a list or a dict for a nested one; a
+    string is SQL text, so text itself is given as `lakeport.lit("text")`. `a.b` sets one field of a struct. Values are
+    computed from the rows as they were; a number that the column cannot hold as it is must be rounded or cast.
     Generated columns follow; one that is set must agree with its expression.
 
     Raises `InvalidFilterError` and `UnknownColumnError` for what cannot be computed, `InvalidDataError` and

@@ -12,7 +12,7 @@ from lakeport.errors import CommitConflictError
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.post_commit import finish_commit
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_properties import DELETED_FILE_RETENTION
+from lakeport.kernel.table_properties import DELETED_FILE_RETENTION, parse_interval
 from lakeport.kernel.transaction import update_table
 from lakeport.kernel.vacuum_files import find_unneeded, needed_files
 from lakeport.tables.operation import Progress, Result, StorageOptions, open_snapshot
@@ -36,7 +36,7 @@ class VacuumResult(Result):
 def vacuum(
     target: str,
     *,
-    retention: timedelta | float | None = None,
+    retention: timedelta | str | float | None = None,
     dry_run: bool = True,
     enforce_retention: bool = True,
     progress: Progress | None = None,
@@ -44,9 +44,9 @@ def vacuum(
     engine: Engine | None = None,
 ) -> VacuumResult:
     """Finds data files, deletion vectors and change data under the table's root that no version needs which was the
-    latest within `retention` (a timedelta, or hours; the table's `delta.deletedFileRetentionDuration`, a week by
-    default). With `dry_run=False` deletes them, and records start and end in the table's history. Older versions
-    cannot be read then, nor restored.
+    latest within `retention` (text such as `"7 days"`, a timedelta, or a number of hours; the table's
+    `delta.deletedFileRetentionDuration`, a week by default). With `dry_run=False` deletes them, and records start and
+    end in the table's history. Older versions cannot be read then, nor restored.
 
     Nothing is touched that is younger than the retention, lies outside of the root, or is not the table's data: names
     that start with `_` or `.`, and other tables below the root. Raises `ValueError` for a retention that is shorter
@@ -76,11 +76,21 @@ def vacuum(
     return _result(snapshot, _delete(started, found, progress), found, deleted=True)
 
 
-def _milliseconds(retention: timedelta | float) -> int:
-    kept = retention // _MILLISECOND if isinstance(retention, timedelta) else int(retention * _HOUR)
-    if kept < 0:
-        raise ValueError(f"a retention is not negative: {retention}")
-    return kept
+def _milliseconds(retention: timedelta | str | float) -> int:
+    try:
+        match retention:
+            case str():
+                return parse_interval(retention)
+            case timedelta() if retention >= timedelta(0):
+                return retention // _MILLISECOND
+            case int() | float() if retention >= 0:
+                return int(retention * _HOUR)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(
+        f"a retention is an interval such as '7 days' or '12 hours', a timedelta or a number of hours, and not "
+        f"negative; it is not {retention!r}"
+    )
 
 
 def _hours(milliseconds: int) -> str:

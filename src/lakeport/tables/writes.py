@@ -12,20 +12,22 @@ from lakeport.errors import InvalidDataError, TableNotFoundError
 from lakeport.kernel import schema_changes
 from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
+from lakeport.kernel.paths import parse_target
 from lakeport.kernel.scan_files import decode_num_records
-from lakeport.kernel.schema import StructType, schema_from_arrow
+from lakeport.kernel.schema import schema_from_arrow
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.table_properties import ENABLE_TYPE_WIDENING
 from lakeport.kernel.transaction import Transaction, create_table
 from lakeport.tables.arrow_input import to_reader
-from lakeport.tables.operation import Result, StorageOptions, begin, engine_for, finish, open_snapshot
+from lakeport.tables.operation import Result, StorageOptions, begin, finish, open_snapshot, table_at
+from lakeport.tables.schema_input import SchemaInput, check_defaults, check_text, to_schema
 
 
 def create(
     target: str,
     data: Any = None,
     *,
-    schema: pa.Schema | StructType | None = None,
+    schema: SchemaInput | None = None,
     partition_by: Sequence[str] = (),
     cluster_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
@@ -34,30 +36,36 @@ def create(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """A new table, with rows if `data` is given; its columns are those of the data unless `schema` says them.
+    """A new table, with rows if `data` is given; its columns are those of the data unless `schema` says them: text such
+    as `"id long not null, day date"`, types by name, a `pyarrow.Schema` or a `StructType`.
 
     Raises `ValueError` if there is a table already."""
-    engine = engine_for(engine, storage_options)
-    reader = None if data is None else to_reader(data)
-    if schema is None:
+    partitions, clustering = _names(partition_by), _names(cluster_by)
+    check_text("" if name is None else name, "the name of a table")
+    check_text("" if description is None else description, "the description of a table")
+    table = table_at(target, engine, storage_options)
+    columns = None if schema is None else to_schema(schema)
+    reader = None if data is None else to_reader(data, columns)
+    if columns is None:
         if reader is None:
             raise ValueError("a new table needs data or a schema")
-        schema = reader.schema
-    _refuse_existing(engine, target)
+        columns = to_schema(reader.schema)
+    _refuse_existing(table)
+    check_defaults(table.engine, columns)
     transaction = create_table(
-        engine,
-        str(target),
-        schema if isinstance(schema, StructType) else schema_from_arrow(schema),
-        partition_by,
+        table.engine,
+        parse_target(target),
+        columns,
+        partitions,
         properties,
-        clustering_columns=cluster_by,
+        clustering_columns=clustering,
         name=name,
         description=description,
         operation="CREATE TABLE" if reader is None else "CREATE TABLE AS SELECT",
     )
     transaction.parameters |= {
         "partitionBy": list(transaction.metadata.partition_columns),
-        "clusterBy": list(cluster_by),
+        "clusterBy": clustering,
         "description": description or "",
         "isManaged": "false",
         "properties": dict(properties or {}),
@@ -65,12 +73,18 @@ def create(
     return finish(transaction) if reader is None else _write(transaction, reader)
 
 
-def _refuse_existing(engine: Engine, target: str) -> None:
+def _names(given: Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _refuse_existing(table: Table) -> None:
     try:
-        found = Table.for_path(engine, str(target)).latest_snapshot()
+        found = table.latest_snapshot()
     except TableNotFoundError:
         return
-    raise ValueError(f"there is a table already, at version {found.version}: append to it or overwrite it [{target}]")
+    raise ValueError(
+        f"there is a table already, at version {found.version}: append to it or overwrite it [{table.root}]"
+    )
 
 
 def append(
@@ -90,7 +104,7 @@ def append(
     transaction = begin(snapshot, "WRITE", application)
     if transaction is None:
         return Result(snapshot.version)
-    reader = to_reader(data)
+    reader = to_reader(data, transaction.schema)
     if merge_schema:
         add_missing_columns(transaction, reader.schema)
     transaction.parameters |= {"mode": "Append", "partitionBy": list(transaction.metadata.partition_columns)}
