@@ -39,7 +39,7 @@ def with_column(schema: StructType, **types: str) -> StructType:
 
 
 @pytest.mark.parametrize(
-    ("names", "properties"), [(["__row_index"], {}), (FEED_NAMES, FEED), (TRACKING_NAMES, TRACKING)]
+    ("names", "properties"), [(["__lakeport_row_index"], {}), (FEED_NAMES, FEED), (TRACKING_NAMES, TRACKING)]
 )
 def test_names_that_are_kept_for_others_are_refused(names: list[str], properties: dict[str, str]) -> None:
     for name in names:
@@ -62,7 +62,7 @@ def test_what_keeps_a_name_is_not_switched_on_while_a_column_has_it(
             taken.with_properties(properties)
 
 
-@pytest.mark.parametrize(("name", "properties"), [("__row_index", {}), ("_change_type", FEED)])
+@pytest.mark.parametrize(("name", "properties"), [("__lakeport_row_index", {}), ("_change_type", FEED)])
 def test_a_table_that_has_such_a_column_can_be_changed_in_other_respects(name: str, properties: dict[str, str]) -> None:
     theirs = of_another_writer(struct(id="long", **{name: "long"}), properties)
     assert theirs.with_properties({"user.a": "1"}).metadata.configuration == {**properties, "user.a": "1"}

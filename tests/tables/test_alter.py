@@ -74,6 +74,29 @@ class TestAddColumns:
         tables.add_columns(target, pa.schema([("a.b", pa.int32()), ("c", pa.struct([("d", pa.string())]))]))
         assert lakeport.scan(target).schema.names == ["id", "a.b", "c"]
 
+    def test_text_names_columns_too(self, tmp_path: Path) -> None:
+        target = table_of(tmp_path, 1)
+        tables.add_columns(target, "price double comment 'in euro', `a.b` array<int>")
+        assert field(target, "price").metadata["comment"] == "in euro"
+        assert snapshot_of(target).schema.names[-2:] == ("price", "a.b")
+        with pytest.raises(ValueError, match="must be nullable"):
+            tables.add_columns(target, "other int not null")
+
+    @pytest.mark.parametrize(
+        ("columns", "comments", "message"),
+        [
+            ({5: "int"}, {}, "the name of a column is text, not 5"),
+            ({"a": 5}, {}, "5 is no type"),
+            (5, {}, "int is no schema"),
+            ({"a": "int"}, {"a": 5}, "the comment on 'a' is text, not 5"),
+        ],
+    )
+    def test_what_is_no_column_is_refused(self, tmp_path: Path, columns: Any, comments: Any, message: str) -> None:
+        target = table_of(tmp_path, 1)
+        with pytest.raises(ValueError, match=message):
+            tables.add_columns(target, columns, comments=comments)
+        assert lakeport.scan(target).version == 0
+
     def test_a_field_of_a_struct_is_added(self, tmp_path: Path) -> None:
         target = str(tmp_path / "t")
         tables.create(target, pa.table({"id": [1], "at": [{"x": 1}], "many": [[{"x": 1}]]}), properties=MAPPED)
@@ -121,8 +144,8 @@ class TestAddColumns:
             tables.add_columns(target, {"_change_type": "string"})
         with pytest.raises(ValueError, match=r"'_commit_version'.* kept for the change data feed"):
             tables.rename_column(target, "id", "_commit_version")
-        with pytest.raises(ValueError, match="'__row_index'"):
-            tables.append(target, numbers(50, 1, __row_index=1), merge_schema=True)
+        with pytest.raises(ValueError, match="'__lakeport_row_index'"):
+            tables.append(target, numbers(50, 1, __lakeport_row_index=1), merge_schema=True)
 
 
 class TestRenameAndDrop:
@@ -156,6 +179,21 @@ class TestRenameAndDrop:
             "oldColumnPath": "at.x",
             "newColumnPath": "easting",
         }
+
+    def test_a_column_stays_where_it_is(self, tmp_path: Path) -> None:
+        target = str(tmp_path / "t")
+        tables.create(target, pa.table({"at": [{"x": 1}], "id": [1]}), properties=MAPPED)
+        tables.rename_column(target, "at.x", "at.y")
+        tables.rename_column(target, "id", "`at.id`")
+        assert rows(lakeport.scan(target)) == [{"at": {"y": 1}, "at.id": 1}]
+        for column, name, message in (
+            ("at.y", "other.y", "'other.y' has a dot"),
+            ("`at.id`", "at.key", "'at.key' has a dot"),
+            ("at.y", 5, "the new name of a column is text, not 5"),
+            (5, "id", "a column is named by text, not by 5"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                tables.rename_column(target, column, name)  # type: ignore[arg-type]
 
     def test_a_dropped_column_does_not_come_back_by_its_name(self, tmp_path: Path) -> None:
         target = str(tmp_path / "t")
@@ -280,6 +318,18 @@ class TestChangeColumn:
         target = table_of(tmp_path, 1)
         with pytest.raises(ValueError):  # noqa: PT011  # each has words of its own
             tables.set_default(target, "id", sql)
+        assert lakeport.scan(target).version == 0
+
+    def test_what_is_no_text_is_refused(self, tmp_path: Path) -> None:
+        target = table_of(tmp_path, 1)
+        with pytest.raises(ValueError, match="a default is SQL, which is text, not 5"):
+            tables.set_default(target, "id", 5)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="a default is SQL text: write '5'"):
+            tables.set_default(target, "id", lakeport.lit(5))  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="'nope': a default cannot use columns"):
+            tables.set_default(target, "id", "nope + 1")
+        with pytest.raises(ValueError, match="a comment is text, not 5"):
+            tables.set_comment(target, "id", 5)  # type: ignore[arg-type]
         assert lakeport.scan(target).version == 0
 
     def test_a_nested_column_has_no_default(self, tmp_path: Path) -> None:
@@ -479,6 +529,14 @@ class TestConstraints:
             tables.add_constraint(target, "x", "1 = 2")
         with pytest.raises(ValueError, match="needs a name"):
             tables.add_constraint(target, " ", "id > -1")
+
+    def test_what_is_no_text_is_refused(self, tmp_path: Path) -> None:
+        target = table_of(tmp_path, 1)
+        with pytest.raises(ValueError, match="a constraint is SQL text: write 'id > 0'"):
+            tables.add_constraint(target, "positive", lakeport.col("id") > 0)  # type: ignore[arg-type]
+        for change in (tables.drop_constraint, lambda target, name: tables.add_constraint(target, name, "id > 0")):
+            with pytest.raises(ValueError, match="the name of a constraint is text, not 5"):
+                change(target, 5)
 
     def test_rows_that_come_meanwhile_conflict(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 1)

@@ -45,6 +45,19 @@ def test_the_rows_are_those_of_the_version(tmp_path: Path) -> None:
     assert [len(ids(target, version=v)) for v in range(5)] == [10, 20, 30, 15, 20]
 
 
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ({"version": "0"}, "'0' is not a version"),
+        ({"timestamp": 1.5}, "1.5 is not a time"),
+        ({"timestamp": "soon"}, "'soon' is not a time"),
+    ],
+)
+def test_what_is_no_version_is_refused(tmp_path: Path, which: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tables.restore(table_of(tmp_path, 1), **which)
+
+
 def test_the_metrics_are_those_of_spark(tmp_path: Path) -> None:
     target = table_of(tmp_path, 3)
     tables.optimize(target)

@@ -51,7 +51,7 @@ def test_the_rows_that_go_are_in_order() -> None:
 
 
 def test_rows_are_split_by_their_positions() -> None:
-    rows = pa.record_batch({"v": ["a", "b", "c", "d"], "__row_index": pa.array([10, 11, 15, 20])})
+    rows = pa.record_batch({"v": ["a", "b", "c", "d"], "__lakeport_row_index": pa.array([10, 11, 15, 20])})
     values = [
         tuple(part["v"].to_pylist() for part in split_rows(rows, where)) for where in (positions(11, 12, 20), None)
     ]

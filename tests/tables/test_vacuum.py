@@ -48,6 +48,20 @@ def age(target: str, days: int, *paths: str) -> None:
         os.utime(Path(target) / path, (moment, moment))
 
 
+@pytest.mark.parametrize("retention", ["2 days", "interval 48 hours", timedelta(days=2), 48, 48.0])
+def test_a_retention_is_text_or_a_timedelta_or_hours(tmp_path: Path, retention: Any) -> None:
+    target = table_of(tmp_path, 2)
+    tables.optimize(target)
+    assert not tables.vacuum(target, retention=retention, enforce_retention=False, engine=later(DAY)).files
+    assert len(tables.vacuum(target, retention=retention, enforce_retention=False, engine=later(3 * DAY)).files) == 2
+
+
+@pytest.mark.parametrize("retention", ["a while", "7", -1, float("nan"), timedelta(-1), [7]])
+def test_what_is_no_retention_is_refused(tmp_path: Path, retention: Any) -> None:
+    with pytest.raises(ValueError, match="a retention is an interval such as '7 days'"):
+        tables.vacuum(table_of(tmp_path, 1), retention=retention, enforce_retention=False)
+
+
 def test_a_dry_run_is_the_default_and_deletes_nothing(tmp_path: Path) -> None:
     target = table_of(tmp_path, 3)
     old = data_files(target)
@@ -203,8 +217,11 @@ def test_another_table_below_the_root_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_the_iceberg_form_of_the_table_is_not_touched(tmp_path: Path) -> None:
-    formats = {"delta.universalFormat.enabledFormats": "iceberg"}
-    target = table_of(tmp_path, 1, formats)
+    target = table_of(tmp_path, 1)
+    commit = Path(target) / "_delta_log" / f"{0:020d}.json"
+    formats = '"configuration":{"delta.universalFormat.enabledFormats":"iceberg"}'
+    commit.write_text(commit.read_text().replace('"configuration":{}', formats))
+    (Path(target) / "_delta_log" / f"{0:020d}.crc").unlink()
     (Path(target) / "metadata").mkdir()
     (Path(target) / "metadata" / "v1.metadata.json").write_text("{}")
     assert vacuum_now(target).files == ()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -426,3 +427,71 @@ def test_a_table_is_appended_with_an_engine_of_ones_own(tmp_path: Path) -> None:
     tables.create(str(tmp_path), {"id": [1]}, engine=engine)
     tables.append(str(tmp_path), {"id": [2]}, engine=engine)
     assert ids(tmp_path) == [1, 2]
+
+
+# What people give wrong
+
+
+@pytest.mark.parametrize(
+    "application",
+    [("x", "1"), ("x", 1.5), ("x", True), ("x", np.True_), ("x", 2**63), ("x", -1), ("x", None), ("", 1), (5, 1), "x"],
+    ids=str,
+)
+def test_an_application_is_a_name_and_a_number(tmp_path: Path, application: Any) -> None:
+    target = str(tmp_path)
+    tables.create(target, {"id": [1]})
+    for operation in (
+        lambda: tables.append(target, {"id": [2]}, application=application),
+        lambda: tables.overwrite(target, {"id": [2]}, application=application),
+        lambda: tables.delete(target, application=application),
+        lambda: tables.update(target, {"id": "2"}, application=application),
+        lambda: tables.merge(target, {"id": [1]}, "true", application=application).when_matched_delete().execute(),
+    ):
+        with pytest.raises(ValueError, match="an application is a name and a number"):
+            operation()
+    assert (ids(target), len(data_files(tmp_path))) == ([1], 1)
+
+
+def test_the_number_of_an_application_may_be_numpys(tmp_path: Path) -> None:
+    tables.create(str(tmp_path), {"id": [1]})
+    for number in (np.int64(3), 3, 2**63 - 1):
+        tables.append(str(tmp_path), {"id": [2]}, application=("x", number))
+    assert ids(tmp_path) == [1, 2, 2]
+    assert DeltaTable(tmp_path).transaction_version("x") == 2**63 - 1
+
+
+@pytest.mark.parametrize("target", [None, "", " ", 5, b"t"])
+def test_a_table_has_a_place(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for operation in (
+        lambda: tables.create(target, {"id": [1]}),
+        lambda: tables.append(target, {"id": [1]}),
+        lambda: tables.merge(target, {"id": [1]}, "true").when_matched_delete().execute(),
+        lambda: tables.restore(target, version=0),
+        lambda: lakeport.scan(target),
+    ):
+        with pytest.raises(ValueError, match="is no place for a table"):
+            operation()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_may_be_a_path_object(tmp_path: Path) -> None:
+    tables.create(tmp_path / "t", {"id": [1]})  # type: ignore[arg-type]
+    assert lakeport.scan(tmp_path / "t").count() == 1  # type: ignore[arg-type]
+
+
+def test_no_rows_are_no_version(tmp_path: Path) -> None:
+    tables.create(str(tmp_path), {"id": [1]}, partition_by=())
+    assert tables.append(str(tmp_path), []).version == 0
+    assert tables.overwrite(str(tmp_path), [], where="id = 2").version == 0
+    merge = tables.merge(str(tmp_path), [], "target.id = source.id").when_not_matched_insert_all()
+    assert merge.execute().version == 0
+    tables.create(str(tmp_path / "empty"), [], schema="id long")
+    assert by_lakeport(tmp_path / "empty") == []
+    assert tables.overwrite(str(tmp_path), []).version == 1
+    assert ids(tmp_path) == []
+
+
+def test_one_partition_column_need_not_be_in_a_list(tmp_path: Path) -> None:
+    tables.create(str(tmp_path), {"id": [1], "day": ["a"]}, partition_by="day")
+    assert lakeport.scan(str(tmp_path)).snapshot.partition_columns == ("day",)

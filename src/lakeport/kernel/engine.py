@@ -25,7 +25,7 @@ METADATA_COLUMN = b"lakeport.metadata_column"
 AS_STORED = b"lakeport.as_stored"
 """Arrow field metadata: the column is returned with the types that the file has, only its fields are pruned."""
 
-ROW_INDEX = pa.field("__row_index", pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"row_index"})
+ROW_INDEX = pa.field("__lakeport_row_index", pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"row_index"})
 """The position of each row in the physical file, whatever was skipped before it."""
 
 
