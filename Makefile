@@ -1,6 +1,6 @@
 # Every target does its own set-up: on a fresh Debian or Ubuntu machine, `make demo` and `make test` are enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check interop bench lock clean
+.PHONY: help setup demo test check interop soak bench lock clean
 
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -25,6 +25,13 @@ check: setup ## lint, format check, mypy --strict, and who may import whom
 interop: setup ## run the tests against real S3, Azure and GCS servers and Delta on Spark, put into .peers
 	scripts/peers.sh
 	$(PY) -m pytest tests/interop
+
+soak: setup ## many writers on one table, on a disk and on S3; and a writer killed at 100 random moments
+	scripts/peers.sh
+	$(PY) -m tests.soak.writers
+	$(PY) -m tests.soak.s3_writers
+	$(PY) -m tests.soak.mixed_writers
+	$(PY) -m tests.soak.killed_writers
 
 bench: setup ## measure against peers, side by side
 	$(PY) -m bench

@@ -321,3 +321,10 @@ def test_a_long_chain_of_conditions_is_not_a_deep_one(connect: Any) -> None:
 def test_not_goes_down_to_the_leaves(expression: Expression, expected: Expression) -> None:
     normal = normalize(expression, SCHEMA)
     assert same(normal, expected), format_expression(normal)
+
+
+def test_text_in_the_place_of_a_column_gets_a_hint() -> None:
+    with pytest.raises(InvalidFilterError, match=r"'n' cannot be compared with 10; what is in quotes is text"):
+        bind(lit("n") == lit(10), StructType(()))
+    with pytest.raises(InvalidFilterError, match=r"TRUE cannot be compared with 10$"):
+        bind(lit(True) == lit(10), StructType(()))

@@ -97,8 +97,9 @@ def test_nothing_at_all_has_no_columns() -> None:
 
 def test_an_empty_list_has_the_columns_of_the_table() -> None:
     table = StructType((StructField("id", PrimitiveType("long"), nullable=False),))
-    for nothing in ([], iter(())):
-        read = to_reader(nothing, table)
+    nothing: list[Any] = []
+    for data in (nothing, iter(nothing)):
+        read = to_reader(data, table)
         assert (read.schema.names, read.read_all().num_rows) == (["id"], 0)
     assert to_reader([{"x": 1}], table).schema.names == ["x"]
 

@@ -285,3 +285,12 @@ def test_a_failure_in_the_middle_leaves_the_table_as_it_was(
         tables.update(table.path, {"n": 1}, "id % 10 = 3", engine=engine_over(FailingStorage(fatal, after)))
     assert table.files_on_disk() == before
     table.check()
+
+
+@pytest.mark.parametrize("given", ["id = 1", 5, [("id", 1)]])
+def test_what_is_set_is_a_dict(tmp_path: Path, given: Any) -> None:
+    tables.create(str(tmp_path), {"id": [1]})
+    merge = tables.merge(str(tmp_path), {"id": [1]}, "target.id = source.id")
+    for change in (lambda: tables.update(str(tmp_path), given), lambda: merge.when_matched_update(given)):
+        with pytest.raises(ValueError, match="what is set is a dict of columns and their values"):
+            change()

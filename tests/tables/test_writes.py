@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -440,13 +440,14 @@ def test_a_table_is_appended_with_an_engine_of_ones_own(tmp_path: Path) -> None:
 def test_an_application_is_a_name_and_a_number(tmp_path: Path, application: Any) -> None:
     target = str(tmp_path)
     tables.create(target, {"id": [1]})
-    for operation in (
+    operations: list[Callable[[], Any]] = [
         lambda: tables.append(target, {"id": [2]}, application=application),
         lambda: tables.overwrite(target, {"id": [2]}, application=application),
         lambda: tables.delete(target, application=application),
         lambda: tables.update(target, {"id": "2"}, application=application),
         lambda: tables.merge(target, {"id": [1]}, "true", application=application).when_matched_delete().execute(),
-    ):
+    ]
+    for operation in operations:
         with pytest.raises(ValueError, match="an application is a name and a number"):
             operation()
     assert (ids(target), len(data_files(tmp_path))) == ([1], 1)
@@ -454,7 +455,8 @@ def test_an_application_is_a_name_and_a_number(tmp_path: Path, application: Any)
 
 def test_the_number_of_an_application_may_be_numpys(tmp_path: Path) -> None:
     tables.create(str(tmp_path), {"id": [1]})
-    for number in (np.int64(3), 3, 2**63 - 1):
+    numbers: list[Any] = [np.int64(3), 3, 2**63 - 1]
+    for number in numbers:
         tables.append(str(tmp_path), {"id": [2]}, application=("x", number))
     assert ids(tmp_path) == [1, 2, 2]
     assert DeltaTable(tmp_path).transaction_version("x") == 2**63 - 1
@@ -463,13 +465,14 @@ def test_the_number_of_an_application_may_be_numpys(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", [None, "", " ", 5, b"t"])
 def test_a_table_has_a_place(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for operation in (
+    operations: list[Callable[[], Any]] = [
         lambda: tables.create(target, {"id": [1]}),
         lambda: tables.append(target, {"id": [1]}),
         lambda: tables.merge(target, {"id": [1]}, "true").when_matched_delete().execute(),
         lambda: tables.restore(target, version=0),
         lambda: lakeport.scan(target),
-    ):
+    ]
+    for operation in operations:
         with pytest.raises(ValueError, match="is no place for a table"):
             operation()
     assert list(tmp_path.iterdir()) == []
