@@ -122,6 +122,23 @@ def test_an_interrupt_ends_with_130_and_says_nothing(orders: str) -> None:
     assert (process.returncode, err) == (130, "")
 
 
+def test_an_interrupt_while_the_commands_are_loaded_says_nothing() -> None:
+    code = """
+import sys
+
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+from lakeport.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def open_for_writing(fifo: Path) -> int:
     """Opens it as soon as it is being read."""
     end = time.monotonic() + 30

@@ -72,6 +72,10 @@ def test_a_table_can_be_made_without_rows(lakeport: Run, tmp_path: Path) -> None
     assert [(field.name, field.nullable) for field in snapshot.schema] == [("id", False), ("day", True)]
     assert snapshot.partition_columns == ("day",)
     assert snapshot.properties["a.b"] == "c"
+    columns = "id long comment 'which one', n int default 7, twice int generated always as (n * 2)"
+    assert lakeport("create", tmp_path / "u", "--schema", columns).code == 0
+    lakeport("append", tmp_path / "u", written(tmp_path / "u.jsonl", {"id": 1}))
+    assert lakeport("head", tmp_path / "u", "--json").documents == [{"id": 1, "n": 7, "twice": 14}]
     assert (snapshot.metadata.name, snapshot.metadata.description) == ("visits", "Who came")
 
 
@@ -98,6 +102,23 @@ def test_an_application_does_its_work_once(lakeport: Run, people: Path, tmp_path
     assert parse_application("job:a:7") == ("job:a", 7)
     refused = lakeport("append", people, more, "--application", "job")
     assert (refused.code, "NAME:VERSION" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["delete", "{}", "--where", "id = 1"],
+        ["update", "{}", "--set", "id=id + 1", "--all"],
+        ["merge", "{}", "{}.csv", "--on", "target.id = source.id", "--delete-matched"],
+        ["overwrite", "{}", "{}.csv"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_change_of_rows_is_done_once_for_an_application(lakeport: Run, people: Path, command: list[str]) -> None:
+    arguments = [argument.format(people) for argument in command]
+    assert not lakeport(*arguments, "--application", "job:7").out.startswith("nothing to do")
+    assert lakeport(*arguments, "--application", "job:7").out.startswith("nothing to do")
+    assert version(people) == 1
 
 
 def test_overwrite_replaces_all_rows_or_those_of_a_condition(lakeport: Run, people: Path, tmp_path: Path) -> None:
@@ -186,7 +207,8 @@ def test_a_null_in_a_required_column_is_told_with_the_row_of_the_file(lakeport: 
         (["update", "{}", "--all", "--set", "nope=1"], "nope", 2),
         (["update", "{}", "--all", "--set", "id"], "--set takes KEY=VALUE", 2),
         (["update", "{}", "--all"], "--set", 2),
-        (["merge", "{}", "{}.csv", "--on", "target.id = source.id"], "merge", 2),
+        (["merge", "{}", "{}.csv", "--on", "target.id = source.id"], "--insert-new, --delete-missing", 2),
+        (["append", "{}", "{}.csv", "--application", f"job:{2**63}"], "from 0 to 2**63 - 1", 2),
     ],
 )
 def test_a_failure_is_told_in_one_line_and_changes_nothing(
@@ -213,7 +235,8 @@ def test_progress_is_shown_on_a_terminal_only(
     assert result.documents[0]["version"] == 2
 
 
-def test_an_interrupt_leaves_the_table_as_it_was_and_says_so(people: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_leaves_the_table_as_it_was_and_says_so(people: Path, sent: signal.Signals, code: int) -> None:
     with subprocess.Popen(
         [*PROGRAM, "append", str(people), "-", "--format", "jsonl"],
         stdin=subprocess.PIPE,
@@ -228,9 +251,9 @@ def test_an_interrupt_leaves_the_table_as_it_was_and_says_so(people: Path) -> No
             process.stdin.write(line)
         process.stdin.flush()
         wait_for_files(people / "city=Rome", 2)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (code, "")
     assert err == f"lakeport: interrupted: {people} is as it was\n"
     assert (ids(people), version(people)) == ([1, 2, 3], 0)
     assert len(list((people / "city=Rome").iterdir())) == 1
