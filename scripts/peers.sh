@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts what tests/interop needs into .peers: servers, namely versitygw (S3), fake-gcs-server (GCS) and Azurite (Azure),
-# and Delta's own library for Spark. What cannot be had is reported and left out; its tests say so.
+# Delta's own library for Spark, and DuckDB with its Delta extension. What cannot be had is reported and left out; its tests say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,6 +9,7 @@ FAKE_GCS_SERVER=v1.56.1
 AZURITE=3.35.0 # the last that runs on the Node.js of Debian 12
 PYSPARK=4.2.0
 DELTA=4.4.0 # for Spark 4.2
+DUCKDB=1.5.5 # the newest whose Delta extension is on PyPI
 
 peers=$PWD/.peers
 mkdir -p "$peers"
@@ -67,3 +68,11 @@ if need mvn maven; then
 else
     say "Delta's library for Spark needs Maven: install it and run make interop again."
 fi
+
+# DuckDB in an environment of its own: the extension fits one version only.
+duckdb() {
+    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/duckdb" &&
+        "$peers/duckdb/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+            "duckdb==$DUCKDB" "duckdb-extension-delta==$DUCKDB" "pyarrow==25.*"
+}
+once duckdb "$DUCKDB" duckdb

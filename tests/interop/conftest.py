@@ -1,11 +1,12 @@
-"""The object stores, one server of each kind for the whole session."""
+"""The object stores and the peers that take SQL, one of each kind for the whole session."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.interop import servers
+from tests.interop import peers, servers, spark_tables
+from tests.interop.peers import Peer
 from tests.interop.servers import Bucket
 
 
@@ -49,3 +50,27 @@ def writable_bucket(request: pytest.FixtureRequest) -> Bucket:
     """Each object store that obstore can also write, with put-if-absent. Stay under a prefix of your own."""
     found: Bucket = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """Spark with Delta's own library."""
+    with peers.running("spark", tmp_path_factory.mktemp("spark")) as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """DuckDB with its Delta extension."""
+    with peers.running("duckdb", tmp_path_factory.mktemp("duckdb")) as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def written_by_spark(spark: Peer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tables of `spark_tables`."""
+    folder = tmp_path_factory.mktemp("written by spark")
+    for name, statements in spark_tables.TABLES.items():
+        table = f"delta.`{folder / name}`"
+        spark.run(*(text.replace("{t}", table).replace("{folder}", str(folder)) for text in statements))
+    return folder

@@ -1,34 +1,20 @@
-"""Tables that Delta's own Spark library writes. `test_delta_spark.py` runs this with a Python that has PySpark:
-
-    spark_tables.py JARS FOLDER
-
-For each table, FOLDER gets `NAME/` (the table), `NAME.VERSION.parquet` (the rows of some versions, as Spark reads them)
-and `NAME.json` (its commits: version and time).
-"""
-
-from __future__ import annotations
-
-import json
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pyarrow.parquet as pq
-
-if TYPE_CHECKING:  # the tests import this module for its list of tables
-    from pyspark.sql import SparkSession
+"""Tables that Delta's own Spark library writes."""
 
 ROWS = "SELECT id, id * 10 AS n, concat('name ', id) AS name FROM range({}, {})"
 ODD = "explode(array('a b', '50%', '%20', 'x/y', '#?&=+', '10:30', 'São Paulo', '北京', 'a\"b', NULL))"
 
-# Where the rows are not simply `*`: what to select, so that Parquet can hold it.
-SELECT = {
-    "row_tracking": "*, _metadata.row_id AS _row_id, _metadata.row_commit_version AS _row_commit_version",
-    "variants": "id, to_json(v) AS v, transform(list, x -> to_json(x)) AS list",
-    "shredded_variants": "id, to_json(v) AS v",
-}
+FED = [
+    "INSERT INTO {t} VALUES (100, 1000, 'name 1'), (101, 1010, NULL)",
+    "DELETE FROM {t} WHERE id % 7 = 3",
+    "UPDATE {t} SET n = -n WHERE id BETWEEN 20 AND 30",
+    "MERGE INTO {t} t USING (SELECT id, id * 10 AS n, 'name 2' AS name FROM range(45, 55)) s ON s.id = t.id "
+    "WHEN MATCHED AND s.id % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    "OPTIMIZE {t}",
+    "INSERT OVERWRITE {t} VALUES (1, 1, 'name 1'), (2, 2, 'name 2')",
+]
+"""Statements whose changes are compared."""
 
-# Each statement is a commit, mostly. {t} is the table.
+# Each statement is a commit, mostly. {t} is the table, {folder} has all of them.
 TABLES: dict[str, list[str]] = {
     "deletion_vectors": [
         f"CREATE TABLE {{t}} USING delta TBLPROPERTIES (delta.enableDeletionVectors = true) AS {ROWS.format(0, 1000)}",
@@ -163,55 +149,36 @@ TABLES: dict[str, list[str]] = {
         "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999', array(map('k', array(named_struct('x', 1), NULL)), NULL)), "
         "(2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
     ],
+    "fed_by_vectors": [
+        "CREATE TABLE {t} USING delta TBLPROPERTIES (delta.enableDeletionVectors = true, "
+        f"delta.enableChangeDataFeed = true) AS {ROWS.format(0, 50)}",
+        *FED,
+        "RESTORE TABLE {t} TO VERSION AS OF 2",
+        "REORG TABLE {t} APPLY (PURGE)",
+        "DELETE FROM {t}",
+    ],
+    "fed_by_copies": [
+        "CREATE TABLE {t} USING delta PARTITIONED BY (name) TBLPROPERTIES (delta.enableDeletionVectors = false, "
+        f"delta.enableChangeDataFeed = true) AS SELECT id, n, 'name 1' AS name FROM ({ROWS.format(0, 50)})",
+        *FED,
+        "RESTORE TABLE {t} TO VERSION AS OF 2",
+        "DELETE FROM {t} WHERE name = 'name 1'",
+    ],
+    "fed_and_mapped": [
+        "CREATE TABLE {t} (id BIGINT, n BIGINT, name STRING) USING delta PARTITIONED BY (name) TBLPROPERTIES "
+        "(delta.columnMapping.mode = 'name', delta.enableChangeDataFeed = true, delta.enableRowTracking = true)",
+        f"INSERT INTO {{t}} SELECT id, n, 'name 1' AS name FROM ({ROWS.format(0, 50)})",
+        *FED,
+    ],
+    "cloned": [
+        "CREATE TABLE {t} SHALLOW CLONE delta.`{folder}/deletion_vectors`",
+        f"INSERT INTO {{t}} {ROWS.format(5000, 5010)}",
+        "DELETE FROM {t} WHERE id % 100 = 2",
+        "UPDATE {t} SET n = 0 WHERE id = 100",
+    ],
+    "identity": [
+        "CREATE TABLE {t} (id BIGINT GENERATED ALWAYS AS IDENTITY, n INT) USING delta",
+        "INSERT INTO {t} (n) VALUES (1), (2), (3)",
+        "DELETE FROM {t} WHERE n = 2",
+    ],
 }
-
-
-def session(jars: Path) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").appName("lakeport-interop")
-    settings = {
-        "spark.jars": ",".join(map(str, jars.glob("*.jar"))),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        # So few actions that checkpoints have parts or sidecars.
-        "spark.databricks.delta.checkpoint.partSize": "4",
-        "spark.databricks.delta.deletionVectors.useMetadataRowIndex": "true",
-    }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
-
-
-def write(spark: SparkSession, folder: Path, name: str, statements: list[str]) -> None:
-    table = f"delta.`{folder / name}`"
-    for statement in statements:
-        spark.sql(statement.replace("{t}", table))
-    history = spark.sql(f"DESCRIBE HISTORY {table}").select("version", "timestamp").collect()
-    commits = {row["version"]: int(row["timestamp"].timestamp() * 1000) for row in history}
-    (folder / f"{name}.json").write_text(json.dumps(commits))
-    latest = max(commits)
-    for version in sorted({latest, latest // 2, 1}):
-        rows = spark.sql(f"SELECT {SELECT.get(name, '*')} FROM {table} VERSION AS OF {version}")
-        pq.write_table(rows.toArrow(), folder / f"{name}.{version}.parquet")
-
-
-def main(jars: Path, folder: Path) -> None:
-    spark = session(jars)
-    spark.sparkContext.setLogLevel("ERROR")
-    for name, statements in TABLES.items():
-        write(spark, folder, name, statements)
-        print(name, flush=True)
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())

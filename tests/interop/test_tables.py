@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lakeport
-from lakeport.cli import run
+from lakeport.cli.app import run
 from lakeport.engine import default_engine
 from lakeport.engine.storage import Storage
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError, TableNotFoundError
