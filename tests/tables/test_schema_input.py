@@ -41,7 +41,6 @@ def arrow_with(metadata: dict[str, str], name: str = "a") -> pa.Field:
         ({"schema": pa.schema([arrow_with({"delta.identity.start": "1"})])}, "delta.identity.start"),
         ({"schema": pa.schema([("s", pa.struct([arrow_with({"CURRENT_DEFAULT": "1"})]))])}, "it is nested"),
     ],
-    ids=str,
 )
 def test_what_no_table_can_be_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
