@@ -26,12 +26,13 @@ interop: setup ## run the tests against real S3, Azure and GCS servers and Delta
 	scripts/peers.sh
 	$(PY) -m pytest tests/interop
 
-soak: setup ## many writers on one table, on a disk and on S3; and a writer killed at 100 random moments
+soak: setup ## many writers on one table, on a disk and on S3; a writer killed at 100 random moments; random operations
 	scripts/peers.sh
 	$(PY) -m tests.soak.writers
 	$(PY) -m tests.soak.s3_writers
 	$(PY) -m tests.soak.mixed_writers
 	$(PY) -m tests.soak.killed_writers
+	LAKEPORT_STATEFUL_EXAMPLES=500 $(PY) -m pytest tests/test_stateful.py
 
 bench: setup ## measure against peers, side by side
 	$(PY) -m bench

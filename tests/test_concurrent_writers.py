@@ -17,6 +17,6 @@ def test_eight_processes_append_without_losing_or_doubling_a_row(tmp_path: Path)
 @pytest.mark.parametrize("properties", [mixed_writers.COPY_ON_WRITE, mixed_writers.ALL_FEATURES])
 def test_no_delete_or_update_is_lost_among_appends_and_optimize(tmp_path: Path, properties: Mapping[str, str]) -> None:
     counts = mixed_writers.run(str(tmp_path / "table"), properties, seconds=5)
-    assert {"append", "delete", "update", "optimize"} <= counts.keys()
+    assert {name.split()[0] for name in counts} == {"append", "delete", "update", "optimize"}
     assert any(name.endswith("refused") for name in counts), "the writers never met"
     assert not counts["append refused"]

@@ -92,7 +92,7 @@ NULL_PARTITIONS = {"with_everything", "renamed_by_name", "renamed_by_id", "repla
 """DuckDB 1.5 reads nulls from the partition columns of tables with column mapping, whoever has written them."""
 
 
-@pytest.mark.parametrize("name", TABLES.keys() - {"variants"})
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "variants"])
 def test_duckdb_reads_the_same_rows_at_every_version(duckdb: Peer, written: Path, name: str) -> None:
     path = str(written / name)
     for version in versions(path):
@@ -104,7 +104,7 @@ def test_duckdb_reads_the_same_rows_at_every_version(duckdb: Peer, written: Path
         assert canonical(theirs.drop_columns(left_out)) == canonical(ours.drop_columns(left_out)), f"version {version}"
 
 
-@pytest.mark.parametrize("name", TABLES.keys() - {"widened"})
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "widened"])
 def test_deltalake_reads_the_same_rows_at_every_version(written: Path, name: str) -> None:
     path = str(written / name)
     for version in versions(path):
@@ -199,9 +199,7 @@ STORY = [
 ]
 ON_TOP: dict[str, list[str]] = {
     "plain": STORY,
-    "with_vectors": STORY,
     "with_everything": STORY,
-    "tracked_by_id": STORY,
     "renamed_by_name": [
         "INSERT INTO {t} (`key column`, `town, or so`, note) VALUES (50, 'c1', 5)",
         "DELETE FROM {t} WHERE `key column` IN (10, 2)",

@@ -102,10 +102,6 @@ def tracked_by_id(path: str) -> None:
     story(path, FEED | TRACKING | BY_ID | OFTEN | STRUCTS)
 
 
-def tracked_with_vectors(path: str) -> None:
-    story(path, VECTORS | TRACKING | V2 | {"delta.checkpointInterval": "2"})
-
-
 def renamed(mode: str) -> Write:
     """Columns come, go and change their names, also in lists and maps."""
 
@@ -484,7 +480,6 @@ TABLES: dict[str, Write] = {
     "with_feed": with_feed,
     "with_everything": with_everything,
     "tracked_by_id": tracked_by_id,
-    "tracked_with_vectors": tracked_with_vectors,
     "renamed_by_name": renamed("name"),
     "renamed_by_id": renamed("id"),
     "upgraded": upgraded,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.kernel.paths import resolve_path
+from lakeport.kernel.paths import encode_path, resolve_path
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,21 @@ def test_every_encoded_name_is_found_again(name: str) -> None:
 @given(st.text())
 def test_any_text_is_a_path(uri: str) -> None:
     assert isinstance(resolve_path("/table", uri), str)
+
+
+@given(st.text(min_size=1).filter(lambda text: not text.startswith("/") and ":/" not in text))
+def test_what_is_written_is_found_again(name: str) -> None:
+    assert resolve_path("/table", encode_path(name)) == f"/table/{name}"
+
+
+@pytest.mark.parametrize(
+    ("plain", "written"),
+    [
+        ("city=São Paulo/北京😀.parquet", "city=São%20Paulo/北京😀.parquet"),
+        ("a%3Ab", "a%253Ab"),
+        ("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "!%22%23$%25&'()*+,-./:;%3C=%3E%3F@%5B%5C%5D%5E_%60%7B%7C%7D~"),
+        ("a\u00a0b\u2003c\u3000d\u0085e\x7ff", "a%C2%A0b%E2%80%83c%E3%80%80d%C2%85e%7Ff"),
+    ],
+)
+def test_paths_are_written_as_java_writes_them(plain: str, written: str) -> None:
+    assert encode_path(plain) == written

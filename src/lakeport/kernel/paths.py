@@ -11,6 +11,9 @@ ABSOLUTE = re.compile(r"^/|^[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
+_ESCAPED = re.compile(
+    r"[^\w/:=@!$&'()*+,;~.\-\x80-\U0010ffff]|[\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+)
 _AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*")
 
 
@@ -47,5 +50,8 @@ def _decode(uri: str) -> str:
 
 
 def encode_path(plain: str) -> str:
-    """A plain path, relative to the table or absolute, as the log writes it."""
-    return quote(plain, safe="/:=@!$&'()*+,;~-._")
+    """A plain path, relative to the table or absolute, as the log writes it.
+
+    Letters beyond ASCII stay as they are, but for spaces and controls, as in Java's URIs: VACUUM of Delta's Spark
+    library compares the text of paths, and would delete a live file whose path is spelled in another way."""
+    return _ESCAPED.sub(lambda found: quote(found[0], safe=""), plain)
