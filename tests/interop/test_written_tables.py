@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
-from operator import eq, ge, gt, le, lt
+from operator import eq, gt, le
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def ordered(value: Any) -> Any:
     return (value != value, 0 if value != value else value) if isinstance(value, float) else value
 
 
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<=": le, ">": gt}
 
 
 def expected_ids(rows: list[dict[str, Any]], operator: str, values: dict[str, Any]) -> list[int]:

@@ -83,7 +83,7 @@ def test_files_of_changes_have_a_directory_of_their_own() -> None:
 def test_a_path_in_the_log_is_encoded_once() -> None:
     context = context_of(struct(id="long", day="string"), ("day",))
     add = context.add(FileStatus(f"{ROOT}/day=a%2Fb ü/f.parquet", 5, 7), {"day": "a/b ü"}, None)
-    assert add.path == "day=a%252Fb%20%C3%BC/f.parquet"
+    assert add.path == "day=a%252Fb%20ü/f.parquet"
     assert (add.size, add.modification_time, add.data_change, add.partition_values) == (5, 7, True, {"day": "a/b ü"})
 
 
