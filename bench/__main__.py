@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import tables
+from bench import server, tables
 
 ROUNDS = 5
 
@@ -93,6 +93,10 @@ def bench_commits(folder: Path) -> None:
     compare("100 commits after 10,000 versions", "lakeport_commits", "deltalake_commits", long, limit=1.0)
 
 
+def bench_server(folder: Path) -> None:
+    server.bench_server(folder, tables.large_json_log(folder))
+
+
 BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "log": bench_log,
     "checkpoint": bench_checkpoint,
@@ -100,6 +104,7 @@ BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "append": bench_append,
     "delete": bench_delete,
     "commits": bench_commits,
+    "server": bench_server,
 }
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Puts what tests/interop needs into .peers: servers, namely versitygw (S3), fake-gcs-server (GCS) and Azurite (Azure),
+# Puts what tests/interop needs into .peers: servers, namely versitygw and MinIO (S3), fake-gcs-server (GCS) and Azurite (Azure),
 # Delta's own library for Spark, and DuckDB with its Delta extension. What cannot be had is reported and left out; its tests say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 VERSITYGW=v1.8.0
+MINIO=v0.0.0-20260212201848-7aac2a2c5b7c # its last: has a token service (STS), which versitygw has not
 FAKE_GCS_SERVER=v1.56.1
 AZURITE=3.35.0 # the last that runs on the Node.js of Debian 12
 PYSPARK=4.2.0
@@ -42,6 +43,7 @@ once() {
 
 if need go golang-go; then
     once versitygw "$VERSITYGW" env GOBIN="$peers/bin" go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"
+    once minio "$MINIO" env GOBIN="$peers/bin" go install "github.com/minio/minio@$MINIO"
     once fake-gcs-server "$FAKE_GCS_SERVER" env GOBIN="$peers/bin" go install "github.com/fsouza/fake-gcs-server@$FAKE_GCS_SERVER"
 else
     say "The S3 and GCS servers need Go 1.25 or newer: install it and run make interop again."

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": KERNEL,
     "tables": KERNEL | {"engine"},
     "sharing": KERNEL,
-    "server": SHARING,
+    "server": SHARING | {"engine"},
     "client": SHARING,
     "spark": SHARING | {"client"},
     "iceberg": KERNEL,
@@ -33,11 +33,12 @@ MAY_IMPORT["__main__"] = {"cli"}
 
 # Components that need an extra: the rest imports them only inside a function.
 EXTRAS: dict[str, set[str]] = {
-    "server": {"litestar", "uvicorn", "sqlalchemy", "yaml"},
+    "server": {"litestar", "uvicorn", "uvloop", "sqlalchemy", "yaml", "prometheus_client"},
     "spark": {"pyspark"},
     "iceberg": {"pyiceberg"},
 }
-OPTIONAL = {"pandas", "polars", "duckdb"}.union(*EXTRAS.values())
+CLOUDS = {"boto3", "botocore", "azure", "google"}
+OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb"}, *EXTRAS.values())
 # Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
 DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.cli.app"}

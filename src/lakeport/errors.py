@@ -14,6 +14,8 @@
     │ └ ConstraintError                                    .constraint
     ├ CommitConflictError       .version
     ├ CommitUnknownError        .version                   may have landed: never retried blindly
+    ├ CatalogError              (also ValueError)          a catalog of shares, or a change of it, that makes no sense
+    ├ SharingError              .status .code              what a sharing server answers instead of a table
     └ StorageError              (also OSError)             .path
       ├ AccessDeniedError       (also PermissionError)
       └ OutOfSpaceError                                    the disk is full: nothing was written
@@ -139,6 +141,18 @@ class CommitUnknownError(LakeportError):
     def __init__(self, message: str, *, version: int) -> None:
         super().__init__(message)
         self.version = version
+
+
+class CatalogError(LakeportError, ValueError):
+    """A catalog of shares, or a change of it, that makes no sense: a name that is taken, or that nothing has."""
+
+
+class SharingError(LakeportError):
+    """A sharing server's answer that is not a success: the status of HTTP and the protocol's `errorCode`."""
+
+    def __init__(self, message: str, *, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
 
 
 class StorageError(LakeportError, OSError):

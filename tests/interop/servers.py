@@ -84,6 +84,28 @@ def s3_bucket(folder: Path) -> Iterator[Bucket]:
 
 
 @contextmanager
+def minio_bucket(folder: Path) -> Iterator[Bucket]:
+    """MinIO on a folder: beside S3 it has a token service, and holds sessions to their policies."""
+    (folder / "root" / NAME).mkdir(parents=True)
+    access, secret = "lakeport-access", "lakeport-secret"
+    port = free_port()
+    command = ["env", f"MINIO_ROOT_USER={access}", f"MINIO_ROOT_PASSWORD={secret}", "MINIO_BROWSER=off"]
+    command += ["MINIO_UPDATE=off", f"HOME={folder}", program("bin/minio"), "server", "--quiet"]
+    command += ["--address", f"127.0.0.1:{port}", folder / "root"]
+    with running(command, port, folder / "server.log"):
+        yield Bucket(
+            f"s3://{NAME}",
+            {
+                "endpoint": f"http://127.0.0.1:{port}",
+                "region": "us-east-1",
+                "access_key_id": access,
+                "secret_access_key": secret,
+                "client_options": {"allow_http": True},
+            },
+        )
+
+
+@contextmanager
 def azure_container(folder: Path) -> Iterator[Bucket]:
     """Azurite's blob service, in memory."""
     port = free_port()

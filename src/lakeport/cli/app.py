@@ -17,11 +17,13 @@ import pyarrow as pa
 import typer
 
 from lakeport import __version__
+from lakeport.cli import recipients, schemas, shared_tables, shares
 from lakeport.cli.changes import changes
-from lakeport.cli.describe import files, history, schema
+from lakeport.cli.describe import files, history
 from lakeport.cli.export import export
 from lakeport.cli.maintain import checkpoint, optimize, restore, set_properties, vacuum
 from lakeport.cli.rows import count, head
+from lakeport.cli.serve import serve
 from lakeport.cli.write import append, create, delete, merge, overwrite, update
 from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError
 
@@ -32,6 +34,7 @@ _OPTIONS = {
     "pass enforce_retention=False": "give --no-retention-check",
     "pass ignore_missing_files=True": "give --ignore-missing-files",
     "(merge_schema does)": "(--merge-schema does)",
+    "pass force=True": "give --force",
     "allow it with merge_schema": "allow it with --merge-schema",
 }
 
@@ -42,13 +45,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look at tables": (schema, head, count, files, history, changes, export),
+    "Look at tables": (head, count, files, history, changes, export),
     "Write rows": (create, append, overwrite, delete, update, merge),
     "Look after tables": (optimize, vacuum, restore, set_properties, checkpoint),
+}
+_SHARING: dict[typer.Typer, str] = {
+    shares.app: "share",
+    shared_tables.app: "table",
+    recipients.app: "recipient",
+    recipients.grant_app: "grant",
 }
 for panel, commands in _PANELS.items():
     for command in commands:
         app.command("set" if command is set_properties else None, rich_help_panel=panel)(command)
+app.add_typer(schemas.app, name="schema", rich_help_panel="Look at tables")
+app.command(rich_help_panel="Share tables")(serve)
+for group, name in _SHARING.items():
+    app.add_typer(group, name=name, rich_help_panel="Share tables")
 
 
 @app.callback(invoke_without_command=True)

@@ -137,8 +137,10 @@ class _CommitPlan:
         self._scan, self._commit, self._root = scan, commit, scan.changes.root
 
     def files(self) -> Iterator[ChangeFile]:
+        if self._commit.cdc:
+            yield from self._whole(None, self._commit.cdc)
+            return
         adds, removes = self._commit.adds, self._commit.removes
-        yield from self._whole(None, self._commit.cdc)
         if adds and removes:
             added, removed = self._paths(adds), self._paths(removes)
             back, adds = _divide(adds, pc.is_in(added, value_set=removed))

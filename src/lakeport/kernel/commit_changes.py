@@ -19,8 +19,8 @@ _COMMIT_INFO = pa.field("commitInfo", pa.struct([("inCommitTimestamp", pa.int64(
 
 @dataclass(frozen=True)
 class CommitChanges:
-    """The file actions that changed rows, in columns that `to_file_batch` takes; no adds and removes if there are cdc
-    files. And what else the commit says."""
+    """The file actions that changed rows, in columns that `to_file_batch` takes, and what else the commit says. If
+    there are cdc files, they tell of all changes that the adds and removes make."""
 
     version: int
     timestamp: int
@@ -47,7 +47,7 @@ def read_commit_changes(engine: Engine, times: CommitTimes, version: int, column
                 found[kind].append(actions)
         for stamp in batch.column("commitInfo").field("inCommitTimestamp").drop_null().to_pylist():
             info.setdefault("inCommitTimestamp", stamp)
-    adds, removes = ([] if found["cdc"] else _that_change(found[kind]) for kind in ("add", "remove"))
+    adds, removes = (_that_change(found[kind]) for kind in ("add", "remove"))
     return CommitChanges(version, times.of(version, info), adds, removes, found["cdc"], state)
 
 

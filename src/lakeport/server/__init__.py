@@ -1,0 +1,1 @@
+"""The sharing server: Delta tables for recipients, over the Delta Sharing protocol."""

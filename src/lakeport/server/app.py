@@ -1,0 +1,140 @@
+"""The application: the routes of the protocol under the configured endpoint, over the services of one server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from litestar import Litestar, Response, Router
+from litestar.config.cors import CORSConfig
+
+from lakeport.server.asgi import JSON
+from lakeport.server.async_queries import AsyncQueries
+from lakeport.server.audit import AuditLog
+from lakeport.server.auth import Doorkeeper, Proxies
+from lakeport.server.catalog.model import CatalogSource
+from lakeport.server.catalog.watcher import CatalogWatcher
+from lakeport.server.config import ServerConfig, open_catalog, signing_key
+from lakeport.server.credentials import CredentialVendor
+from lakeport.server.errors import error_reply
+from lakeport.server.exchange import exchange_of
+from lakeport.server.files import FilesApp
+from lakeport.server.limits import RateLimiter
+from lakeport.server.metrics import Metrics
+from lakeport.server.observing import Observed
+from lakeport.server.openapi import describe_api
+from lakeport.server.routes.listing import LISTING_ROUTES
+from lakeport.server.routes.operations import DESCRIPTIONS, PROBES, metrics
+from lakeport.server.routes.reading import HttpRequest, scope_of
+from lakeport.server.routes.tables import TABLE_ROUTES
+from lakeport.server.services import Limits, Services, TableAnswers, services_of
+from lakeport.server.signing import Signers
+from lakeport.server.snapshots import TableCache
+from lakeport.server.tables import QueryRules, TableService
+from lakeport.server.tokens import TokenSigner
+from lakeport.server.workers import Workers
+
+_EXPOSED = ["Delta-Table-Version", "delta-sharing-capabilities", "fileidhash", "X-Request-Id", "Retry-After"]
+
+
+def create_app(
+    config: ServerConfig,
+    *,
+    source: CatalogSource | None = None,
+    limits: Limits = Limits(),  # noqa: B008  # frozen
+    tables: TableAnswers | None = None,
+) -> Observed:
+    """The server as an ASGI application. `source` replaces the catalog of the configuration, `tables` what answers
+    about tables. It loads the catalog: raises `CatalogError` if that makes no sense."""
+    source = source or open_catalog(config)
+    key = signing_key(config, source)
+    watcher = CatalogWatcher(source)
+    services = _services(config, limits, watcher, key, tables)
+    files = FilesApp(lambda: watcher.catalog, key, endpoint=config.endpoint, stall_seconds=limits.stall_seconds)
+    return Observed(_api(services, files), files, services)
+
+
+def _services(
+    config: ServerConfig, limits: Limits, watcher: CatalogWatcher, key: bytes, tables: TableAnswers | None
+) -> Services:
+    tokens, proxies, measured = TokenSigner(key), Proxies(config.trusted_proxies), Metrics()
+    answers = Workers("answers", limits.answer_threads)
+    if tables is None:
+        cache = TableCache(config.storage, config.delta_table_cache_size, config.staleness_acceptable)
+        measured.watch("tables_cached", "Tables whose snapshots are kept.", lambda: len(cache))
+        tables = TableService(cache, _signers(config, key), tokens, _rules(config))
+    return Services(
+        config=config,
+        limits=limits,
+        watcher=watcher,
+        tables=tables,
+        vendor=CredentialVendor(
+            config.temporary_credentials, config.storage, config.temporary_credential_validity_seconds
+        ),
+        tokens=tokens,
+        doorkeeper=Doorkeeper(lambda: watcher.catalog, RateLimiter(config.rate_limit)),
+        proxies=proxies,
+        lookups=Workers("lookups", limits.lookup_threads),
+        answers=answers,
+        queries=AsyncQueries(tokens, answers, config.async_query_after_seconds),
+        metrics=measured,
+        audit=AuditLog(config.audit_log),
+        document=describe_api(config),
+    )
+
+
+def _signers(config: ServerConfig, key: bytes) -> Signers:
+    return Signers(key, endpoint=config.endpoint, seconds=config.pre_signed_url_timeout_seconds, storage=config.storage)
+
+
+def _rules(config: ServerConfig) -> QueryRules:
+    return QueryRules(
+        page_size_limit=config.query_table_page_size_limit,
+        page_token_seconds=config.query_table_page_token_ttl_ms / 1000,
+        refresh_token_seconds=config.refresh_token_ttl_ms / 1000,
+        use_sql_hints=config.evaluate_predicate_hints,
+        use_json_hints=config.evaluate_json_predicate_hints,
+    )
+
+
+def _api(services: Services, files: FilesApp) -> Any:
+    config = services.config
+    shared = Router(path=config.endpoint or "/", route_handlers=[*LISTING_ROUTES, *TABLE_ROUTES, *DESCRIPTIONS])
+    origins = list(config.cors_allow_origins)
+    return Litestar(
+        route_handlers=[shared, *PROBES, *([metrics] if config.metrics else [])],
+        openapi_config=None,
+        logging_config=None,
+        exception_handlers={Exception: _refused},
+        request_max_body_size=config.max_request_bytes,
+        cors_config=CORSConfig(allow_origins=origins, expose_headers=_EXPOSED) if origins else None,
+        lifespan=[lambda _: _running(services, files)],
+    )
+
+
+@asynccontextmanager
+async def _running(services: Services, files: FilesApp) -> AsyncIterator[None]:
+    """Follows the catalog as long as the server runs."""
+    following = asyncio.create_task(services.watcher.run())
+    try:
+        yield
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+        for workers in (services.lookups, services.answers, files):
+            workers.close()
+        services.audit.close()
+
+
+def _refused(request: HttpRequest, error: Exception) -> Response[bytes]:
+    scope = scope_of(request)
+    exchange = exchange_of(scope)
+    refusal = services_of(scope).refusal(error, exchange)
+    exchange.error = str(refusal)
+    reply = error_reply(refusal)
+    headers = {str(name, "latin-1"): str(value, "latin-1") for name, value in reply.headers}
+    body = b"" if request.method == "HEAD" else reply.body
+    return Response(body, status_code=reply.status, headers=headers, media_type=JSON.decode())

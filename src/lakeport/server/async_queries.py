@@ -1,0 +1,119 @@
+"""Queries that take longer than a client wants to wait: it gets an id, and asks again.
+
+The id is a signed token that holds the whole query: any server with the same key can answer it. The one that plans the
+query already goes on with that; another plans it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from lakeport.errors import SharingError
+from lakeport.server.answers import Answer
+from lakeport.server.streaming import Lines, begin
+from lakeport.server.tokens import TokenSigner
+from lakeport.server.workers import Workers
+from lakeport.sharing.models import QueryRequest, QueryStatusRequest
+
+_KIND = "query"
+_LIFETIME = 24 * 3600
+_ROUNDING = 3600
+"""Ids of one query that are made within it are the same."""
+_LONGEST_ID = 6000
+"""Ids go into URLs, which proxies and servers do not take at any length."""
+_KEPT_SECONDS = 120.0
+"""How long an answer that nobody has come for is kept."""
+_MOST_KEPT = 64
+_POLL_SECONDS = 5.0
+"""How long a poll waits at most if the server is configured not to wait at all."""
+
+Begun: TypeAlias = tuple[Lines, bytes]
+
+
+class AsyncQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Everything that the answer depends on."""
+
+    recipient: str
+    table: str
+    capabilities: str | None
+    """The header of the request."""
+    file_id_hash: str | None
+    request: QueryRequest
+    nonce: str = ""
+    """Tells apart queries without an idempotency key."""
+
+
+class AsyncQueries:
+    """The queries under way in this process. Its methods belong to the event loop."""
+
+    def __init__(self, tokens: TokenSigner, workers: Workers, after_seconds: float) -> None:
+        self._tokens, self._workers, self._after = tokens, workers, after_seconds
+        self._running: dict[str, asyncio.Task[Begun]] = {}
+
+    def new_id(self, query: AsyncQuery) -> str | None:
+        """The id of a query, the same for the same idempotency key; None if the query is too large for one."""
+        if query.request.idempotency_key is None:
+            query = msgspec.structs.replace(query, nonce=secrets.token_urlsafe(9))
+        now = time.time()
+        expires = (now + _LIFETIME) // _ROUNDING * _ROUNDING
+        token = self._tokens.sign(_KIND, query, expires - now + 0.5)
+        return token if len(token) <= _LONGEST_ID else None
+
+    def read_id(self, query_id: str, recipient: str, table: str) -> AsyncQuery:
+        """Raises `SharingError` (404) for an id that is not one of this recipient's for this table, or has expired."""
+        try:
+            query = self._tokens.read(_KIND, query_id, AsyncQuery)
+        except SharingError as error:
+            raise _unknown() from error
+        if (query.recipient, query.table) != (recipient, table):
+            raise _unknown()
+        return query
+
+    async def started(self, query_id: str, plan: Callable[[], Answer]) -> Begun | None:
+        """The beginning of the answer, or None if it is not there in time. Raises what planning raises."""
+        return await self._result(query_id, plan, self._after)
+
+    async def polled(self, query_id: str, status: QueryStatusRequest, plan: Callable[[], Answer]) -> Begun | None:
+        # Another page of it is another answer.
+        key = query_id if status.page_token is None else f"{query_id} {status.page_token}"
+        return await self._result(key, plan, self._after or _POLL_SECONDS)
+
+    async def _result(self, key: str, plan: Callable[[], Answer], seconds: float) -> Begun | None:
+        deadline = time.monotonic() + seconds
+        while True:
+            task = self._running.get(key) or self._start(key, plan)
+            await asyncio.wait({task}, timeout=max(0.0, deadline - time.monotonic()))
+            if not task.done():
+                return None
+            # An answer can be given once: whoever waited for it too has it planned again.
+            if self._running.get(key) is task:
+                del self._running[key]
+                return task.result()
+
+    def _start(self, key: str, plan: Callable[[], Answer]) -> asyncio.Task[Begun]:
+        task = asyncio.create_task(self._workers.run(begin, plan))
+        self._running[key] = task
+        loop = asyncio.get_running_loop()
+        task.add_done_callback(lambda _: loop.call_later(_KEPT_SECONDS, self._forget, key, task))
+        finished = [(old_key, old) for old_key, old in self._running.items() if old.done()]
+        for old_key, old in finished[: max(0, len(self._running) - _MOST_KEPT)]:
+            self._forget(old_key, old)
+        return task
+
+    def _forget(self, key: str, task: asyncio.Task[Begun]) -> None:
+        if self._running.get(key) is not task:
+            return
+        del self._running[key]
+        if not task.cancelled() and task.exception() is None:
+            task.result()[0].close()
+
+
+def _unknown() -> SharingError:
+    message = "there is no such query, or it has expired: send the query again"
+    return SharingError(message, status=404, code="RESOURCE_DOES_NOT_EXIST")

@@ -1,0 +1,112 @@
+"""Who asks: the recipient behind a bearer token, and the address that it asks from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+
+from lakeport.server.asgi import Scope, header
+from lakeport.server.catalog.index import Catalog
+from lakeport.server.catalog.model import Recipient
+from lakeport.server.errors import Refusal
+from lakeport.server.exchange import exchange_of
+from lakeport.server.limits import RateLimiter
+
+_Address: TypeAlias = IPv4Address | IPv6Address
+_Networks: TypeAlias = tuple[IPv4Network | IPv6Network, ...]
+
+
+class Doorkeeper:
+    """Lets recipients in, and nobody else."""
+
+    def __init__(self, catalog: Callable[[], Catalog], limiter: RateLimiter) -> None:
+        self._catalog, self._limiter = catalog, limiter
+
+    def admit(self, scope: Scope) -> Recipient:
+        """Raises `Refusal`: 401 without a good token, 403 from a wrong address, 429 for asking too often. A bad token
+        and an expired one get the same answer."""
+        exchange = exchange_of(scope)
+        recipient = self._recipient(scope)
+        exchange.recipient = recipient
+        if recipient.ip_allow_list and not is_within(exchange.address, recipient.ip_allow_list):
+            message = f"requests from the address {exchange.address} are not allowed: ask the provider of the share"
+            raise Refusal(message, status=403, code="PERMISSION_DENIED")
+        self._limiter.take(recipient.id)
+        return recipient
+
+    def _recipient(self, scope: Scope) -> Recipient:
+        catalog, token = self._catalog(), bearer_token(scope)
+        found = catalog.authenticate(token, time.time_ns() // 1_000_000) if token else None
+        found = found or catalog.anonymous
+        if found is not None:
+            return found
+        message = "the bearer token is not valid (any more): ask the provider of the share for a new profile"
+        raise _unauthenticated(message if token else "the request has no bearer token: use the profile file")
+
+
+class Proxies:
+    """Reverse proxies whose word about the client counts."""
+
+    def __init__(self, trusted: Sequence[str]) -> None:
+        self._trusted = tuple(trusted)
+
+    def client_address(self, scope: Scope) -> str:
+        """The peer, or the last address before the trusted proxies that it came through."""
+        peer: str = scope["client"][0] if scope.get("client") else ""
+        forwarded = header(scope, b"x-forwarded-for") if self._trusts(peer) else None
+        if forwarded is None:
+            return peer
+        for address in reversed([part.strip() for part in forwarded.split(",")]):
+            if not self._trusts(address):
+                return address
+        return peer
+
+    def url(self, scope: Scope) -> str:
+        """Where the client reached the server: scheme, host and port."""
+        peer = scope["client"][0] if scope.get("client") else ""
+        proto = host = None
+        if self._trusts(peer):
+            proto, host = header(scope, b"x-forwarded-proto"), header(scope, b"x-forwarded-host")
+        return f"{proto or scope['scheme']}://{host or header(scope, b'host') or _own_host(scope)}"
+
+    def _trusts(self, address: str) -> bool:
+        return bool(self._trusted) and is_within(address, self._trusted)
+
+
+def bearer_token(scope: Scope) -> str | None:
+    """The token of the Authorization header, if it has one (RFC 6750)."""
+    scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def is_within(address: str, networks: tuple[str, ...]) -> bool:
+    """Whether an address is, or lies in, one of those addresses and networks. What is no address is in none."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    parsed = _unmapped(parsed)
+    return any(parsed in network for network in _parsed(networks))
+
+
+def _unmapped(address: _Address) -> _Address:
+    """The IPv4 address that a socket for both families shows as ::ffff:a.b.c.d."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped
+
+
+@lru_cache(1024)
+def _parsed(networks: tuple[str, ...]) -> _Networks:
+    return tuple(ip_network(network, strict=False) for network in networks)
+
+
+def _own_host(scope: Scope) -> str:
+    host, port = scope.get("server") or ("localhost", None)
+    return f"{host}:{port}" if port else str(host)
+
+
+def _unauthenticated(message: str) -> Refusal:
+    return Refusal(message, status=401, code="UNAUTHENTICATED", headers=((b"www-authenticate", b"Bearer"),))

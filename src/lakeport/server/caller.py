@@ -1,0 +1,54 @@
+"""A request on a table, with everything around it that its answer depends on."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+
+from lakeport.errors import SharingError
+from lakeport.server.catalog.model import Recipient, Table
+from lakeport.sharing.capabilities import Capabilities
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Who asks for which table, and what it understands."""
+
+    table: Table
+    recipient: Recipient
+    capabilities: Capabilities
+    public_url: str
+    """Where the recipient reaches this server, without the endpoint."""
+    file_id_hash: str | None = None
+
+    @property
+    def table_name(self) -> str:
+        return f"{self.table.share}.{self.table.schema}.{self.table.name}"
+
+    def fingerprint(self, *parameters: object) -> str:
+        """What a page token is bound to: the table, the recipient, and what was asked for."""
+        parts = (self.table.id, self.recipient.id, self.file_id_hash, parameters)
+        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
+
+    def check_history(self, *parameters: object) -> None:
+        """Raises `SharingError` if one of the parameters is given and the table's history is not shared."""
+        if any(parameter is not None for parameter in parameters) and not self.table.history_shared:
+            raise invalid(
+                f"reading by version or timestamp is not possible: the history of the table {self.table_name} is not "
+                "shared; ask its provider for historyShared"
+            )
+
+    def check_start(self, version: int) -> None:
+        """Raises `SharingError` if the version is earlier than what is shared."""
+        if version < self.table.start_version:
+            raise invalid(
+                f"version {version} of the table {self.table_name} is not shared: it can be read from version "
+                f"{self.table.start_version} on"
+            )
+
+
+def invalid(message: str) -> SharingError:
+    """The refusal of a parameter."""
+    return SharingError(message, status=400, code="INVALID_PARAMETER_VALUE")

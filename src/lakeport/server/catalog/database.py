@@ -1,0 +1,154 @@
+"""The database of a catalog: how it is opened, read as of one moment, and changed.
+
+Every change first counts the generation up. That locks the one row of `state`: changes come one after the other, and
+what a change has checked still holds when it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, insert, select, text, update
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from lakeport.errors import CatalogError, StorageError
+from lakeport.server.catalog.sql_tables import METADATA, STATE
+
+_SCHEMA_VERSION = 1
+_KEY_BYTES = 32
+_BUSY_SECONDS = 30
+_CONNECT_SECONDS = 10
+_CREATION_LOCK = 0x6C616B65706F7274
+"""Any number will do, if it is the same for all servers."""
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+
+class Database:
+    """An open database that has the tables of a catalog; `create` makes a new SQLite file.
+
+    The methods raise `StorageError` if it does not answer, making one also `CatalogError` for a URL or a database that
+    cannot be used. May be used from any thread."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        parsed = _parse_url(url)
+        self.name = parsed.render_as_string(hide_password=True)
+        """The URL, for people."""
+        self._engine = _open_sqlite(parsed, create) if parsed.drivername == "sqlite" else _open_server(parsed)
+        with self._errors():
+            self._create_tables()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """All that is read in the block is of one moment."""
+        engine = self._engine
+        if engine.dialect.name != "sqlite":
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        with self._errors(), engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def changing(self) -> Iterator[Connection]:
+        """One change: it is committed at the end of the block, or nothing of it if the block raises."""
+        with self._errors(), self._writing() as connection:
+            connection.execute(update(STATE).values(generation=STATE.c.generation + 1))
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        # SQLite refuses a transaction that has read before another one wrote: it has to be a writer from the start.
+        with self._engine.execution_options(begin="BEGIN IMMEDIATE").begin() as connection:
+            yield connection
+
+    def _create_tables(self) -> None:
+        with self._writing() as connection:
+            if connection.dialect.name != "sqlite":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _CREATION_LOCK})
+            METADATA.create_all(connection)
+            version = connection.scalar(select(STATE.c.schema_version))
+            if version is None:
+                key = secrets.token_bytes(_KEY_BYTES)
+                row = {"id": 1, "schema_version": _SCHEMA_VERSION, "generation": 0, "signing_key": key}
+                connection.execute(insert(STATE).values(row))
+            elif version != _SCHEMA_VERSION:
+                raise CatalogError(
+                    f"the catalog {self.name} is of version {version}, but this release knows version {_SCHEMA_VERSION}"
+                )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or error
+            reason = " ".join(str(cause).split())
+            raise StorageError(f"the catalog cannot be used: {reason}", path=self.name) from error
+
+
+def _parse_url(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise CatalogError(
+            "the catalog is not named by a URL like sqlite:///path or postgresql://user@host/name"
+        ) from None
+    driver = _DRIVERS.get(parsed.drivername.partition("+")[0])
+    if driver is None:
+        raise CatalogError(f"a catalog is kept in SQLite or PostgreSQL, not in {parsed.drivername}")
+    if driver == "sqlite" and (not parsed.database or parsed.database == ":memory:"):
+        raise CatalogError("a catalog is kept in a file: write its URL like sqlite:///path/lakeport.db")
+    return parsed.set(drivername=driver)
+
+
+def _open_server(url: URL) -> Engine:
+    # A connection is tried before it is used, for the database may have been restarted.
+    options: dict[str, Any] = {"pool_pre_ping": True, "connect_args": {"connect_timeout": _CONNECT_SECONDS}}
+    try:
+        return create_engine(url, hide_parameters=True, **options)
+    except ModuleNotFoundError as error:
+        raise CatalogError("a catalog in PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from error
+
+
+def _open_sqlite(url: URL, create: bool) -> Engine:
+    assert url.database is not None
+    _make_file(url.database, create)
+    engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_SECONDS})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _make_file(path: str, create: bool) -> None:
+    """A new database is for its owner only: it holds the signing key."""
+    if not create and not os.path.exists(path):
+        raise CatalogError(f"there is no catalog in {path}: `lakeport share add` makes one")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StorageError(f"the catalog cannot be opened: {error.strerror}", path=path) from error
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # transactions are ours, not the driver's
+    connection.execute("PRAGMA foreign_keys = ON")
+    end = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except connection.OperationalError:  # the first switch does not wait for others, whatever the time-out
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

@@ -1,0 +1,129 @@
+"""Changes of the recipients in a database: their tokens, and what is granted to them.
+
+A token is given out once, when it is made; only its digest is kept. All methods raise `CatalogError`, and change
+nothing, for a name that is taken or that nothing has. Times are in milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+
+from lakeport.errors import CatalogError
+from lakeport.server.catalog.admin import find_schema, find_share, find_table, new_id
+from lakeport.server.catalog.database import Database
+from lakeport.server.catalog.index import EVERYTHING, token_digest
+from lakeport.server.catalog.model import Recipient
+from lakeport.server.catalog.rules import check_recipient
+from lakeport.server.catalog.sql_tables import GRANTS, RECIPIENTS, TOKENS
+
+_TOKEN_BYTES = 32
+_KINDS: tuple[tuple[int, str, Callable[..., Row[Any]]], ...] = (
+    (1, "share_id", find_share),
+    (2, "schema_id", find_schema),
+    (3, "table_id", find_table),
+)
+"""How many names a grant of this kind has, its column, and how its target is found."""
+
+
+class RecipientAdmin:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, name: str, now: int, *, expires: int | None = None, ip_allow_list: Sequence[str] = ()) -> str:
+        """A new recipient, to whom nothing is granted yet. Returns its token."""
+        check_recipient(Recipient(id="", name=name, ip_allow_list=tuple(ip_allow_list)))
+        with self._database.changing() as connection:
+            _refuse_taken(connection, name)
+            recipient_id = new_id()
+            row = {"id": recipient_id, "name": name, "key": name.lower(), "ip_allow_list": list(ip_allow_list)}
+            connection.execute(insert(RECIPIENTS).values(row))
+            return _add_token(connection, recipient_id, now, expires)
+
+    def update(self, name: str, *, new_name: str | None = None, ip_allow_list: Sequence[str] | None = None) -> None:
+        """Gives it another name or another list of addresses; None keeps what there is."""
+        with self._database.changing() as connection:
+            recipient = _find(connection, name)
+            if new_name is not None and new_name.lower() != name.lower():
+                _refuse_taken(connection, new_name)
+            called = new_name or recipient.name
+            allowed = recipient.ip_allow_list if ip_allow_list is None else list(ip_allow_list)
+            check_recipient(Recipient(id="", name=called, ip_allow_list=tuple(allowed)))
+            values = {"name": called, "key": called.lower(), "ip_allow_list": allowed}
+            connection.execute(update(RECIPIENTS).where(RECIPIENTS.c.id == recipient.id).values(values))
+
+    def rotate(self, name: str, now: int, *, overlap: int = 0, expires: int | None = None) -> str:
+        """Returns a new token. Older ones expire after the overlap, those that did before are forgotten."""
+        with self._database.changing() as connection:
+            recipient = _find(connection, name)
+            own = TOKENS.c.recipient_id == recipient.id
+            connection.execute(delete(TOKENS).where(own, TOKENS.c.expires <= now))
+            later = or_(TOKENS.c.expires.is_(None), TOKENS.c.expires > now + overlap)
+            connection.execute(update(TOKENS).where(own, later).values(expires=now + overlap))
+            return _add_token(connection, recipient.id, now, expires)
+
+    def revoke(self, name: str) -> None:
+        """Forgets all its tokens: it is known, but cannot read anything until it gets a new one."""
+        with self._database.changing() as connection:
+            recipient = _find(connection, name)
+            connection.execute(delete(TOKENS).where(TOKENS.c.recipient_id == recipient.id))
+
+    def remove(self, name: str) -> None:
+        with self._database.changing() as connection:
+            recipient = _find(connection, name)
+            connection.execute(delete(RECIPIENTS).where(RECIPIENTS.c.id == recipient.id))
+
+    def grant(self, name: str, target: str) -> None:
+        """Lets it read a share, a schema, a table or everything (`*`); it may be granted already."""
+        with self._database.changing() as connection:
+            row = {"recipient_id": _find(connection, name).id} | _resolve(connection, target)
+            if connection.execute(select(GRANTS).filter_by(**row)).first() is None:
+                connection.execute(insert(GRANTS).values(row))
+
+    def ungrant(self, name: str, target: str) -> None:
+        """Takes a grant back: one that was made in these words, not a part of a wider one."""
+        with self._database.changing() as connection:
+            row = {"recipient_id": _find(connection, name).id} | _resolve(connection, target)
+            found = connection.execute(select(GRANTS.c.id).filter_by(**row)).first()
+            if found is None:
+                raise CatalogError(f"{target!r} is not granted to {name!r}: `lakeport grant list` shows what is")
+            connection.execute(delete(GRANTS).where(GRANTS.c.id == found.id))
+
+
+def _find(connection: Connection, name: str) -> Row[Any]:
+    row = connection.execute(select(RECIPIENTS).filter_by(key=name.lower())).one_or_none()
+    if row is None:
+        raise CatalogError(f"there is no recipient {name!r}: `lakeport recipient list` shows those that there are")
+    return row
+
+
+def _refuse_taken(connection: Connection, name: str) -> None:
+    if connection.execute(select(RECIPIENTS).filter_by(key=name.lower())).first() is not None:
+        raise CatalogError(f"there is a recipient {name!r} already; upper and lower case are the same")
+
+
+def _add_token(connection: Connection, recipient_id: str, now: int, expires: int | None) -> str:
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    row = {"digest": token_digest(token), "recipient_id": recipient_id, "created": now, "expires": expires}
+    connection.execute(insert(TOKENS).values(row))
+    return token
+
+
+def _resolve(connection: Connection, target: str) -> dict[str, str | None]:
+    """What a grant is of: one of the three ids, or none for everything."""
+    nothing: dict[str, str | None] = {"share_id": None, "schema_id": None, "table_id": None}
+    if target == EVERYTHING:
+        return nothing
+    # The name of a share may have periods itself; the rules of a catalog see to it that only one kind fits.
+    for number, column, find in _KINDS:
+        parts = target.rsplit(".", number - 1)
+        if len(parts) == number:
+            with suppress(CatalogError):
+                return nothing | {column: find(connection, *parts).id}
+    raise CatalogError(
+        f"there is no share, schema or table {target!r}: write share, share.schema, share.schema.table, or * for all"
+    )

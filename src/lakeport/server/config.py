@@ -1,0 +1,190 @@
+"""The settings of a server: a YAML file with the keys of the reference server, and more."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from lakeport.errors import CatalogError
+from lakeport.server.catalog.model import CatalogSource
+from lakeport.server.catalog.rules import check_network
+from lakeport.server.catalog.sql_source import SqlSource
+from lakeport.server.catalog.yaml_source import (
+    AuthorizationSettings,
+    RecipientSettings,
+    Settings,
+    ShareSettings,
+    YamlSource,
+)
+from lakeport.server.yaml_file import convert, read_yaml, unknown_keys
+
+_LOG = logging.getLogger(__name__)
+_VERSION = 1
+_KEY_VARIABLE = "LAKEPORT_SIGNING_KEY"
+_SHORTEST_KEY = 16
+_VALIDITY_SECONDS = 3600
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class TlsSettings(Settings, frozen=True):
+    """Files in PEM."""
+
+    certificate_file: str | None = None
+    certificate_key_file: str | None = None
+    certificate_password_file: str | None = None
+    self_signed: bool = False
+
+
+class ServerConfig(Settings, frozen=True):
+    """All settings with their defaults. In the file, keys are in camel case: `preSignedUrlTimeoutSeconds`."""
+
+    version: int = _VERSION
+    shares: tuple[ShareSettings, ...] = ()
+    authorization: AuthorizationSettings | None = None
+    ssl: TlsSettings | None = None
+    host: str = "localhost"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 80
+    endpoint: str = "/delta-sharing"
+    """The path of the API: it begins with a slash and does not end with one."""
+    pre_signed_url_timeout_seconds: Positive = 3600
+    temporary_credential_validity_seconds: int = _VALIDITY_SECONDS
+    delta_table_cache_size: Count = 10
+    staleness_acceptable: bool = False
+    """Whether a cached snapshot may be served without looking for newer versions."""
+    evaluate_predicate_hints: bool = False
+    evaluate_json_predicate_hints: bool = True
+    evaluate_json_predicate_hints_v2: bool = True
+    request_timeout_seconds: Count = 30
+    """0 means no limit."""
+    query_table_page_size_limit: Positive = 10_000
+    query_table_page_token_ttl_ms: Positive = 259_200_000
+    refresh_token_ttl_ms: Positive = 3_600_000
+
+    # What the reference server does not have.
+    recipients: tuple[RecipientSettings, ...] = ()
+    catalog: str | None = None
+    """A database, as sqlite:///path or postgresql://…, that holds shares and recipients instead of this file."""
+    storage: dict[str, str] = msgspec.field(default_factory=dict)
+    """Options of the object stores of all tables, by obstore's names."""
+    public_url: str | None = None
+    """What recipients reach the server by, without the endpoint; None: what their requests name."""
+    signing_key: str | None = None
+    signing_key_file: str | None = None
+    rate_limit: Count = 0
+    """Requests per minute and recipient; 0 means no limit."""
+    max_request_bytes: Positive = 1 << 20
+    audit_log: str | None = None
+    """A file, or `-` for the standard output."""
+    log_format: Literal["json", "text"] = "text"
+    cors_allow_origins: tuple[str, ...] = ()
+    metrics: bool = True
+    async_query_after_seconds: Annotated[float, Meta(ge=0)] = 20
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose X-Forwarded-For counts."""
+    temporary_credentials: dict[str, Any] = msgspec.field(default_factory=dict)
+    path: str | None = None
+    """The file that the settings come from; `load_config` sets it."""
+
+    @property
+    def url(self) -> str:
+        """What recipients reach the API by, as far as the settings tell."""
+        scheme, standard = ("http", 80) if self.ssl is None else ("https", 443)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        here = f"{scheme}://{host}" if self.port == standard else f"{scheme}://{host}:{self.port}"
+        return (self.public_url or here) + self.endpoint
+
+
+def load_config(path: str | Path) -> ServerConfig:
+    """The settings in a YAML file. Keys that are not known are ignored, with a warning.
+
+    Raises `CatalogError` that names the key for a value that makes no sense, `OSError` if the file cannot be read."""
+    document = read_yaml(path)
+    _check_version(document, path)
+    for key in unknown_keys(document, ServerConfig):
+        _LOG.warning("%s: the key %s is not known and has no effect", path, key)
+    config = _completed(convert(document, ServerConfig, path), path)
+    _check_tls(config.ssl, path)
+    for network in config.trusted_proxies:
+        check_network(network, f"{path}: trustedProxies")
+    if config.catalog is not None and (config.shares or config.recipients or config.authorization):
+        raise CatalogError(
+            f"{path}: shares, recipients and authorization are kept in the database that catalog names, or in the file,"
+            " but not in both: take them away, or take away catalog"
+        )
+    return config
+
+
+def open_catalog(config: ServerConfig) -> CatalogSource:
+    """Where the shares and recipients are kept: the database, or else the file that the settings come from."""
+    if config.catalog is not None:
+        return SqlSource(config.catalog)
+    if config.path is not None:
+        return YamlSource(config.path)
+    raise CatalogError("there is nothing to share: give a configuration file, or the URL of a catalog")
+
+
+def signing_key(config: ServerConfig, source: CatalogSource) -> bytes:
+    """The secret that signs tokens and URLs: of the settings, else of the environment, else of the catalog. Without any
+    of them one that is forgotten when the server ends. Raises `CatalogError` for one that can be guessed."""
+    if text := _configured_key(config):
+        if len(text) < _SHORTEST_KEY:
+            raise CatalogError(f"the signing key is too short: it must have at least {_SHORTEST_KEY} characters")
+        return text.encode()
+    if key := source.signing_key():
+        return key
+    _LOG.warning(
+        "there is no signing key: URLs and page tokens end with this process; set signingKeyFile or %s", _KEY_VARIABLE
+    )
+    return secrets.token_bytes(32)
+
+
+def _configured_key(config: ServerConfig) -> str | None:
+    if config.signing_key is not None:
+        return config.signing_key
+    if config.signing_key_file is not None:
+        return Path(config.signing_key_file).read_text(encoding="utf-8").strip()
+    return os.environ.get(_KEY_VARIABLE)
+
+
+def _check_version(document: dict[str, Any], path: str | Path) -> None:
+    version = document.get("version")
+    if version is None:
+        raise CatalogError(f"{path}: version is missing: begin the file with version: {_VERSION}")
+    if version != str(_VERSION):
+        raise CatalogError(f"{path}: version is {version!r}, but this server knows version {_VERSION} only")
+
+
+def _completed(config: ServerConfig, path: str | Path) -> ServerConfig:
+    """The settings with the values that have more than one spelling in the one that the server takes."""
+    endpoint = config.endpoint.strip("/")
+    validity = config.temporary_credential_validity_seconds
+    return msgspec.structs.replace(
+        config,
+        path=str(path),
+        endpoint=f"/{endpoint}" if endpoint else "",
+        public_url=config.public_url and config.public_url.rstrip("/"),
+        temporary_credential_validity_seconds=validity if validity > 0 else _VALIDITY_SECONDS,
+    )
+
+
+def _check_tls(tls: TlsSettings | None, path: str | Path) -> None:
+    if tls is None:
+        return
+    if tls.self_signed:
+        raise CatalogError(
+            f"{path}: ssl.selfSigned: this server makes no certificates up; make one with"
+            " `openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 365 -subj /CN=localhost`"
+            " and name the files in ssl.certificateFile and ssl.certificateKeyFile"
+        )
+    files = {"certificateFile": tls.certificate_file, "certificateKeyFile": tls.certificate_key_file}
+    for name, file in files.items():
+        if file is None:
+            raise CatalogError(f"{path}: ssl.{name} is missing")

@@ -1,0 +1,142 @@
+"""Who gets temporary credentials, and for what; the clouds make them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakeport.errors import SharingError
+from lakeport.server.catalog.model import Table
+from lakeport.server.credentials import azure
+from lakeport.server.credentials.aws import AwsVendor
+from lakeport.server.credentials.azure import AzureVendor
+from lakeport.server.credentials.cache import Fresh, FreshValues
+from lakeport.server.credentials.cloud import CloudVendor, Grant, Granted
+from lakeport.server.credentials.gcs import GcsVendor
+from lakeport.server.credentials.options import StoreOptions, parse_options
+from lakeport.server.credentials.places import Cloud, Place, parse_place
+from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken
+
+_log = logging.getLogger(__name__)
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9-]+")
+_LONGEST_NAME = 64
+
+
+class CredentialVendor:
+    """Gives recipients read access to the directories of tables, for `validity_seconds` or what the cloud allows.
+
+    `options` are the `temporaryCredentials` of the configuration, `storage_options` those of the server's storage, by
+    obstore's names; a table's own come before them. Credentials are kept and given again while at least half of their
+    time is left. `now` gives seconds since the epoch. Raises `CatalogError` for options that make no sense.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        storage_options: Mapping[str, Any],
+        validity_seconds: int = 3600,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        parsed = parse_options(options)
+        self._clouds: dict[Cloud, CloudVendor] = {
+            Cloud.AWS: AwsVendor(parsed.aws),
+            Cloud.AZURE: AzureVendor(parsed.azure),
+            Cloud.GCS: GcsVendor(parsed.gcs),
+        }
+        self._storage_options, self._validity_seconds, self._now = storage_options, validity_seconds, now
+        self._granted: FreshValues[Granted] = FreshValues(now)
+
+    def credentials(self, table: Table, location: str | None) -> Credentials:
+        """For the table's location, or for one that it names: one of the table's, or a directory in it.
+
+        Blocks; threads that ask for the same at once wait for one answer. Raises `SharingError`: 400 for what is not
+        to be had, 500 if the cloud fails, which is logged with its reason.
+        """
+        _check_shared_by_directory(table)
+        storage = {**self._storage_options, **table.storage}
+        place = _allowed_place(table, location, StoreOptions(storage, azure.PREFIXES).get("account_name"))
+        key = (table.id, place, tuple(sorted(table.storage.items())))
+        granted = self._granted.get(key, lambda: self._grant(table, place, storage))
+        return Credentials(
+            location=table.location if location is None else location,
+            expiration_time=int(granted.expires * 1000),
+            aws_temp_credentials=granted.key if isinstance(granted.key, AwsTempCredentials) else None,
+            azure_user_delegation_sas=granted.key if isinstance(granted.key, AzureUserDelegationSas) else None,
+            gcp_oauth_token=granted.key if isinstance(granted.key, GcpOauthToken) else None,
+        )
+
+    def _grant(self, table: Table, place: Place, storage: Mapping[str, Any]) -> Fresh[Granted]:
+        now = self._now()
+        name = _NOT_IN_NAMES.sub("-", f"lakeport-{table.id}")[:_LONGEST_NAME]
+        grant = Grant(place=place, storage=storage, seconds=self._validity_seconds, now=now, name=name)
+        try:
+            granted = self._clouds[place.cloud].vend(grant)
+        except SharingError:
+            raise
+        except ImportError as error:
+            raise _not_installed(place.cloud, error) from error
+        except Exception as error:  # of any kind: each library has its own
+            raise _failed(table, place.cloud, error) from error
+        return Fresh(granted, (now + granted.expires) / 2)
+
+
+def _check_shared_by_directory(table: Table) -> None:
+    if "dir" not in table.access_modes:
+        raise _unsupported("the table is not shared by its directory (access mode `dir`); read it by signed URLs")
+    if not table.history_shared or table.start_version > 0:
+        raise _unsupported(
+            "temporary credentials show every version of a table, for they open its whole directory; "
+            "the history of this one is not shared, or not from its start: read it by signed URLs"
+        )
+
+
+def _allowed_place(table: Table, location: str | None, account: str | None) -> Place:
+    """Raises `SharingError` for a location that is not one of the table's, nor in one of them."""
+    if location is None:
+        return parse_place(table.location, account)
+    roots = (parse_place(root, account) for root in (table.location, *table.auxiliary_locations))
+    own = next(roots)
+    try:
+        place = parse_place(location, account)
+    except SharingError as error:
+        raise _not_of_table() from error
+    if not place.is_within(own) and not any(place.is_within(root) for root in roots):
+        raise _not_of_table()
+    return place
+
+
+def _not_of_table() -> SharingError:
+    return SharingError(
+        "the location is not the table's, nor one of its auxiliary locations, nor a directory in one of them: "
+        "take it from the table's `location` or `auxiliaryLocations`",
+        status=400,
+        code="INVALID_PARAMETER_VALUE",
+    )
+
+
+def _unsupported(message: str) -> SharingError:
+    return SharingError(message, status=400, code="UNSUPPORTED_OPERATION")
+
+
+def _not_installed(cloud: Cloud, error: ImportError) -> SharingError:
+    _log.error(
+        "temporary credentials of %s need a library that is not installed (%s): pip install 'lakeport[%s]'",
+        cloud.name,
+        error,
+        cloud.value,
+    )
+    return _unsupported("this server is not set up to give temporary credentials here; read the table by signed URLs")
+
+
+def _failed(table: Table, cloud: Cloud, error: Exception) -> SharingError:
+    reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+    _log.error("%s gave no temporary credentials for table %s: %s", cloud.name, table.id, reason)
+    return SharingError(
+        "the provider's storage gave no temporary credentials; try again later, or read the table by signed URLs",
+        status=500,
+        code="INTERNAL_ERROR",
+    )

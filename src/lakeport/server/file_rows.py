@@ -1,0 +1,93 @@
+"""File actions of the log, from columns to values: what the lines of an answer tell of each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.kernel.actions import to_action
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.file_keys import decode_paths
+from lakeport.kernel.scan_files import whole_path
+
+_DETAILS = {
+    "tags": "tags",
+    "baseRowId": "base_row_id",
+    "defaultRowCommitVersion": "default_row_commit_version",
+    "clusteringProvider": "clustering_provider",
+}
+
+
+class FileRow(msgspec.Struct, frozen=True):
+    """A file of the log."""
+
+    path: str
+    """Absolute and plain, as storage takes it."""
+    key: str
+    """What its id is made of: the path, relative to the table if it lies below it."""
+    size: int | None
+    modification_time: int
+    partition_values: dict[str, str | None]
+    """Serialised, by physical name."""
+    stats: str | None
+    vector: DeletionVectorDescriptor | None
+    vector_path: str | None
+    """The file that holds the vector; None if there is none, or it is inline."""
+    details: dict[str, Any]
+    """What else the log says of it, by the names of the fields of `Add`."""
+
+
+def rows_of_scan(batch: pa.RecordBatch, root: str) -> Iterator[FileRow]:
+    """The rows of a batch of `Scan.scan_files`, planned with log details. Raises `CorruptTableError`."""
+    values = batch.column("partitionValues")
+    partitions = values.to_pylist() if values.type.num_fields else repeat({})
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return _rows(columns, columns["path"].to_pylist(), partitions, root)
+
+
+def rows_of_actions(actions: pa.StructArray, root: str) -> Iterator[FileRow]:
+    """The rows of a column of file actions of a commit. Raises `CorruptTableError`."""
+    columns = dict(zip(actions.type.names, actions.flatten(), strict=True))
+    partitions = (dict(pairs or ()) for pairs in columns["partitionValues"].to_pylist())
+    return _rows(columns, decode_paths(columns["path"], root).to_pylist(), partitions, root)
+
+
+def _rows(
+    columns: dict[str, pa.Array], keys: list[str], partitions: Iterable[dict[str, str | None]], root: str
+) -> Iterator[FileRow]:
+    sizes, times, stats = (_values(columns.get(name)) for name in ("size", "modificationTime", "stats"))
+    vectors, details = _values(columns["deletionVector"]), _details(columns)
+    for key, size, time, values, text, vector, detail in zip(
+        keys, sizes, times, partitions, stats, vectors, details, strict=False
+    ):
+        descriptor = None if vector is None else to_action(vector, DeletionVectorDescriptor, root)
+        vector_path = None if descriptor is None else descriptor.location(root)
+        yield FileRow(whole_path(key, root), key, size, time or 0, values, text, descriptor, vector_path, detail)
+
+
+def _values(column: pa.Array | None) -> Iterable[Any]:
+    """The values of a column; many are all null, and cost nothing."""
+    if column is None or column.null_count == len(column):
+        return repeat(None)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _details(columns: dict[str, pa.Array]) -> Iterable[dict[str, Any]]:
+    present = [name for name in _DETAILS if name in columns and columns[name].null_count < len(columns[name])]
+    if not present:
+        return repeat({})
+    names = [_DETAILS[name] for name in present]
+    rows = zip(*(_maps_as_dicts(columns[name]) for name in present), strict=True)
+    return ({name: value for name, value in zip(names, row, strict=True) if value is not None} for row in rows)
+
+
+def _maps_as_dicts(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_map(column.type):
+        return [None if pairs is None else dict(pairs) for pairs in values]
+    return values

@@ -1,0 +1,139 @@
+"""Answers GET and HEAD for signed URLs of files on a disk."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from lakeport.errors import AccessDeniedError, MissingFileError, SharingError, StorageError
+from lakeport.server.asgi import Header, Receive, Scope, Send
+from lakeport.server.catalog.index import Catalog
+from lakeport.server.errors import Refusal, error_reply
+from lakeport.server.exchange import Exchange
+from lakeport.server.files.conditions import Part, requested_part
+from lakeport.server.files.opening import FileState, OpenFile, open_file
+from lakeport.server.files.sending import FileSender
+from lakeport.server.signing.disk import FileUrl, FileUrls
+from lakeport.server.signing.places import table_roots
+from lakeport.server.workers import Workers
+
+_log = logging.getLogger(__name__)
+
+_PATH_SEND = "http.response.pathsend"
+
+
+class FilesApp:
+    """An ASGI application at `{endpoint}/files`.
+
+    The URL is all that a client needs to show; it is good as long as its table is in the catalog. `now` gives seconds
+    since the epoch.
+    """
+
+    def __init__(
+        self,
+        catalog: Callable[[], Catalog],
+        key: bytes,
+        *,
+        endpoint: str,
+        threads: int = 16,
+        stall_seconds: float = 60,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._catalog, self._now = catalog, now
+        self._urls = FileUrls(key, endpoint)
+        self._workers = Workers("files", threads)
+        self._sender = FileSender(self._workers, stall_seconds)
+
+    def close(self) -> None:
+        self._workers.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            root, path = self._granted(scope)
+            file = await self._workers.run(_opened, root, path)
+        except SharingError as error:
+            await error_reply(error)(scope, receive, send)
+            return
+        try:
+            await self._answer(file, scope, receive, send)
+        finally:
+            await self._workers.run(file.close)
+
+    def _granted(self, scope: Scope) -> tuple[str, str]:
+        """The directory and the path below it that the request may read. Raises `SharingError` (403, 404, 405)."""
+        if scope["method"] not in ("GET", "HEAD"):
+            raise Refusal(
+                "files can only be read", status=405, code="METHOD_NOT_ALLOWED", headers=((b"allow", b"GET, HEAD"),)
+            )
+        url = self._verified(scope)
+        table = self._catalog().table_by_id(url.table_id)
+        roots = [root for root in table_roots(table) if self._urls.fingerprint(root) == url.location] if table else []
+        if table is None or not roots:
+            raise _not_found("the table of this file is not shared any more, or was moved")
+        if exchange := _exchange(scope):
+            exchange.operation, exchange.table = "file", table
+        return roots[0], url.path
+
+    def _verified(self, scope: Scope) -> FileUrl:
+        raw_path = scope["raw_path"].decode("latin-1").removeprefix(scope.get("root_path", ""))
+        url = self._urls.parse(raw_path.removeprefix(self._urls.prefix), scope["query_string"].decode("latin-1"))
+        if url is None or not self._urls.is_signed(url):
+            _log.warning("refused a URL that this server did not sign")
+            raise _denied("this is no URL that the server has signed: query the table for one")
+        if url.expires < self._now():
+            raise _denied("the URL has expired: query the table again for a new one")
+        return url
+
+    async def _answer(self, file: OpenFile, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            part = requested_part(scope, file.state)
+        except SharingError as error:
+            await error_reply(error)(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": part.status, "headers": _headers(part, file.state)})
+        if scope["method"] == "HEAD" or part.status == 304:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif part.status == 200 and _PATH_SEND in (scope.get("extensions") or {}):
+            await send({"type": _PATH_SEND, "path": file.path})
+        else:
+            broken = await self._sender.send(file, part.start, part.length, scope, receive, send)
+            if broken and (exchange := _exchange(scope)):
+                exchange.error = broken
+
+
+def _opened(root: str, path: str) -> OpenFile:
+    """What keeps a file from being read is the provider's to know, not the recipient's."""
+    try:
+        return open_file(root, path)
+    except (MissingFileError, AccessDeniedError) as error:
+        _log.warning("a signed file cannot be served: %s", error)
+        raise _not_found("the file is gone, or the server may not read it: query the table again") from error
+    except StorageError as error:
+        _log.error("a signed file cannot be served: %s", error)
+        message = "the storage of the table does not answer: try again later"
+        raise SharingError(message, status=503, code="TEMPORARILY_UNAVAILABLE") from error
+
+
+def _headers(part: Part, state: FileState) -> list[Header]:
+    fields = {"etag": state.etag, "last-modified": state.last_modified, "cache-control": "private, no-transform"}
+    if part.status != 304:
+        fields |= {"accept-ranges": "bytes", "content-length": str(part.length)}
+        fields |= {"content-type": "application/octet-stream", "x-content-type-options": "nosniff"}
+    if part.status == 206:
+        fields["content-range"] = f"bytes {part.start}-{part.start + part.length - 1}/{state.size}"
+    return [(name.encode(), value.encode()) for name, value in fields.items()]
+
+
+def _exchange(scope: Scope) -> Exchange | None:
+    """What the audit log will hear of, if there is one."""
+    exchange: Exchange | None = scope.get("state", {}).get("exchange")
+    return exchange
+
+
+def _denied(message: str) -> SharingError:
+    return SharingError(message, status=403, code="PERMISSION_DENIED")
+
+
+def _not_found(message: str) -> SharingError:
+    return SharingError(message, status=404, code="RESOURCE_DOES_NOT_EXIST")

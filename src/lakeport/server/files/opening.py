@@ -1,0 +1,114 @@
+"""Opens a file below a root, wherever links lead, and notices if it changes while it is read."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from email.utils import formatdate
+from io import FileIO
+from stat import S_ISREG
+from threading import Lock
+
+from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
+from lakeport.server.signing.places import is_clean
+
+_MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
+_DENIED = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # who opens a FIFO waits for a writer
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What tells one content of a file from the next."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.inode:x}-{self.size:x}-{self.modified_ns:x}"'
+
+    @property
+    def last_modified(self) -> str:
+        return formatdate(self.modified_ns // 1_000_000_000, usegmt=True)
+
+
+class OpenFile:
+    """A file and its state when it was opened. `close` waits for a `read` that another thread is in."""
+
+    def __init__(self, descriptor: int, path: str, state: FileState) -> None:
+        self.path, self.state = path, state
+        self._file = FileIO(descriptor)  # which is closed even if whoever waited for it has been cancelled
+        self._lock = Lock()
+
+    def read(self, start: int, length: int) -> bytes:
+        """All the bytes of a range. Raises `StorageError` if the file has changed since it was opened."""
+        with self._lock:
+            try:
+                data = _read_whole(self._file.fileno(), start, length)
+                state = _state(os.fstat(self._file.fileno()))
+            except OSError as error:
+                raise StorageError(f"cannot be read: {error.strerror}", path=self.path) from error
+        if state != self.state or len(data) != length:
+            raise StorageError("the file changed while it was read", path=self.path)
+        return data
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+
+def open_file(root: str, relative: str) -> OpenFile:
+    """The regular file at a clean path below `root`.
+
+    Raises `MissingFileError`; `AccessDeniedError` for what is no file or, by way of links, not below the root;
+    `StorageError` if the disk fails.
+    """
+    path = f"{root}/{relative}"
+    if not is_clean(relative) or "\0" in relative:
+        raise AccessDeniedError("the path leads out of its directory", path=repr(path))
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as error:
+        raise _translated(error, path) from error
+    try:
+        return _checked(descriptor, root, path)
+    except StorageError:
+        os.close(descriptor)
+        raise
+
+
+def _checked(descriptor: int, root: str, path: str) -> OpenFile:
+    """Looks at what has been opened, not at the path: that may lead elsewhere in the meantime."""
+    try:
+        status = os.fstat(descriptor)
+        real_path, real_root = os.readlink(f"/proc/self/fd/{descriptor}"), os.path.realpath(root)
+    except OSError as error:
+        raise _translated(error, path) from error
+    if not S_ISREG(status.st_mode):
+        raise AccessDeniedError("this is no regular file", path=path)
+    if not real_path.startswith(f"{real_root.rstrip('/')}/"):
+        raise AccessDeniedError("a link leads out of the table's directory", path=path)
+    return OpenFile(descriptor, real_path, _state(status))
+
+
+def _state(status: os.stat_result) -> FileState:
+    return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _read_whole(descriptor: int, start: int, length: int) -> bytes:
+    """Fewer bytes than asked for only if the file ends before."""
+    data = os.pread(descriptor, length, start)
+    while len(data) < length and (more := os.pread(descriptor, length - len(data), start + len(data))):
+        data += more
+    return data
+
+
+def _translated(error: OSError, path: str) -> StorageError | MissingFileError:
+    if error.errno in _MISSING:
+        return MissingFileError("the file does not exist", path=path)
+    if error.errno in _DENIED:
+        return AccessDeniedError(f"the file cannot be opened: {error.strerror}", path=path)
+    return StorageError(f"the file cannot be opened: {error.strerror}", path=path)

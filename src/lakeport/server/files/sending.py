@@ -1,0 +1,59 @@
+"""Sends a part of a file at the pace of the client, without the event loop ever waiting for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from lakeport.errors import StorageError
+from lakeport.server.asgi import Receive, Scope, Send
+from lakeport.server.files.opening import OpenFile
+from lakeport.server.streaming import abort
+from lakeport.server.workers import Workers
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_SIZE = 1 << 20
+"""What is read and written at once; a client has to take as much in the time that it is given for a write."""
+
+
+class FileSender:
+    """Sends bodies; a client that does not take a chunk within `stall_seconds` is cut off."""
+
+    def __init__(self, workers: Workers, stall_seconds: float) -> None:
+        self._workers, self._stall = workers, stall_seconds
+
+    async def send(
+        self, file: OpenFile, start: int, length: int, scope: Scope, receive: Receive, send: Send
+    ) -> str | None:
+        """The body of an answer whose head was sent. If it cannot be sent whole it stays without its end, so that the
+        server breaks the connection and the client notices; the reason is returned."""
+        gone = asyncio.create_task(_disconnection(receive))
+        try:
+            sent = await self._send_chunks(file, start, start + length, gone, send)
+            return None if sent else "the client went away"
+        except StorageError as error:
+            _log.error("a transfer was broken off: %s", error)
+            return "the file could not be read to its end"
+        except TimeoutError:
+            _log.warning("cut off: the client has not taken what was sent for %g s [%s]", self._stall, file.path)
+            abort(scope)
+            return "the client took nothing"
+        finally:
+            gone.cancel()
+
+    async def _send_chunks(self, file: OpenFile, start: int, end: int, gone: asyncio.Task[None], send: Send) -> bool:
+        """Whether the whole was sent before the client went away."""
+        while not gone.done():
+            chunk = await self._workers.run(file.read, start, min(_CHUNK_SIZE, end - start))
+            start += len(chunk)
+            async with asyncio.timeout(self._stall):
+                await send({"type": "http.response.body", "body": chunk, "more_body": start < end})
+            if start == end:
+                return True
+        return False
+
+
+async def _disconnection(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,105 @@
+"""Which format an answer has, and whether the client can read the table at all.
+
+See "Delta Sharing Capabilities Header" in the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from lakeport.errors import SharingError
+from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.features import column_mapping_mode
+from lakeport.server.snapshots import SharedSnapshot
+from lakeport.sharing.capabilities import Capabilities
+
+PARQUET, DELTA = "parquet", "delta"
+
+_LOG_ONLY = frozenset({"v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of how the provider keeps its log: the recipient never sees that log."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What reading a table takes."""
+
+    features: frozenset[str]
+    """Reader features that a client of the delta format must know."""
+    beyond_parquet: frozenset[str]
+    """Those of them that the data make use of, so that the parquet format cannot tell of it."""
+
+
+def needs_of_snapshot(shared: SharedSnapshot) -> Needs:
+    """Deletion vectors and column mapping count as used where they are, not where they are merely allowed."""
+    features = _features(shared.delta.protocol, shared.delta.mapping_mode)
+    unused = set()
+    if "deletionVectors" in features and not shared.totals.vectors:
+        unused.add("deletionVectors")
+    if shared.delta.mapping_mode == "none":
+        unused.add("columnMapping")
+    return Needs(features, features - unused)
+
+
+def needs_of_range(states: Iterable[tuple[Protocol, Metadata]], root: str) -> Needs:
+    """Of several versions at once: what one of them allows, one of their files may use."""
+    features: frozenset[str] = frozenset()
+    unused = {"columnMapping"}
+    for protocol, metadata in states:
+        mode = column_mapping_mode(protocol, metadata, root)
+        features |= _features(protocol, mode)
+        if mode != "none":
+            unused.clear()
+    return Needs(features, features - unused)
+
+
+def choose_format(needs: Needs, capabilities: Capabilities, table: str) -> str:
+    """The format of the answer. Raises `SharingError` (400) that names what the client lacks."""
+    accepted = [name for name in capabilities.response_formats if name in (PARQUET, DELTA)] or [PARQUET]
+    if PARQUET in accepted and not needs.features:
+        return PARQUET
+    if DELTA in accepted:
+        _check_declared(needs, capabilities, table)
+        return DELTA
+    if needs.beyond_parquet:
+        names = ", ".join(sorted(needs.beyond_parquet))
+        raise SharingError(
+            f"the table {table} uses {names}, which the parquet response format cannot express; ask for it with "
+            f"delta-sharing-capabilities: responseformat=delta;readerfeatures={names.replace(' ', '').lower()}",
+            status=400,
+            code="UNSUPPORTED_OPERATION",
+        )
+    return PARQUET
+
+
+def protocol_for(protocol: Protocol, capabilities: Capabilities) -> dict[str, Any]:
+    """The Delta protocol of the table, less features that concern the provider's log alone, unless the client says
+    that it knows them."""
+    dropped = {name for name in _LOG_ONLY if name.lower() not in capabilities.reader_features}
+    content: dict[str, Any] = msgspec.to_builtins(protocol)
+    for key in ("readerFeatures", "writerFeatures"):
+        if content[key] is None:
+            del content[key]
+        else:
+            content[key] = [name for name in content[key] if name not in dropped]
+    return content
+
+
+def _features(protocol: Protocol, mapping_mode: str) -> frozenset[str]:
+    if protocol.min_reader_version >= 3:
+        return frozenset(protocol.reader_features or ()) - _LOG_ONLY
+    return frozenset({"columnMapping"} if mapping_mode != "none" else ())
+
+
+def _check_declared(needs: Needs, capabilities: Capabilities, table: str) -> None:
+    missing = sorted(name for name in needs.features if name.lower() not in capabilities.reader_features)
+    if missing:
+        raise SharingError(
+            f"the table {table} needs the reader feature{'s' * (len(missing) > 1)} {', '.join(missing)}, which the "
+            "client did not declare in readerfeatures of the header delta-sharing-capabilities; use a newer client",
+            status=400,
+            code="UNSUPPORTED_OPERATION",
+        )

@@ -1,0 +1,110 @@
+"""The log of the server: lines of text for people or of JSON for machines, each with the id of its request.
+
+Nothing secret is logged: no headers, no query strings (they carry page tokens and signatures), no URLs of files.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from lakeport.server.exchange import REQUEST_ID, Exchange
+
+_log = logging.getLogger("lakeport.server.caller")
+
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+_SECRETS = re.compile(
+    r"((?:Bearer\s+|(?:X-Amz-[A-Za-z]+|X-Goog-[A-Za-z]+|sig|se|sp|pageToken|refreshToken)=))[^\s&\"',;)]+",
+    re.IGNORECASE,
+)
+_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), 127] if chr(code) not in "\n\t"}
+
+
+def set_up_logging(log_format: str, level: int = logging.INFO) -> None:
+    """Sends the logs of this process to stderr. `log_format` is `json` or `text`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("lakeport").setLevel(level)
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    logging.getLogger("uvicorn.access").disabled = True
+
+
+def log_request(exchange: Exchange) -> None:
+    """One line about a request that was answered: at the level INFO, or WARNING if the server failed."""
+    level = logging.WARNING if exchange.status >= 500 or not exchange.complete else logging.INFO
+    if _log.isEnabledFor(level):
+        recipient = exchange.recipient.name if exchange.recipient else "-"
+        milliseconds = exchange.seconds * 1000
+        _log.log(
+            level,
+            "%s %s %d %.1fms recipient=%s address=%s",
+            exchange.method,
+            exchange.path,
+            exchange.status,
+            milliseconds,
+            recipient,
+            exchange.address,
+            extra={
+                "fields": {
+                    "method": exchange.method,
+                    "path": exchange.path,
+                    "operation": exchange.operation,
+                    "status": exchange.status,
+                    "milliseconds": round(milliseconds, 3),
+                    "recipient": recipient,
+                    "address": exchange.address,
+                    **({"error": exchange.error} if exchange.error else {}),
+                }
+            },
+        )
+
+
+class TextLines(logging.Formatter):
+    """`2026-01-01T00:00:00.000Z INFO id message`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        identity = REQUEST_ID.get() or "-"
+        return f"{_time(record)} {record.levelname} {identity} {_message(self, record)}"
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _message(self, record),
+            **getattr(record, "fields", {}),
+        }
+        if (identity := REQUEST_ID.get()) is not None:
+            line["requestId"] = identity
+        return _ENCODER.encode(line).decode()
+
+
+def without_secrets(text: str) -> str:
+    """The text with what looks like a token or a signature taken out, and control characters made visible."""
+    return _SECRETS.sub(r"\1…", text).translate(_CONTROLS)
+
+
+def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    if record.exc_info:
+        message = f"{message}\n{formatter.formatException(record.exc_info)}"
+    return without_secrets(message)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Uvicorn tells of answers that were broken off on purpose; those were logged with their reason already."""
+    return "returned without completing response" not in str(record.msg)

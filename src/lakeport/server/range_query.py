@@ -1,0 +1,196 @@
+"""What the commits of a range of versions did to a table's files: for streams and for the change data feed.
+
+Two passes: the first looks only for what the commits say of the table itself, so that what has to be refused is
+refused before the answer begins; the second gives the files, commit by commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import ChangeFeedError, CorruptTableError, VersionNotFoundError
+from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.commit_changes import CommitChanges, read_commit_changes
+from lakeport.kernel.features import check_readable
+from lakeport.kernel.file_keys import decode_paths
+from lakeport.kernel.history import CommitTimes
+from lakeport.kernel.replay import FileColumns
+from lakeport.kernel.scan_files import whole_path
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.server.answers import CHUNK_FILES, FileLines, chunked
+from lakeport.server.file_rows import FileRow, rows_of_actions
+from lakeport.server.table_lines import ADD, CDC, REMOVE, LineWriter, Moment
+
+_COLUMNS = FileColumns(row_tracking=True, stats=True)
+
+
+class StateChange(msgspec.Struct, frozen=True):
+    """What a commit says of the table itself; also the shape of a line that says it."""
+
+    protocol: Protocol | None = None
+    metaData: Metadata | None = None  # noqa: N815  # the key in JSON
+
+
+class CommitRange:
+    """The commits from the version of `first` to that of `last`."""
+
+    def __init__(self, first: Snapshot, last: Snapshot) -> None:
+        """Raises `VersionNotFoundError` if a commit of the range has been cleaned up."""
+        self.first, self.last, self.root = first, last, last.root
+        self.start, self.end = first.version, last.version
+        self.times: CommitTimes = last.commit_times()
+        gone = [version for version in self.versions if version not in self.times.listing.commits]
+        if gone:
+            raise VersionNotFoundError(
+                f"the changes of version {gone[0]} have been cleaned up; start at version {gone[-1] + 1}",
+                version=gone[0],
+                earliest=gone[-1] + 1,
+                latest=self.end,
+            )
+        self.states = dict(self._state_changes())
+        """The commits after the first that change the protocol or the metadata, by version."""
+
+    @property
+    def versions(self) -> range:
+        return range(self.start, self.end + 1)
+
+    def all_states(self) -> Iterator[tuple[Protocol, Metadata]]:
+        """Every protocol and metadata that is in force at some version of the range."""
+        protocol, metadata = self.first.protocol, self.first.metadata
+        yield protocol, metadata
+        for change in self.states.values():
+            protocol, metadata = change.protocol or protocol, change.metaData or metadata
+            yield protocol, metadata
+
+    def check_feed(self) -> None:
+        """Raises `ChangeFeedError` if changes are not recorded at some version of the range."""
+        states = {self.start: StateChange(metaData=self.first.metadata)} | self.states
+        for version, change in states.items():
+            if change.metaData and change.metaData.configuration.get("delta.enableChangeDataFeed") != "true":
+                raise ChangeFeedError(
+                    f"the change data feed is not enabled at version {version}: changes are not recorded in the whole "
+                    f"range from version {self.start} to {self.end}",
+                    version=version,
+                )
+
+    def commit(self, version: int) -> CommitChanges:
+        return read_commit_changes(self.last.engine, self.times, version, _COLUMNS)
+
+    def _state_changes(self) -> Iterator[tuple[int, StateChange]]:
+        later = self.versions[1:]
+        files = [self.times.listing.commits[version] for version in later]
+        for version, file, data in zip(later, files, self.last.engine.storage.read_many(files), strict=True):
+            change = _state_in(data, file.path)
+            if change.protocol:
+                check_readable(change.protocol, self.root)
+            if change.protocol or change.metaData:
+                yield version, change
+
+
+def _state_in(commit: bytes, path: str) -> StateChange:
+    protocol, metadata = None, None
+    for line in commit.splitlines() if b'"metaData"' in commit or b'"protocol"' in commit else ():
+        if b'"metaData"' in line or b'"protocol"' in line:
+            try:
+                found = msgspec.json.decode(line, type=StateChange)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                raise CorruptTableError(f"the commit has a line that is not valid: {error}", path=path) from error
+            protocol, metadata = found.protocol or protocol, found.metaData or metadata
+    return StateChange(protocol, metadata)
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page begins: at the file action of this number in this version."""
+
+    version: int
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class RangeOptions:
+    """What an answer tells of the commits besides the files."""
+
+    feed: bool
+    """The change data feed: where a commit has files of changes, these instead of those that it added and removed."""
+    metadata: bool
+    """Later metadata, at the version of each."""
+    protocol: bool
+
+
+class RangeFiles:
+    """The lines of the commits of a range."""
+
+    def __init__(self, commits: CommitRange, options: RangeOptions, writer: LineWriter, lines: FileLines) -> None:
+        self._commits, self._options = commits, options
+        self._writer, self._lines = writer, lines
+        self.next: Cursor | None = None
+        """Where the next page begins, once `chunks` is through; None if nothing is left."""
+
+    def chunks(self, cursor: Cursor, size: int | None) -> Iterator[bytes]:
+        """The lines from the cursor on, `size` files at most."""
+        left = size
+        told = b""  # what commits say of the table, held back until it is known to be on this page
+        told_since = cursor.version
+        for version in range(cursor.version, self._commits.end + 1):
+            index = cursor.index if version == cursor.version else 0
+            told_since = told_since if told else version
+            told += b"" if index else self._state_lines(version)
+            commit = self._commits.commit(version)
+            moment = Moment(version, commit.timestamp)
+            for kind, rows in self._rows(commit, index):
+                taken = rows if left is None else rows[:left]
+                if taken:
+                    yield told + self._lines.lines(kind, self._lines.sign(taken), moment)
+                    told, index, left = b"", index + len(taken), None if left is None else left - len(taken)
+                if len(taken) < len(rows):
+                    self.next = Cursor(told_since) if told else Cursor(version, index)
+                    return
+        yield told
+
+    def _state_lines(self, version: int) -> bytes:
+        change = self._commits.states.get(version)
+        if change is None:
+            return b""
+        protocol = change.protocol if self._options.protocol else None
+        metadata = change.metaData if self._options.metadata else None
+        return (self._writer.protocol(protocol, version) if protocol else b"") + (
+            self._writer.metadata(metadata, version) if metadata else b""
+        )
+
+    def _rows(self, commit: CommitChanges, index: int) -> Iterator[tuple[str, list[FileRow]]]:
+        """The files of a commit from a number on, some at a time."""
+        if self._options.feed and commit.cdc:
+            columns = [(CDC, column) for column in commit.cdc]
+        else:
+            self._lines.sign_alike(self._changed_in_place(commit))
+            columns = [(ADD, column) for column in commit.adds] + [(REMOVE, column) for column in commit.removes]
+        for kind, column in columns:
+            rest = column.slice(index)
+            index = max(0, index - len(column))
+            for rows in chunked(rows_of_actions(rest, self._commits.root), CHUNK_FILES):
+                yield kind, self._completed(rows) if kind == REMOVE else rows
+
+    def _changed_in_place(self, commit: CommitChanges) -> list[str]:
+        """Files that the commit removes and adds again: their deletion vector is another one."""
+        root = self._commits.root
+        added, removed = (
+            pa.chunked_array([decode_paths(column.field("path"), root) for column in columns], pa.string())
+            for columns in (commit.adds, commit.removes)
+        )
+        both = added.filter(pc.is_in(added, value_set=removed)) if len(added) and len(removed) else added[:0]
+        return [whole_path(path, root) for path in both.to_pylist()]
+
+    def _completed(self, rows: list[FileRow]) -> list[FileRow]:
+        """A remove need not tell the size, but clients need it."""
+        storage = self._commits.last.engine.storage
+        sizes = {row.path: storage.status(row.path) for row in rows if row.size is None}
+        return [
+            row if row.size is not None else msgspec.structs.replace(row, size=status.size if status else 0)
+            for row in rows
+            for status in [sizes.get(row.path)]
+        ]

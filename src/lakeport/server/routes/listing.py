@@ -1,0 +1,162 @@
+"""Shares, schemas and tables: lists in pages."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+from litestar import get
+
+from lakeport.server.asgi import Reply, json_reply
+from lakeport.server.caller import invalid
+from lakeport.server.catalog import model
+from lakeport.server.catalog.index import CatalogView
+from lakeport.server.exchange import exchange_of
+from lakeport.server.routes.reading import HttpRequest, query_parameters, scope_of
+from lakeport.server.services import Services, services_of
+from lakeport.sharing import models
+
+_MOST_RESULTS = 500
+
+T = TypeVar("T")
+
+
+@get("/shares", sync_to_thread=False)
+def list_shares(request: HttpRequest) -> Reply:
+    view, listing = _open(request, "listShares")
+    shares, token = listing.page(view.shares(), lambda share: share.name.lower())
+    return json_reply(models.SharePage(items=[_share(share) for share in shares], next_page_token=token))
+
+
+@get("/shares/{share:str}", sync_to_thread=False)
+def get_share(request: HttpRequest) -> Reply:
+    view, listing = _open(request, "getShare")
+    return json_reply(models.ShareAnswer(share=_share(view.share(*listing.names))))
+
+
+@get("/shares/{share:str}/schemas", sync_to_thread=False)
+def list_schemas(request: HttpRequest) -> Reply:
+    view, listing = _open(request, "listSchemas")
+    owner = view.share(*listing.names).name
+    schemas, token = listing.page(view.schemas(owner), str.lower)
+    items = [models.Schema(name=schema, share=owner) for schema in schemas]
+    return json_reply(models.SchemaPage(items=items, next_page_token=token))
+
+
+@get("/shares/{share:str}/schemas/{schema:str}/tables", sync_to_thread=False)
+def list_tables(request: HttpRequest) -> Reply:
+    view, listing = _open(request, "listTables")
+    tables, token = listing.page(view.tables(*listing.names), _table_key)
+    return _tables(view.share(listing.names[0]), tables, token)
+
+
+@get("/shares/{share:str}/all-tables", sync_to_thread=False)
+def list_all_tables(request: HttpRequest) -> Reply:
+    view, listing = _open(request, "listAllTables")
+    tables, token = listing.page(view.all_tables(*listing.names), _table_key)
+    return _tables(view.share(*listing.names), tables, token)
+
+
+LISTING_ROUTES = (list_shares, get_share, list_schemas, list_tables, list_all_tables)
+
+
+class _Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page begins: in which list, for whom, after which key (None: at the beginning)."""
+
+    listing: str
+    recipient: str
+    after: str | None
+
+
+class _Listing:
+    """A list that one recipient reads page by page; `names` are those in its path."""
+
+    def __init__(
+        self, services: Services, operation: str, names: Sequence[str], recipient: str, parameters: dict[str, str]
+    ) -> None:
+        self.names = names
+        self._services, self._recipient = services, recipient
+        self._name = "/".join([operation, *names]).lower()
+        self._size = _parse_max_results(parameters.get("maxResults"))
+        self._after = self._position(parameters.get("pageToken"))
+
+    def page(self, items: Sequence[T], key: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
+        """The items of the page and the token of the next, if there is one. `items` are sorted by `key`."""
+        start = 0 if self._after is None else bisect_right(items, self._after, key=key)
+        end = start + self._size
+        if end >= len(items):
+            return items[start:], None
+        found = items[start:end]
+        return found, self._token(key(found[-1]) if found else self._after)
+
+    def _position(self, token: str | None) -> str | None:
+        if not token:
+            return None
+        position = self._services.tokens.read("list page", token, _Position)
+        if (position.listing, position.recipient) != (self._name, self._recipient):
+            raise invalid("the page token is of another list; start again without it")
+        return position.after
+
+    def _token(self, after: str | None) -> str:
+        position = _Position(self._name, self._recipient, after)
+        return self._services.tokens.sign(
+            "list page", position, self._services.config.query_table_page_token_ttl_ms / 1000
+        )
+
+
+def _open(request: HttpRequest, operation: str) -> tuple[CatalogView, _Listing]:
+    """What the one who asks may see, and the list that it asks for. Raises `SharingError`."""
+    scope = scope_of(request)
+    services, exchange = services_of(scope), exchange_of(scope)
+    exchange.operation = operation
+    view = services.view(scope)
+    assert exchange.recipient is not None
+    names = list(scope["path_params"].values())
+    return view, _Listing(services, operation, names, exchange.recipient.id, query_parameters(scope))
+
+
+def _parse_max_results(text: str | None) -> int:
+    if text is None:
+        return _MOST_RESULTS
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= _MOST_RESULTS):
+        raise invalid(f"maxResults must be a number from 0 to {_MOST_RESULTS}, not {text[:100]!r}")
+    return int(text)
+
+
+def _table_key(table: model.Table) -> str:
+    # No name holds a NUL: schemas come in their order, and in each its tables.
+    return f"{table.schema}\0{table.name}".lower()
+
+
+def _share(share: model.Share) -> models.Share:
+    return models.Share(
+        name=share.name,
+        id=share.id,
+        display_name=share.display_name,
+        comment=share.comment,
+        properties=share.properties,
+    )
+
+
+def _tables(share: model.Share, tables: Sequence[model.Table], token: str | None) -> Reply:
+    return json_reply(models.TablePage(items=[_table(share, table) for table in tables], next_page_token=token))
+
+
+def _table(share: model.Share, table: model.Table) -> models.Table:
+    return models.Table(
+        name=table.name,
+        schema=table.schema,
+        share=share.name,
+        share_id=share.id,
+        id=table.id,
+        location=next(iter(_reachable(table.location)), None),
+        auxiliary_locations=_reachable(*table.auxiliary_locations),
+        access_modes=table.access_modes,
+    )
+
+
+def _reachable(*locations: str) -> tuple[str, ...]:
+    """Those that mean something outside of the server: a path on its disks does not."""
+    return tuple(location for location in locations if "://" in location and not location.startswith("file:"))

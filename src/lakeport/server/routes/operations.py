@@ -1,0 +1,67 @@
+"""What operators and load balancers ask, and the description of the API. None of it needs a token."""
+
+from __future__ import annotations
+
+from litestar import get
+
+from lakeport.errors import CatalogError
+from lakeport.server.api_page import render_page
+from lakeport.server.asgi import JSON, Reply, Scope, json_reply
+from lakeport.server.exchange import exchange_of
+from lakeport.server.metrics import CONTENT_TYPE
+from lakeport.server.routes.reading import HttpRequest, scope_of
+from lakeport.server.services import Services, services_of
+
+_HTML = b"text/html; charset=utf-8"
+_POLICY = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
+
+
+@get("/health", sync_to_thread=False)
+def health(request: HttpRequest) -> Reply:
+    """The process is alive."""
+    _open(request, "health")
+    return json_reply({"status": "alive"})
+
+
+@get("/ready", sync_to_thread=False)
+def ready(request: HttpRequest) -> Reply:
+    """The server can answer: its catalog is loaded and can be followed, and it is not about to end."""
+    problem = _problem(_open(request, "ready"))
+    if problem is None:
+        return json_reply({"status": "ready"})
+    return json_reply({"status": "not ready", "reason": problem}, 503)
+
+
+@get("/metrics")
+async def metrics(request: HttpRequest) -> Reply:
+    services = _open(request, "metrics")
+    return Reply(200, [(b"content-type", CONTENT_TYPE)], await services.lookups.run(services.metrics.text))
+
+
+@get("/openapi.json", sync_to_thread=False)
+def openapi(request: HttpRequest) -> Reply:
+    return Reply(200, [(b"content-type", JSON)], _open(request, "openapi").document)
+
+
+@get("/docs", sync_to_thread=False)
+def api_page(request: HttpRequest) -> Reply:
+    return Reply(200, [(b"content-type", _HTML), _POLICY], render_page(_open(request, "docs").document))
+
+
+PROBES = (health, ready)
+DESCRIPTIONS = (openapi, api_page)
+
+
+def _open(request: HttpRequest, operation: str) -> Services:
+    scope: Scope = scope_of(request)
+    exchange_of(scope).operation = operation
+    return services_of(scope)
+
+
+def _problem(services: Services) -> str | None:
+    if services.draining:
+        return "the server is about to end"
+    # A changed catalog that makes no sense is not followed, but the last good one is served.
+    if services.watcher.problem is not None and not isinstance(services.watcher.problem, CatalogError):
+        return "the catalog does not answer"
+    return None

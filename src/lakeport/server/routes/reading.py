@@ -1,0 +1,95 @@
+"""Reading a request: its parameters, its body, and who asks for which table."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+from litestar import Request
+
+from lakeport.errors import SharingError
+from lakeport.server.asgi import Scope, header
+from lakeport.server.caller import Caller, invalid
+from lakeport.server.errors import Refusal
+from lakeport.server.exchange import exchange_of
+from lakeport.server.services import services_of
+from lakeport.sharing.capabilities import parse_capabilities
+
+HttpRequest: TypeAlias = Request[Any, Any, Any]
+
+CAPABILITIES = b"delta-sharing-capabilities"
+FILE_ID_HASH = b"fileidhash"
+
+_MOST_PARAMETERS = 100
+_HASHES = ("parquet", "delta")
+
+
+def scope_of(request: HttpRequest) -> Scope:
+    return request.scope  # type: ignore[return-value]  # a dict with known keys
+
+
+def query_parameters(scope: Scope) -> dict[str, str]:
+    """The parameters of the URL; of one that is given twice, the last. Raises `SharingError` (400) for a flood."""
+    text = scope["query_string"]
+    if not text:
+        return {}
+    try:
+        return dict(parse_qsl(str(text, "latin-1"), keep_blank_values=True, max_num_fields=_MOST_PARAMETERS))
+    except ValueError:
+        raise invalid(f"the request has more than {_MOST_PARAMETERS} parameters") from None
+
+
+async def read_body(request: HttpRequest) -> bytes:
+    """The body. Raises `Refusal` (408) if it does not arrive in time."""
+    seconds = services_of(scope_of(request)).limits.body_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            return await request.body()
+    except TimeoutError:
+        message = f"the body of the request has not arrived within {seconds:g} s"
+        close = ((b"connection", b"close"),)
+        raise Refusal(message, status=408, code="REQUEST_TIMEOUT", headers=close) from None
+
+
+def open_caller(scope: Scope, operation: str) -> Caller:
+    """Who asks for which table. Raises `SharingError`: 401, 403, 404, 429; 400 for headers that make no sense."""
+    services, exchange = services_of(scope), exchange_of(scope)
+    exchange.operation = operation
+    found = services.view(scope).table(*(scope["path_params"][name] for name in ("share", "schema", "table")))
+    exchange.table = found
+    assert exchange.recipient is not None
+    return Caller(
+        table=found,
+        recipient=exchange.recipient,
+        capabilities=parse_capabilities(header(scope, CAPABILITIES)),
+        public_url=services.public_url(scope),
+        file_id_hash=parse_file_id_hash(header(scope, FILE_ID_HASH)),
+    )
+
+
+def parse_file_id_hash(text: str | None) -> str | None:
+    """Whose ids of files the client wants. Raises `SharingError` (400)."""
+    if text is None:
+        return None
+    value = text.strip().lower()
+    if value not in _HASHES:
+        raise invalid(f"the header fileidhash must be one of {', '.join(_HASHES)}, not {text[:100]!r}")
+    return value
+
+
+def parse_version(text: str | None) -> int | None:
+    """Raises `SharingError` (400) for what is no version."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text[:20]) < 2**63):
+        raise invalid(f"version must be a number, 0 or more, not {text[:100]!r}")
+    return int(text)
+
+
+def too_slow(seconds: float) -> SharingError:
+    message = (
+        f"the answer was not ready within {seconds:g} s; ask again, for less at a time (maxFiles, a predicate, fewer "
+        "versions), or with the capability asyncquery=true"
+    )
+    return SharingError(message, status=503, code="TEMPORARILY_UNAVAILABLE")

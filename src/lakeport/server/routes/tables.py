@@ -1,0 +1,189 @@
+"""A table: its version, its metadata, its files, its changes, and credentials for its directory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+from litestar import get, post, route
+from litestar.enums import HttpMethod
+from litestar.status_codes import HTTP_200_OK
+
+from lakeport.server.answers import Answer
+from lakeport.server.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply
+from lakeport.server.async_queries import AsyncQuery, Begun
+from lakeport.server.caller import Caller
+from lakeport.server.exchange import exchange_of
+from lakeport.server.routes.reading import (
+    CAPABILITIES,
+    FILE_ID_HASH,
+    HttpRequest,
+    open_caller,
+    parse_version,
+    query_parameters,
+    read_body,
+    scope_of,
+    too_slow,
+)
+from lakeport.server.services import Services, services_of
+from lakeport.server.streaming import LinesReply, begin
+from lakeport.server.workers import Workers
+from lakeport.sharing.capabilities import parse_capabilities
+from lakeport.sharing.lines import QueryStatus
+from lakeport.sharing.models import CredentialsAnswer
+from lakeport.sharing.requests import (
+    decode_credentials_request,
+    decode_query,
+    decode_query_status,
+    parse_changes_request,
+)
+
+_TABLE = "/shares/{share:str}/schemas/{schema:str}/tables/{table:str}"
+_VERSION = b"delta-table-version"
+
+T = TypeVar("T")
+
+
+@get(f"{_TABLE}/version")
+async def get_version(request: HttpRequest) -> Reply:
+    return await _version(scope_of(request))
+
+
+@route(_TABLE, http_method=[HttpMethod.HEAD])
+async def head_version(request: HttpRequest) -> Reply:
+    """The deprecated way to ask for the version."""
+    return await _version(scope_of(request))
+
+
+@get(f"{_TABLE}/metadata")
+async def get_metadata(request: HttpRequest) -> Replying:
+    scope = scope_of(request)
+    caller = open_caller(scope, "getTableMetadata")
+    services, parameters = services_of(scope), query_parameters(scope)
+    plan = partial(
+        services.tables.metadata, caller, parse_version(parameters.get("version")), parameters.get("timestamp")
+    )
+    return await _answered(scope, caller, plan, services.lookups)
+
+
+@post(f"{_TABLE}/query", status_code=HTTP_200_OK)
+async def query_table(request: HttpRequest) -> Replying:
+    scope = scope_of(request)
+    caller = open_caller(scope, "queryTable")
+    services = services_of(scope)
+    query = decode_query(await read_body(request))
+    plan = partial(services.tables.query, caller, query)
+    query_id = None
+    if caller.capabilities.async_query:
+        content = AsyncQuery(
+            recipient=caller.recipient.id,
+            table=caller.table.id,
+            capabilities=header(scope, CAPABILITIES),
+            file_id_hash=caller.file_id_hash,
+            request=query,
+        )
+        query_id = services.queries.new_id(content)
+    if query_id is None:
+        return await _answered(scope, caller, plan, services.answers)
+    return _begun_or_pending(scope, caller, query_id, await services.queries.started(query_id, plan))
+
+
+@post(f"{_TABLE}/queries/{{query_id:str}}", status_code=HTTP_200_OK)
+async def get_query(request: HttpRequest) -> Replying:
+    """The answer to a query that was pending."""
+    scope = scope_of(request)
+    caller = open_caller(scope, "getQuery")
+    services = services_of(scope)
+    status = decode_query_status(await read_body(request))
+    query_id: str = scope["path_params"]["query_id"]
+    query = services.queries.read_id(query_id, caller.recipient.id, caller.table.id)
+    caller = replace(caller, capabilities=parse_capabilities(query.capabilities), file_id_hash=query.file_id_hash)
+    wanted = query.request
+    if status.max_files is not None or status.page_token is not None:
+        wanted = msgspec.structs.replace(wanted, max_files=status.max_files, page_token=status.page_token)
+    plan = partial(services.tables.query, caller, wanted)
+    return _begun_or_pending(scope, caller, query_id, await services.queries.polled(query_id, status, plan))
+
+
+@get(f"{_TABLE}/changes")
+async def get_changes(request: HttpRequest) -> Replying:
+    scope = scope_of(request)
+    caller = open_caller(scope, "getTableChanges")
+    services = services_of(scope)
+    changes = parse_changes_request(query_parameters(scope))
+    return await _answered(scope, caller, partial(services.tables.changes, caller, changes), services.answers)
+
+
+@post(f"{_TABLE}/temporary-table-credentials", status_code=HTTP_200_OK)
+async def generate_credentials(request: HttpRequest) -> Reply:
+    scope = scope_of(request)
+    caller = open_caller(scope, "generateTemporaryTableCredential")
+    services = services_of(scope)
+    wanted = decode_credentials_request(await read_body(request))
+    exchange_of(scope).details = {"location": wanted.location or caller.table.location}
+    call = services.lookups.run(services.vendor.credentials, caller.table, wanted.location)
+    return json_reply(CredentialsAnswer(credentials=await _in_time(services, call)))
+
+
+TABLE_ROUTES = (get_version, head_version, get_metadata, query_table, get_query, get_changes, generate_credentials)
+
+
+async def _version(scope: Scope) -> Reply:
+    caller = open_caller(scope, "getTableVersion")
+    services = services_of(scope)
+    since = query_parameters(scope).get("startingTimestamp")
+    version = await _in_time(services, services.lookups.run(services.tables.version, caller, since))
+    exchange_of(scope).details = {"version": version}
+    return Reply(200, [(_VERSION, str(version).encode())])
+
+
+async def _answered(scope: Scope, caller: Caller, plan: Callable[[], Answer], workers: Workers) -> Replying:
+    """Plans an answer and sends it. Raises `SharingError` (503) if it does not begin in time."""
+    services = services_of(scope)
+    return _reply(scope, caller, await _in_time(services, workers.run(begin, plan)), workers)
+
+
+async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
+    seconds = services.config.request_timeout_seconds
+    try:
+        async with asyncio.timeout(seconds or None) as timeout:
+            return await call
+    except TimeoutError:
+        if timeout.expired():
+            raise too_slow(seconds) from None
+        raise
+
+
+def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun | None) -> Replying:
+    if begun is not None:
+        return _reply(scope, caller, begun, services_of(scope).answers)
+    exchange_of(scope).details = {"queryId": query_id, "pending": True}
+    line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id)}) + b"\n"
+    # Spark's client wants a version in every answer; it takes the one of the last.
+    headers = _headers(caller, 0, "asyncquery=true")
+    return Reply(200, [(b"content-type", NDJSON), *headers], line)
+
+
+def _reply(scope: Scope, caller: Caller, begun: Begun, workers: Workers) -> Replying:
+    lines, first = begun
+    services, exchange = services_of(scope), exchange_of(scope)
+    exchange.details = {"responseFormat": lines.answer.response_format, **lines.answer.details}
+    return LinesReply(
+        lines,
+        first,
+        _headers(caller, lines.answer.version, lines.answer.capabilities),
+        workers=workers,
+        stall_seconds=services.limits.stall_seconds,
+        refuse=services.refusal,
+    )
+
+
+def _headers(caller: Caller, version: int, capabilities: str) -> list[Header]:
+    headers = [(_VERSION, str(version).encode()), (CAPABILITIES, capabilities.encode())]
+    if caller.file_id_hash is not None:
+        headers.append((FILE_ID_HASH, caller.file_id_hash.encode()))
+    return headers

@@ -1,0 +1,98 @@
+"""What the routes work with: one of each for a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakeport.errors import SharingError
+from lakeport.server.answers import Answer
+from lakeport.server.asgi import Scope
+from lakeport.server.async_queries import AsyncQueries
+from lakeport.server.audit import AuditLog
+from lakeport.server.auth import Doorkeeper, Proxies
+from lakeport.server.caller import Caller
+from lakeport.server.catalog.index import CatalogView
+from lakeport.server.catalog.model import Table
+from lakeport.server.catalog.watcher import CatalogWatcher
+from lakeport.server.config import ServerConfig
+from lakeport.server.errors import refusal_of
+from lakeport.server.exchange import Exchange
+from lakeport.server.metrics import Metrics
+from lakeport.server.tokens import TokenSigner
+from lakeport.server.workers import Workers
+from lakeport.sharing.models import ChangesRequest, Credentials, QueryRequest
+
+
+class TableAnswers(Protocol):
+    """What is said about tables. The methods block and may be called from any thread; they raise `LakeportError`s."""
+
+    def version(self, caller: Caller, starting_timestamp: str | None) -> int: ...
+
+    def metadata(self, caller: Caller, version: int | None, timestamp: str | None) -> Answer: ...
+
+    def query(self, caller: Caller, request: QueryRequest) -> Answer: ...
+
+    def changes(self, caller: Caller, request: ChangesRequest) -> Answer: ...
+
+
+class Vendor(Protocol):
+    """Who makes temporary credentials. It blocks."""
+
+    def credentials(self, table: Table, location: str | None) -> Credentials: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What the server spends on clients, beyond what the configuration says."""
+
+    lookup_threads: int = 16
+    """Threads for what is short: versions, metadata, credentials."""
+    answer_threads: int = 16
+    """Threads that plan queries and write their lines."""
+    body_seconds: float = 30.0
+    """Within which the body of a request has to arrive."""
+    head_seconds: float = 30.0
+    """Within which a connection has to bring a whole request line and its headers."""
+    head_bytes: int = 64 * 1024
+    stall_seconds: float = 120.0
+    """How long a client may leave an answer unread."""
+
+
+@dataclass(kw_only=True)
+class Services:
+    """Everything that a request may need."""
+
+    config: ServerConfig
+    limits: Limits
+    watcher: CatalogWatcher
+    tables: TableAnswers
+    vendor: Vendor
+    tokens: TokenSigner
+    doorkeeper: Doorkeeper
+    proxies: Proxies
+    lookups: Workers
+    answers: Workers
+    queries: AsyncQueries
+    metrics: Metrics
+    audit: AuditLog
+    document: bytes = b""
+    """The OpenAPI document."""
+    draining: bool = False
+    """Whether the server is about to end: it answers, but is not ready for more."""
+
+    def view(self, scope: Scope) -> CatalogView:
+        """What the one who asks may see. Raises what `Doorkeeper.admit` raises."""
+        return self.watcher.catalog.view(self.doorkeeper.admit(scope))
+
+    def refusal(self, error: BaseException, exchange: Exchange) -> SharingError:
+        return refusal_of(error, exchange, self.config.endpoint)
+
+    def public_url(self, scope: Scope) -> str:
+        """Where the one who asks reaches this server."""
+        return self.config.public_url or self.proxies.url(scope)
+
+
+def services_of(scope: Scope) -> Services:
+    found: Services = scope["state"]["services"]
+    return found

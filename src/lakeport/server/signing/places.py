@@ -1,0 +1,98 @@
+"""Where a table's files may be, and which of these places a path is in."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from lakeport.errors import CatalogError, SharingError
+from lakeport.server.catalog.locations import parse_location
+from lakeport.server.catalog.model import Table
+
+_log = logging.getLogger(__name__)
+
+_OBJECT = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://[^/].*[^/]", re.IGNORECASE | re.DOTALL)
+_STEPS = re.compile(r"(?:^|/)\.{0,2}(?:/|$)")
+"""A segment that is empty, `.` or `..`."""
+
+
+class Place(Protocol):
+    """A directory with everything below it."""
+
+    @property
+    def root(self) -> str:
+        """Without a slash at its end."""
+
+    def sign(self, relative: Sequence[str]) -> list[str]:
+        """URLs of files, by their clean paths below the root."""
+
+
+def table_roots(table: Table) -> list[str]:
+    """The table's location and its auxiliary locations."""
+    return [parse_location(location) for location in (table.location, *table.auxiliary_locations)]
+
+
+def is_clean(relative: str) -> bool:
+    """Whether a path below a root names something there by itself: it neither climbs out nor has a second spelling."""
+    steps = "//" in relative or "/." in relative or relative[:1] in ("", ".", "/") or relative[-1] == "/"
+    return not (steps and _STEPS.search(relative))
+
+
+class TableSigner:
+    """A `UrlSigner` that signs a path if one of the places holds it, and no other."""
+
+    def __init__(self, table: Table, places: Sequence[Place], seconds: int) -> None:
+        self._table, self._places, self._seconds = table, places, seconds
+        self._prefixes = [f"{place.root}/" for place in places]
+
+    def expires(self, now_ms: int) -> int:
+        return (now_ms // 1000 + self._seconds) * 1000
+
+    def sign(self, paths: Sequence[str]) -> list[str]:
+        home = self._prefixes[0]
+        below = [path[len(home) :] for path in paths if path.startswith(home)]
+        if len(below) == len(paths) and all(map(is_clean, below)):  # nearly always, and then it has to be fast
+            return self._places[0].sign(below)
+        return self._sign_by_place([self._locate(path) for path in paths])
+
+    def _sign_by_place(self, located: Sequence[tuple[int, str]]) -> list[str]:
+        urls = [""] * len(located)
+        for number, place in enumerate(self._places):
+            rows = [row for row, (found, _) in enumerate(located) if found == number]
+            signed = place.sign([located[row][1] for row in rows]) if rows else []
+            for row, url in zip(rows, signed, strict=True):
+                urls[row] = url
+        return urls
+
+    def _locate(self, path: str) -> tuple[int, str]:
+        """The number of the place, and the path below its root."""
+        return self._below_root(path) or self._below_root(_respelled(path)) or self._refuse(path)
+
+    def _below_root(self, path: str) -> tuple[int, str] | None:
+        for number, prefix in enumerate(self._prefixes):
+            if path.startswith(prefix) and is_clean(relative := path[len(prefix) :]):
+                return number, relative
+        return None
+
+    def _refuse(self, path: str) -> NoReturn:
+        table = self._table
+        name = f"{table.share}.{table.schema}.{table.name}"
+        _log.warning("%s has a file outside of its location and its auxiliaryLocations: %s", name, path)
+        raise SharingError(
+            f"the table {name} has files outside of its location: they are not shared. "
+            "Its provider has to add the place where they are to the table's auxiliaryLocations",
+            status=400,
+            code="UNSUPPORTED_OPERATION",
+        )
+
+
+def _respelled(path: str) -> str:
+    """The path of an object by the name that catalogs have for its storage: a log may say `s3a://` for `s3://`."""
+    if not _OBJECT.fullmatch(path):
+        return ""
+    try:
+        return parse_location(path)
+    except CatalogError:
+        return ""

@@ -1,0 +1,153 @@
+"""The files of one version of a table: all of them, those that a predicate leaves, or a page of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import LakeportError
+from lakeport.kernel.arrays import scalar_of
+from lakeport.kernel.expressions import Expression
+from lakeport.kernel.scan import Scan
+from lakeport.kernel.scan_files import decode_num_records
+from lakeport.kernel.schema import StructType
+from lakeport.server.answers import FileLines
+from lakeport.server.file_rows import FileRow, rows_of_scan
+from lakeport.server.snapshots import SharedSnapshot
+from lakeport.server.table_lines import FILE, Moment
+from lakeport.sharing.models import QueryRequest
+from lakeport.sharing.predicates import parse_json_predicate, parse_sql_predicate
+
+_log = logging.getLogger(__name__)
+
+_SORTED_AT_ONCE = 100_000
+"""Paths that are looked through at once for those of a page."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What of a request can be used to leave files out."""
+
+    predicates: tuple[Expression, ...] = ()
+    limit: int | None = None
+    """Only where every hint is understood: rows that an unknown predicate rejects must not count."""
+
+
+def read_hints(request: QueryRequest, schema: StructType, *, use_sql: bool, use_json: bool) -> Hints:
+    """A hint that makes no sense is logged and ignored, as the protocol asks."""
+    texts = [partial(parse_sql_predicate, text) for text in request.predicate_hints or ()]
+    texts += [partial(parse_json_predicate, request.json_predicate_hints)] if request.json_predicate_hints else []
+    usable = [parse for parse in texts if (use_json if parse.func is parse_json_predicate else use_sql)]
+    predicates = tuple(found for parse in usable if (found := _parsed(parse, schema)) is not None)
+    return Hints(predicates, request.limit_hint if len(predicates) == len(texts) else None)
+
+
+def _parsed(parse: partial[Expression], schema: StructType) -> Expression | None:
+    try:
+        return parse(schema)
+    except LakeportError as error:
+        _log.info("a predicate hint is ignored: %s", error, extra={"hint": parse.args[0][:1000]})
+        return None
+
+
+def plan(shared: SharedSnapshot, hints: Hints) -> tuple[Scan, int | None]:
+    """The scan that leaves out what the hints allow, and how many rows are enough, if that can be told."""
+    builder = shared.delta.scan_builder().with_log_details()
+    limit = hints.limit
+    for predicate in hints.predicates:
+        try:
+            builder = builder.with_filter(predicate)
+        except LakeportError as error:
+            _log.info("a predicate hint is ignored: %s", error)
+            limit = None
+    scan = builder.build() if hints.predicates else shared.scan
+    # A file that statistics cannot rule out may hold fewer matching rows than rows.
+    return scan, limit if scan.remaining_filter is None else None
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where the next page begins: after the file of this path; and how many rows are still wanted."""
+
+    after: str | None = None
+    rows_left: int | None = None
+
+
+class SnapshotFiles:
+    """The lines of a snapshot's files."""
+
+    def __init__(self, shared: SharedSnapshot, hints: Hints, lines: FileLines, moment: Moment) -> None:
+        self._root = shared.delta.root
+        self._scan, self._limit = plan(shared, hints)
+        self._lines, self._moment = lines, moment
+
+    def all(self) -> Iterator[bytes]:
+        rows = (row for batch in self._batches() for row in rows_of_scan(batch, self._root))
+        return self._lines.chunks(FILE, _limited(rows, self._limit), self._moment)
+
+    def page(self, position: Position, size: int) -> tuple[Iterator[bytes], Position | None]:
+        """The files of a page, and where the next one begins, if there is one. Pages are in the order of the paths:
+        the same on every server, however its snapshot came about."""
+        rows, more = self._page_rows(position.after, size)
+        limit = self._limit if position.after is None else position.rows_left
+        kept = list(_limited(rows, limit))
+        left = None if limit is None else limit - sum(map(_row_count, kept))
+        more = more and len(kept) == len(rows) and (left is None or left > 0)
+        following = Position(kept[-1].key, left) if more else None
+        return self._lines.chunks(FILE, kept, self._moment), following
+
+    def _page_rows(self, after: str | None, size: int) -> tuple[list[FileRow], bool]:
+        """The files after a path, in order, and whether there are more. Of the others only paths are held in memory."""
+        paths = (batch.column("path") for batch in self._batches())
+        last = _nth_smallest((some.filter(_between(some, after, None)) for some in paths), size + 1)
+        within = (batch.filter(_between(batch.column("path"), after, last)) for batch in self._batches())
+        rows = [row for batch in within if batch.num_rows for row in rows_of_scan(batch, self._root)]
+        return sorted(rows, key=lambda row: row.key.encode()), last is not None
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        return (batch.selected() for batch in self._scan.scan_files())
+
+
+def _between(paths: pa.Array, after: str | None, before: str | None) -> pa.Array:
+    """Which paths come after one and before the other."""
+    later = pc.true_unless_null(paths) if after is None else pc.greater(paths, scalar_of(after, pa.string()))
+    return later if before is None else pc.and_(later, pc.less(paths, scalar_of(before, pa.string())))
+
+
+def _nth_smallest(paths: Iterable[pa.Array], n: int) -> str | None:
+    """The n-th of the paths in their order; None if there are fewer."""
+    kept: list[pa.Array] = []
+    for some in paths:
+        kept.append(some)
+        if sum(map(len, kept)) > _SORTED_AT_ONCE + n:
+            kept = [_smallest(kept, n)]
+    smallest = _smallest(kept, n)
+    return max(smallest.to_pylist(), key=str.encode) if len(smallest) == n else None
+
+
+def _smallest(paths: list[pa.Array], n: int) -> pa.Array:
+    whole = pa.concat_arrays(paths) if paths else pa.nulls(0, pa.string())
+    return whole if len(whole) <= n else whole.take(pc.select_k_unstable(whole, k=n, sort_keys=[("", "ascending")]))
+
+
+def _limited(rows: Iterable[FileRow], limit: int | None) -> Iterator[FileRow]:
+    """Files until they hold enough rows; one whose rows are not known counts as none."""
+    if limit is None:
+        yield from rows
+        return
+    left = limit
+    for row in rows:
+        if left <= 0:
+            return
+        yield row
+        left -= _row_count(row)
+
+
+def _row_count(row: FileRow) -> int:
+    records = decode_num_records(row.stats) or 0
+    return max(0, records - (row.vector.cardinality if row.vector else 0))

@@ -1,0 +1,156 @@
+"""The tables that recipients ask for, each with its latest snapshot at hand.
+
+A snapshot is brought up to date before it is used, by reading only newer commits. Requests that wait for that share
+one look: whoever asks sees every version that was there when it asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+
+import pyarrow.compute as pc
+
+from lakeport.engine import default_engine
+from lakeport.errors import CorruptTableError, TableNotFoundError
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.scan import Scan
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.snapshot import Table as DeltaTable
+from lakeport.server.catalog.model import Table
+
+_OLDER_VERSIONS = 4
+"""Snapshots of older versions that are kept of a table: pages and refreshes come back to them."""
+_VERIFY_SECONDS = 10.0
+"""How long a table may have been replaced by another one of its name and version before that is noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a snapshot holds in all."""
+
+    files: int
+    size: int
+    vectors: int
+    """Files with a deletion vector."""
+
+
+class SharedSnapshot:
+    """A version of a table, and what the answers about it have in common."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.delta = snapshot
+
+    @property
+    def version(self) -> int:
+        return self.delta.version
+
+    @cached_property
+    def scan(self) -> Scan:
+        """Everything that the log says of its files."""
+        return self.delta.scan_builder().with_log_details().build()
+
+    @cached_property
+    def totals(self) -> Totals:
+        files = size = vectors = 0
+        for batch in self.delta.live_files(self.scan.columns):
+            files += batch.num_rows
+            size += pc.sum(batch.column("size")).as_py() or 0
+            vectors += batch.num_rows - batch.column("deletionVector").null_count
+        return Totals(files, size, vectors)
+
+
+class CachedTable:
+    """A table with the snapshots of it that are likely to be asked for again. Safe to use from several threads."""
+
+    def __init__(self, engine: Engine, location: str, stale_is_fine: bool) -> None:
+        self.delta = DeltaTable.for_path(engine, location)
+        self._stale_is_fine = stale_is_fine
+        self._lock = Lock()
+        self._latest: SharedSnapshot | None = None
+        self._looked = self._verified = float("-inf")
+        self._older: OrderedDict[int, SharedSnapshot] = OrderedDict()
+
+    def latest(self) -> SharedSnapshot:
+        """The latest version. Raises what `Table.latest_snapshot` raises."""
+        asked = time.monotonic()
+        with self._lock:
+            if self._latest is None or (self._looked < asked and not self._stale_is_fine):
+                self._looked = time.monotonic()
+                self._latest = self._look(self._latest)
+            return self._latest
+
+    def at_version(self, version: int) -> SharedSnapshot:
+        """Raises `VersionNotFoundError` too."""
+        latest = self._latest if self._latest and self._latest.version == version else self.latest()
+        if latest.version == version:
+            return latest
+        with self._lock:
+            if (known := self._older.get(version)) is not None:
+                self._older.move_to_end(version)
+                return known
+        loaded = SharedSnapshot(self.delta.snapshot_at_version(version))
+        with self._lock:
+            self._older[version] = loaded
+            while len(self._older) > _OLDER_VERSIONS:
+                self._older.popitem(last=False)
+        return loaded
+
+    def _look(self, known: SharedSnapshot | None) -> SharedSnapshot:
+        if known is None:
+            return self._load()
+        try:
+            newer = known.delta.refresh()
+        except (CorruptTableError, TableNotFoundError):  # perhaps another table has taken its place
+            return self._load()
+        if newer is known.delta:
+            return known if self._is_unchanged(newer) else self._load()
+        self._verified = float("-inf")  # newer commits may be those of another table
+        return SharedSnapshot(newer) if self._is_unchanged(known.delta) else self._load()
+
+    def _load(self) -> SharedSnapshot:
+        self._older.clear()
+        self._verified = time.monotonic()
+        return SharedSnapshot(self.delta.latest_snapshot())
+
+    def _is_unchanged(self, snapshot: Snapshot) -> bool:
+        """Whether the table is still the one that was read: its last log file is there, as it was."""
+        if time.monotonic() - self._verified < _VERIFY_SECONDS:
+            return True
+        self._verified = time.monotonic()
+        last = snapshot.segment.latest_file
+        return self.delta.engine.storage.status(last.path) == last
+
+
+class TableCache:
+    """The tables that were asked for last, up to `capacity`."""
+
+    def __init__(self, storage_options: Mapping[str, str], capacity: int, stale_is_fine: bool = False) -> None:
+        self._options, self._capacity, self._stale_is_fine = dict(storage_options), capacity, stale_is_fine
+        self._lock = Lock()
+        self._engines: dict[frozenset[tuple[str, str]], Engine] = {}
+        self._tables: OrderedDict[object, CachedTable] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def table(self, table: Table) -> CachedTable:
+        key = (table.location, frozenset(table.storage.items()))
+        with self._lock:
+            if key not in self._tables:
+                engine = self._engine(self._options | table.storage)
+                self._tables[key] = CachedTable(engine, table.location, self._stale_is_fine)
+            self._tables.move_to_end(key)
+            while len(self._tables) > self._capacity:
+                self._tables.popitem(last=False)
+            return self._tables[key]
+
+    def _engine(self, options: dict[str, str]) -> Engine:
+        key = frozenset(options.items())
+        if key not in self._engines:
+            self._engines[key] = default_engine(options)
+        return self._engines[key]

@@ -1,0 +1,104 @@
+"""YAML files of settings: read, filled in from the environment, and converted, with errors that name the key."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import msgspec
+import yaml
+
+from lakeport.errors import CatalogError
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACE = re.compile(r" - at `\$\.?(.*)`$")
+_NULL = "tag:yaml.org,2002:null"
+
+T = TypeVar("T")
+
+
+class _TextLoader(yaml.SafeLoader):
+    """Scalars stay the text that they are in the file, for the types of the settings tell what they mean: a share may
+    be called `2024` or `no`, and a time is no date. Only null is null."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - overrides PyYAML's
+        first: [(tag, pattern) for tag, pattern in pairs if tag in (_NULL, "tag:yaml.org,2002:merge")]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """The mapping in the file, with `${NAME}` replaced from the environment. A key that is null is as good as none:
+    only at the top it is kept, to be seen.
+
+    Raises `CatalogError` for what is no YAML or no mapping, and for a variable that is not set."""
+    try:
+        document = yaml.load(Path(path).read_text(encoding="utf-8"), _TextLoader)  # a SafeLoader
+    except UnicodeDecodeError:
+        raise CatalogError(f"{path} is not a text file in UTF-8") from None
+    except yaml.MarkedYAMLError as error:  # its snippet of the file might hold a secret
+        mark = error.problem_mark
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise CatalogError(f"{path} is not valid YAML: {error.problem}{place}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise CatalogError(f"{path} is not valid YAML ({type(error).__name__})") from None
+    if not isinstance(document, dict):
+        raise CatalogError(f"{path} does not hold settings: it must be a mapping of keys to values")
+    nulls = {str(key): None for key, value in document.items() if value is None}
+    filled: dict[str, Any] = _filled(document, "", path, environment)
+    return nulls | filled
+
+
+def convert(document: Mapping[str, Any], kind: type[T], path: str | Path) -> T:
+    """The document as settings of a kind. Raises `CatalogError` that names the key, and never shows its value."""
+    try:
+        return msgspec.convert({k: v for k, v in document.items() if v is not None}, kind, strict=False)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        place = _PLACE.search(text)
+        key = place[1] if place else ""
+        reason = text[: place.start()] if place else text
+        raise CatalogError(f"{path}: {key + ': ' if key else ''}{reason[0].lower()}{reason[1:]}") from None
+
+
+def unknown_keys(value: Any, kind: Any, key: str = "") -> Iterator[str]:
+    """The keys of a document that settings of a kind do not have."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from unknown_keys(item, kind, f"{key}[{index}]")
+    elif isinstance(value, dict) and (struct := _struct(kind)) is not None:
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+        for name, inner in value.items():
+            if name not in fields:
+                yield _below(key, name)
+            else:
+                yield from unknown_keys(inner, fields[name], _below(key, name))
+
+
+def _struct(kind: Any) -> type[msgspec.Struct] | None:
+    """The settings in `X`, `X | None`, `tuple[X, ...]` and the like."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next((found for part in get_args(kind) if (found := _struct(part)) is not None), None)
+
+
+def _filled(value: Any, key: str, path: str | Path, environment: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _filled(v, _below(key, k), path, environment) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_filled(v, f"{key}[{i}]", path, environment) for i, v in enumerate(value) if v is not None]
+    return _VARIABLE.sub(lambda found: _variable(found[1], key, path, environment), str(value))
+
+
+def _variable(name: str, key: str, path: str | Path, environment: Mapping[str, str]) -> str:
+    try:
+        return environment[name]
+    except KeyError:
+        raise CatalogError(f"{path}: {key}: the environment variable {name} is not set") from None
+
+
+def _below(key: str, name: object) -> str:
+    return f"{key}.{name}" if key else str(name)

@@ -1,0 +1,56 @@
+"""The names of shares, schemas and tables, and how a recipient writes a table: `profile#share.schema.table`.
+
+See "Names" in the protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["share", "schema", "table"]
+
+_MOST_CHARACTERS = 255
+_FORBIDDEN = re.compile(r"[ /\x00-\x1f\x7f]")
+_FORBIDDEN_WITH_PERIOD = re.compile(r"[ ./\x00-\x1f\x7f]")
+_SPOKEN = {" ": "a space", "/": "a slash", ".": "a period"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableUrl:
+    """A shared table: where the recipient's profile is, and the table's name."""
+
+    profile: str
+    share: str
+    schema: str
+    table: str
+
+
+def check_name(kind: Kind, name: str) -> None:
+    """Raises `ValueError`, with the reason, for what cannot be the name of a share, a schema or a table."""
+    if not name:
+        raise ValueError(f"the name of a {kind} cannot be empty")
+    if len(name) > _MOST_CHARACTERS:
+        raise ValueError(f"the name of a {kind} has at most {_MOST_CHARACTERS} characters, and {name[:20]!r}… has more")
+    pattern = _FORBIDDEN if kind == "share" else _FORBIDDEN_WITH_PERIOD
+    if found := pattern.search(name):
+        what = _SPOKEN.get(found[0], f"the control character {found[0]!r}")
+        raise ValueError(f"the name of a {kind} cannot have {what} in it: {name!r}")
+
+
+def parse_table_url(text: str) -> TableUrl:
+    """The parts of `profile#share.schema.table`; the profile may itself contain `#`, and a share's name periods.
+
+    Raises `ValueError` for anything else."""
+    profile, hash_sign, table = text.rpartition("#")
+    parts = table.rsplit(".", 2)
+    if not profile or not hash_sign or len(parts) != 3:
+        raise ValueError(f"{text!r} is no shared table: write profile#share.schema.table")
+    kinds: tuple[Kind, ...] = ("share", "schema", "table")
+    for kind, name in zip(kinds, parts, strict=True):
+        try:
+            check_name(kind, name)
+        except ValueError as error:
+            raise ValueError(f"{text!r} is no shared table: {error}") from None
+    return TableUrl(profile, *parts)

@@ -1,0 +1,235 @@
+"""Profiles: the file by which a recipient reaches a server. See "Profile File Format" in the protocol.
+
+Version 1 has a bearer token; version 2 names one of several kinds of credentials. Secrets are in no `repr` and in no
+message.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lakeport.errors import SharingError
+from lakeport.sharing.timestamps import parse_timestamp
+
+NEWEST_VERSION = 2
+_URL = re.compile(r"https?://[^/\s]+\S*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BearerToken:
+    token: str = field(repr=False)
+    expiration_time: str | None = None
+    """ISO 8601, as the profile has it; None if the token never expires."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basic:
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClientCredentials:
+    token_endpoint: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthPrivateKeyJwt:
+    """A token in exchange for one that the recipient signs with its own key."""
+
+    token_endpoint: str
+    issuer: str
+    client_id: str
+    audience: str
+    private_key_file: str
+    key_id: str | None = None
+    algorithm: str | None = None
+    scope: str | None = None
+
+
+ProfileCredentials = BearerToken | Basic | OAuthClientCredentials | OAuthPrivateKeyJwt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    endpoint: str
+    """The URL of the server, without a slash at the end."""
+    credentials: ProfileCredentials
+    version: int = 1
+
+    @property
+    def expires(self) -> int | None:
+        """When the token expires, in milliseconds since the epoch; None for never, or for what is no fixed token."""
+        if not isinstance(self.credentials, BearerToken) or self.credentials.expiration_time is None:
+            return None
+        return parse_timestamp(self.credentials.expiration_time, "expirationTime")
+
+    def is_expired(self, now_ms: int) -> bool:
+        return self.expires is not None and self.expires <= now_ms
+
+
+def read_profile(path_or_text: str | os.PathLike[str]) -> Profile:
+    """The profile in a file, or in its text, which begins with a brace.
+
+    Raises `ValueError` for what is no profile, and `OSError` if the file cannot be read."""
+    if isinstance(path_or_text, str) and path_or_text.lstrip().startswith("{"):
+        return parse_profile(path_or_text)
+    path = Path(path_or_text)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no profile at {path}: give the path of a file that a provider has sent you")
+    return parse_profile(path.read_bytes(), f"the profile {path}")
+
+
+def write_profile(profile: Profile, path: str | os.PathLike[str]) -> None:
+    """Writes a new file that only its owner can read. Raises `FileExistsError`, and other `OSError`s."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(format_profile(profile))
+
+
+def parse_profile(text: str | bytes, what: str = "the profile") -> Profile:
+    """The profile that the JSON text is. Raises `ValueError`, which calls the text `what`, and never quotes it."""
+    try:
+        body = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise ValueError(f"{what} is not a JSON object: ask the provider for it again") from None
+    reader = _Reader(body, what)
+    version = reader.version()
+    profile = Profile(endpoint=reader.url("endpoint"), credentials=reader.credentials(version), version=version)
+    try:
+        _ = profile.expires
+    except SharingError as error:
+        raise ValueError(f"{what} cannot be used: {error}") from None
+    return profile
+
+
+def format_profile(profile: Profile) -> str:
+    """The JSON text of a profile."""
+    head: dict[str, Any] = {"shareCredentialsVersion": profile.version}
+    if profile.version > 1:
+        head["type"] = _TYPES[type(profile.credentials)]
+    body = head | {"endpoint": profile.endpoint} | _format_credentials(profile.credentials)
+    return msgspec.json.format(msgspec.json.encode(_without_nulls(body)), indent=2).decode() + "\n"
+
+
+_TYPES: dict[type[ProfileCredentials], str] = {
+    BearerToken: "bearer_token",
+    Basic: "basic",
+    OAuthClientCredentials: "oauth_client_credentials",
+    OAuthPrivateKeyJwt: "oauth_jwt_bearer_private_key_jwt",
+}
+
+
+def _format_credentials(credentials: ProfileCredentials) -> dict[str, Any]:
+    match credentials:
+        case BearerToken():
+            return {"bearerToken": credentials.token, "expirationTime": credentials.expiration_time}
+        case Basic():
+            return {"username": credentials.username, "password": credentials.password}
+        case OAuthClientCredentials():
+            return {
+                "tokenEndpoint": credentials.token_endpoint,
+                "clientId": credentials.client_id,
+                "clientSecret": credentials.client_secret,
+                "scope": credentials.scope,
+            }
+        case OAuthPrivateKeyJwt():
+            key = {"privateKeyFile": credentials.private_key_file, "keyId": credentials.key_id}
+            return {
+                "auth": {
+                    "tokenEndpoint": credentials.token_endpoint,
+                    "issuer": credentials.issuer,
+                    "clientId": credentials.client_id,
+                    "audience": credentials.audience,
+                    "scope": credentials.scope,
+                    "privateKey": key | {"algorithm": credentials.algorithm},
+                }
+            }
+
+
+def _without_nulls(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+
+
+class _Reader:
+    """Takes fields out of a JSON object; every error is a `ValueError` that names the field."""
+
+    def __init__(self, body: dict[str, Any], what: str) -> None:
+        self._body, self._what = body, what
+
+    def version(self) -> int:
+        text = str(self._body.get("shareCredentialsVersion"))
+        if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
+            raise ValueError(f"{self._what} has no valid shareCredentialsVersion: it is a number from 1")
+        if int(text) > NEWEST_VERSION:
+            raise ValueError(
+                f"{self._what} has the shareCredentialsVersion {text}, and this version of Lakeport reads those up to "
+                f"{NEWEST_VERSION}: upgrade Lakeport"
+            )
+        return int(text)
+
+    def credentials(self, version: int) -> ProfileCredentials:
+        kind = "bearer_token" if version == 1 else self.text("type").lower()
+        match kind:
+            case "bearer_token":
+                return BearerToken(token=self.text("bearerToken"), expiration_time=self.optional("expirationTime"))
+            case "basic":
+                return Basic(username=self.text("username"), password=self.text("password"))
+            case "oauth_client_credentials":
+                return OAuthClientCredentials(
+                    token_endpoint=self.url("tokenEndpoint"),
+                    client_id=self.text("clientId"),
+                    client_secret=self.text("clientSecret"),
+                    scope=self.optional("scope"),
+                )
+            case "oauth_jwt_bearer_private_key_jwt":
+                return self._inner("auth")._private_key_jwt()
+        raise ValueError(f"{self._what} has the type {kind[:50]!r}; there are {', '.join(_TYPES.values())}")
+
+    def _private_key_jwt(self) -> OAuthPrivateKeyJwt:
+        key = self._inner("privateKey")
+        return OAuthPrivateKeyJwt(
+            token_endpoint=self.url("tokenEndpoint"),
+            issuer=self.text("issuer"),
+            client_id=self.text("clientId"),
+            audience=self.text("audience"),
+            private_key_file=key.text("privateKeyFile"),
+            key_id=key.optional("keyId"),
+            algorithm=key.optional("algorithm"),
+            scope=self.optional("scope"),
+        )
+
+    def _inner(self, name: str) -> _Reader:
+        inner = self._body.get(name)
+        if not isinstance(inner, dict):
+            raise ValueError(f"{self._what} has no {name}, which is an object")
+        return _Reader(inner, f"{name} in {self._what}")
+
+    def optional(self, name: str) -> str | None:
+        value = self._body.get(name)
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{self._what} has a {name} that is not text")
+        return value or None
+
+    def text(self, name: str) -> str:
+        value = self.optional(name)
+        if value is None:
+            raise ValueError(f"{self._what} has no {name}")
+        return value
+
+    def url(self, name: str) -> str:
+        value = self.text(name)
+        if not _URL.fullmatch(value):
+            raise ValueError(f"{self._what} has a {name} that is not a URL of http or https")
+        return value.rstrip("/")

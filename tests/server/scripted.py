@@ -1,0 +1,38 @@
+"""Answers about tables that a test makes up: slow, failing or endless ones, which no real table gives on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lakeport.server.answers import Answer
+from lakeport.server.requests import Caller
+from lakeport.sharing.models import ChangesRequest, QueryRequest
+
+Chunks = Callable[[Caller, QueryRequest], Iterator[bytes]]
+
+
+class ScriptedTables:
+    """All tables have version 7; what a query answers is what `chunks` gives, `plan` runs before it."""
+
+    def __init__(self, chunks: Chunks, plan: Callable[[QueryRequest], Any] = lambda request: None) -> None:
+        self.chunks, self.plan = chunks, plan
+
+    def version(self, caller: Caller, starting_timestamp: str | None = None) -> int:
+        self.plan(QueryRequest())
+        return 7
+
+    def metadata(self, caller: Caller, version: int | None = None, timestamp: str | None = None) -> Answer:
+        raise NotImplementedError
+
+    def query(self, caller: Caller, request: QueryRequest) -> Answer:
+        self.plan(request)
+        return Answer(
+            version=7,
+            response_format="parquet",
+            end_stream_action=caller.capabilities.include_end_stream_action,
+            chunks=self.chunks(caller, request),
+        )
+
+    def changes(self, caller: Caller, request: ChangesRequest) -> Answer:
+        raise NotImplementedError

@@ -1,0 +1,81 @@
+"""What failures are to recipients."""
+
+import logging
+
+import pytest
+
+from lakeport.errors import (
+    AccessDeniedError,
+    ChangeFeedError,
+    CorruptTableError,
+    LakeportError,
+    MissingFileError,
+    SharingError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
+from lakeport.server.errors import refusal_of, without_locations
+from lakeport.server.exchange import Exchange
+
+PLACE = "s3://secret-bucket/table"
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    return Exchange({"method": "GET", "path": "/delta-sharing/shares", "headers": []}, "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (SharingError("no", status=418, code="TEAPOT"), 418, "TEAPOT"),
+        (VersionNotFoundError(f"no version 9 [{PLACE}]", version=9), 400, "INVALID_PARAMETER_VALUE"),
+        (ChangeFeedError(f"not recorded at version 3 [{PLACE}]", version=3), 400, "INVALID_PARAMETER_VALUE"),
+        (UnsupportedFeatureError(f"{PLACE} needs newFeature", features=["newFeature"]), 400, "UNSUPPORTED_OPERATION"),
+        (TableNotFoundError(f"no table at {PLACE}", path=PLACE), 400, "RESOURCE_DOES_NOT_EXIST"),
+        (MissingFileError("gone", path=f"{PLACE}/part-1"), 400, "RESOURCE_DOES_NOT_EXIST"),
+        (AccessDeniedError("denied", path=PLACE), 400, "RESOURCE_DOES_NOT_EXIST"),
+        (CorruptTableError("damaged", path=PLACE), 500, "INTERNAL_ERROR"),
+        (StorageError("no answer", path=PLACE), 500, "INTERNAL_ERROR"),
+        (LakeportError(PLACE), 500, "INTERNAL_ERROR"),
+        (ZeroDivisionError(PLACE), 500, "INTERNAL_ERROR"),
+    ],
+)
+def test_a_failure_becomes_a_refusal_that_does_not_tell_where(
+    error: Exception, status: int, code: str, exchange: Exchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = refusal_of(error, exchange, "/delta-sharing")
+    assert (refusal.status, refusal.code) == (status, code)
+    assert "secret-bucket" not in str(refusal)
+    if status == 500:
+        assert exchange.request_id in str(refusal)
+        assert "secret-bucket" in caplog.text
+
+
+def test_the_message_of_a_refusal_keeps_what_helps(exchange: Exchange) -> None:
+    error = VersionNotFoundError(f"there is no version 9; the latest is 3 [{PLACE}]", version=9)
+    assert str(refusal_of(error, exchange, "")) == "there is no version 9; the latest is 3"
+    feature = UnsupportedFeatureError(f"the table {PLACE} needs newFeature", features=["newFeature"])
+    assert str(refusal_of(feature, exchange, "")) == "the table … needs newFeature"
+
+
+def test_what_the_provider_has_to_mend_is_logged(exchange: Exchange, caplog: pytest.LogCaptureFixture) -> None:
+    refusal_of(TableNotFoundError(f"no table at {PLACE}", path=PLACE), exchange, "")
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert PLACE in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("gone [/data/t/_delta_log]", "gone"),
+        ("gone [abfss://c@a.dfs.core.windows.net/t]: twice", "gone: twice"),
+        ("the file /data/secret/part-1.parquet is gone", "the file … is gone"),
+        ("file:///data/t has no log", "… has no log"),
+        ("3/4 of the rows, and/or more", "3/4 of the rows, and/or more"),
+    ],
+)
+def test_locations_are_taken_out_of_messages(message: str, expected: str) -> None:
+    assert without_locations(message) == expected

@@ -1,0 +1,142 @@
+"""Answers that are sent while they are made: never a short one that looks whole, and nobody waits for ever."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import requests
+
+from lakeport.errors import StorageError
+from lakeport.server.requests import Caller
+from lakeport.server.services import Limits
+from lakeport.sharing.models import QueryRequest
+from tests.server.running import TOKEN, Running, running, sharing, wait_until
+from tests.server.scripted import ScriptedTables
+
+TABLE = "shares/a/schemas/b/tables/c"
+CONTENT = sharing({"a.b.c": "/nowhere"})
+LINE = b'{"file":{"id":"%07d"}}\n'
+END = {"delta-sharing-capabilities": "includeendstreamaction=true"}
+
+
+def lines(count: int, then: Callable[[], None] = lambda: None, per_chunk: int = 10_000) -> Iterator[bytes]:
+    for start in range(0, count, per_chunk):
+        yield b"".join(LINE % number for number in range(start, min(count, start + per_chunk)))
+    then()
+
+
+def fail() -> None:
+    raise StorageError("the storage went away", path="s3://secret-bucket/t")
+
+
+def scripted(chunks: Callable[[], Iterator[bytes]]) -> ScriptedTables:
+    return ScriptedTables(lambda caller, request: chunks())
+
+
+def test_a_long_answer_arrives_whole_in_chunks() -> None:
+    with running(CONTENT, tables=scripted(lambda: lines(200_000))) as server:
+        answer = server.post(f"{TABLE}/query")
+    assert answer.headers["Transfer-Encoding"] == "chunked"
+    assert answer.content == b"".join(lines(200_000))
+
+
+@pytest.mark.parametrize("count", [0, 10, 100_000])
+def test_an_error_on_the_way_is_told_in_the_last_line_if_the_client_looks_for_one(count: int) -> None:
+    with running(CONTENT, tables=scripted(lambda: lines(count, fail))) as server:
+        answer = server.post(f"{TABLE}/query", headers=END)
+    if count == 0:  # nothing was sent yet: the status tells
+        assert (answer.status_code, answer.json()["errorCode"]) == (500, "INTERNAL_ERROR")
+        return
+    *some, last = answer.text.splitlines()
+    assert len(some) == count
+    told = json.loads(last)["endStreamAction"]
+    assert told["httpStatusErrorCode"] == 500
+    assert "secret-bucket" not in told["errorMessage"]
+
+
+@pytest.mark.parametrize("count", [10, 100_000])
+def test_an_error_on_the_way_breaks_the_connection_otherwise(count: int) -> None:
+    with running(CONTENT, tables=scripted(lambda: lines(count, fail))) as server:
+        with pytest.raises(requests.exceptions.ChunkedEncodingError):
+            server.post(f"{TABLE}/query")
+        wait_until(lambda: "lakeport_answers_incomplete_total 1.0" in server.get("/metrics").text)
+
+
+def connected(server: Running, request: str, body: bytes = b"", receive_buffer: int | None = None) -> socket.socket:
+    """A connection on which a request was sent, with the head's lines ended and the token added."""
+    peer = socket.socket()
+    if receive_buffer is not None:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    host, port = server.url.removeprefix("http://").split(":")
+    peer.settimeout(30)
+    peer.connect((host, int(port)))
+    head = f"{request} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+    peer.sendall(head.encode() + body)
+    return peer
+
+
+class Endless:
+    """Lines without an end; it knows whether it was closed, and how much it gave."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.closed = threading.Event()
+
+    def __call__(self, caller: Caller, request: QueryRequest) -> Iterator[bytes]:
+        try:
+            while True:
+                self.given += 1
+                yield (LINE % 0) * 5_000
+        finally:
+            self.closed.set()
+
+
+def test_a_client_that_goes_away_ends_the_work_for_it() -> None:
+    endless = Endless()
+    with running(CONTENT, tables=ScriptedTables(endless)) as server:
+        peer = connected(server, f"POST /delta-sharing/{TABLE}/query")
+        assert peer.recv(4096).startswith(b"HTTP/1.1 200")
+        peer.close()
+        assert endless.closed.wait(10)
+
+
+def test_a_client_that_does_not_read_holds_little_memory_and_is_cut_off() -> None:
+    endless = Endless()
+    with running(CONTENT, tables=ScriptedTables(endless), limits=Limits(stall_seconds=1)) as server:
+        peer = connected(server, f"POST /delta-sharing/{TABLE}/query", receive_buffer=4096)
+        started = time.monotonic()
+        assert endless.closed.wait(10)
+        assert time.monotonic() - started > 0.9
+        assert endless.given * 5_000 * len(LINE % 0) < 20 << 20
+        with pytest.raises(OSError):  # noqa: PT011  # reset, and not closed as if the answer had ended
+            while peer.recv(1 << 20):
+                pass
+        peer.close()
+
+
+def test_the_event_loop_goes_on_while_an_answer_is_planned_and_written() -> None:
+    release = threading.Event()
+
+    def blocked() -> Iterator[bytes]:
+        yield from lines(100_000)
+        release.wait(20)
+
+    with running(CONTENT, tables=scripted(blocked)) as server:
+        peers = [connected(server, f"POST /delta-sharing/{TABLE}/query") for _ in range(8)]
+        for _ in range(20):
+            assert server.get("shares").elapsed.total_seconds() < 1
+            assert server.get(f"{TABLE}/version").headers["Delta-Table-Version"] == "7"
+        release.set()
+        for peer in peers:
+            peer.close()
+
+
+def test_an_answer_that_does_not_begin_in_time_is_refused_for_now() -> None:
+    tables = ScriptedTables(lambda caller, request: lines(1), plan=lambda request: time.sleep(3))
+    with running(CONTENT, tables=tables, request_timeout_seconds=1) as server:
+        for answer in (server.post(f"{TABLE}/query"), server.get(f"{TABLE}/version")):
+            assert (answer.status_code, answer.json()["errorCode"]) == (503, "TEMPORARILY_UNAVAILABLE")
+            assert "1 s" in answer.json()["message"]

@@ -1,0 +1,207 @@
+"""`parse_json_predicate`: never a file too few, and as few as the statistics allow."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakeport.engine import memory_engine
+from lakeport.errors import InvalidFilterError, UnknownColumnError
+from lakeport.kernel.schema import StructField, StructType
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.sharing.predicates import parse_json_predicate
+from tests.builder import TableBuilder, struct
+from tests.sharing.hints import PARTITIONED, hints, kept, matches, needed, tables, to_json
+
+PARTITION_COLUMNS = [f"p_{kind}" for kind in PARTITIONED]
+
+
+@settings(max_examples=150)
+@given(tables(), st.data())
+def test_no_file_with_a_matching_row_is_dropped(table: tuple[Snapshot, dict[str, Any]], data: st.DataObject) -> None:
+    snapshot, files = table
+    for _ in range(5):
+        hint = data.draw(hints())
+        predicate = parse_json_predicate(to_json(hint), snapshot.schema, PARTITION_COLUMNS)
+        assert set(needed(files, lambda row, hint=hint: matches(hint, row))) <= kept(snapshot, predicate)  # type: ignore[misc]  # the default binds the loop's variable
+
+
+# What is dropped
+
+
+def column(name: str, value_type: str) -> dict[str, Any]:
+    return {"op": "column", "name": name, "valueType": value_type}
+
+
+def literal(value: Any, value_type: str) -> dict[str, Any]:
+    return {"op": "literal", "value": value, "valueType": value_type}
+
+
+def op(name: str, *children: Any) -> dict[str, Any]:
+    return {"op": name, "children": list(children)}
+
+
+def three_files() -> Snapshot:
+    """Files 0, 1 and 2: `id` is ten times as much, up to 9 more; file 2 also has a null in it."""
+    schema = struct(id="long", name="string", at="timestamp", price="double", part="integer", flag="boolean")
+    table = TableBuilder(memory_engine(), "memory:///t", schema, ["part", "flag"]).create()
+    for part in range(3):
+        ids: list[int | None] = [part * 10, part * 10 + 9, *([None] if part == 2 else [])]
+        texts = [None if i is None else f"n{i:02d}" for i in ids]
+        values = {"id": ids, "name": texts, "price": [None if i is None else i / 2 for i in ids]}
+        table.commit(table.add(values, {"part": str(part), "flag": str(part == 1).lower()}, name=f"{part}.parquet"))
+    return table.snapshot()
+
+
+ID, PART, NAME = column("id", "long"), column("part", "int"), column("name", "string")
+
+
+def long(value: int) -> dict[str, Any]:
+    return literal(str(value), "long")
+
+
+@pytest.mark.parametrize(
+    ("hint", "files"),
+    [
+        (op("equal", ID, long(13)), "1"),
+        (op("equal", long(13), ID), "1"),
+        (op("lessThan", ID, long(10)), "0"),
+        (op("lessThan", long(10), ID), "12"),
+        (op("lessThanOrEqual", ID, long(10)), "01"),
+        (op("greaterThan", ID, long(19)), "2"),
+        (op("greaterThanOrEqual", ID, long(19)), "12"),
+        (op("greaterThanOrEqual", long(9), ID), "0"),
+        (op("not", op("lessThan", ID, long(10))), "12"),
+        (op("not", op("greaterThan", ID, long(9))), "02"),
+        (op("not", op("not", op("equal", ID, long(13)))), "1"),
+        (op("isNull", ID), "2"),
+        (op("not", op("isNull", ID)), "012"),
+        (op("equal", column("ID", "int"), literal("13", "int")), "1"),
+        (op("equal", NAME, literal("n09", "string")), "0"),
+        (op("greaterThan", column("price", "double"), literal("9.5", "double")), "2"),
+        (op("lessThan", column("price", "float"), literal("4.9", "float")), "0"),
+        (op("and", op("greaterThan", ID, long(3)), op("lessThan", ID, long(12))), "01"),
+        (op("or", op("equal", ID, long(3)), op("equal", ID, long(23)), op("equal", ID, long(99))), "02"),
+        (op("not", op("or", op("lessThan", ID, long(10)), op("isNull", ID))), "12"),
+        (op("equal", PART, literal(1, "int")), "1"),
+        (op("not", op("equal", PART, literal("1", "int"))), "02"),
+        (op("equal", PART, PART), "012"),
+        (op("lessThan", PART, PART), ""),
+        (column("flag", "bool"), "1"),
+        (op("not", column("flag", "bool")), "02"),
+        (op("equal", column("flag", "bool"), literal(True, "bool")), "1"),
+        (literal("false", "bool"), ""),
+        (op("not", literal("false", "bool")), "012"),
+        (op("lessThan", long(1), long(2)), "012"),
+        (op("greaterThan", literal("a", "string"), literal("b", "string")), ""),
+        (op("isNull", long(1)), ""),
+        (op("and", {"op": "UnsupportedOp"}, op("equal", ID, long(13))), "1"),
+        (op("not", op("and", {"op": "unsupported"}, op("equal", ID, long(13)))), "012"),
+    ],
+)
+def test_files_that_cannot_match_are_dropped(hint: Any, files: str) -> None:
+    snapshot = three_files()
+    predicate = parse_json_predicate(json.dumps(hint), snapshot.schema, ["part", "flag"])
+    assert kept(snapshot, predicate) == {f"{number}.parquet" for number in files}
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("hint", "reason"),
+    [
+        ("", "cannot be read"),
+        ("not json", "cannot be read"),
+        ("[]", "Expected `object`"),
+        ("{}", "missing required field `op`"),
+        ('{"op": 1}', "Expected `str`"),
+        ({"op": "like"}, "unknown operation: 'like'"),
+        (op("and", op("isNull", ID)), "'and' has 1 children; it takes 2 or more"),
+        (op("not"), "'not' has 0 children; it takes 1"),
+        (op("equal", ID, long(1), long(2)), "'equal' has 3 children; it takes 2"),
+        (op("equal", ID, op("isNull", ID)), "'isNull' cannot be compared"),
+        (op("equal", ID, literal("1", "int")), "a long cannot be compared with a int"),
+        (op("equal", column("id", "decimal"), long(1)), "valueType 'decimal'; there are bool"),
+        (op("isNull", {"op": "column", "name": "id"}), "valueType ''"),
+        (op("isNull", {"op": "column", "valueType": "int"}), "no name"),
+        (op("equal", column("name", "int"), literal("1", "int")), "'name' is of type string, not of valueType int"),
+        (op("equal", column("id", "string"), literal("1", "string")), "not of valueType string"),
+        (op("equal", column("id", "double"), literal("1", "double")), "not of valueType double"),
+        (op("isNull", column("at", "date")), "not of valueType date"),
+        (op("equal", PART, literal(None, "int")), "no value"),
+        (op("equal", PART, literal("one", "int")), "'one' is no int"),
+        (op("equal", PART, literal("3000000000", "int")), "out of the range"),
+        (op("equal", column("flag", "bool"), literal("yes", "bool")), "neither true nor false"),
+        (op("equal", column("at", "timestamp"), literal("2026-01-01T00:00:00", "timestamp")), "no time zone"),
+        (op("equal", column("at", "timestamp"), literal("2026-01-01", "timestamp")), "no time zone"),
+        (PART, "a int is not a condition"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(hint: Any, reason: str) -> None:
+    with pytest.raises(InvalidFilterError) as refused:
+        parse_json_predicate(hint if isinstance(hint, str) else json.dumps(hint), three_files().schema)
+    assert reason in str(refused.value)
+
+
+def test_an_unknown_column_is_refused() -> None:
+    with pytest.raises(UnknownColumnError, match="ident"):
+        parse_json_predicate(json.dumps(op("isNull", column("ident", "int"))), three_files().schema)
+
+
+@pytest.mark.parametrize("depth", [101, 900, 10_000, 1_000_000])
+def test_absurd_nesting_is_refused(depth: int) -> None:
+    text = '{"op":"not","children":[' * depth + json.dumps(op("isNull", ID)) + "]}" * depth
+    with pytest.raises(InvalidFilterError, match="too large"):
+        parse_json_predicate(text, three_files().schema)
+
+
+def test_sane_nesting_is_read() -> None:
+    hint = op("equal", ID, long(13))
+    for _ in range(48):
+        hint = op("not", op("and", hint, hint) if _ % 16 == 0 else hint)
+    snapshot = three_files()
+    assert kept(snapshot, parse_json_predicate(json.dumps(hint), snapshot.schema)) == {"1.parquet"}
+
+
+def test_a_long_list_is_read_and_a_longer_one_refused() -> None:
+    snapshot = three_files()
+    some = op("or", *(op("equal", ID, long(n)) for n in range(1000, 2000)))
+    assert kept(snapshot, parse_json_predicate(json.dumps(some), snapshot.schema)) == set()
+    many = op("or", *(op("equal", ID, long(n)) for n in range(10_000)))
+    with pytest.raises(InvalidFilterError, match="too large"):
+        parse_json_predicate(json.dumps(many), snapshot.schema)
+
+
+# What has more than one reading
+
+
+def test_a_timestamp_that_a_client_has_cut_is_not_taken_literally() -> None:
+    schema = struct(at="timestamp")
+    table = TableBuilder(memory_engine(), "memory:///t", schema).create()
+    table.commit(table.add({"at": [datetime(2026, 1, 1, 0, 0, 0, 123100, tzinfo=UTC)]}, name="0.parquet"))
+    before = op("lessThan", column("at", "timestamp"), literal("2026-01-01T00:00:00.123Z", "timestamp"))
+    long_before = op("lessThan", column("at", "timestamp"), literal("2026-01-01T00:00:00.120Z", "timestamp"))
+    snapshot = table.snapshot()
+    assert kept(snapshot, parse_json_predicate(json.dumps(before), schema)) == {"0.parquet"}
+    assert kept(snapshot, parse_json_predicate(json.dumps(long_before), schema)) == set()
+
+
+def test_a_string_in_a_language_is_compared_by_none_of_our_rules() -> None:
+    schema = StructType((StructField("c", struct(c="string").fields[0].type, True, {"__COLLATIONS": {"c": "x"}}),))
+    table = TableBuilder(memory_engine(), "memory:///t", schema).create()
+    table.commit(table.add({"c": ["a"]}, name="0.parquet"))
+    hint = op("equal", column("c", "string"), literal("A", "string"))
+    assert kept(table.snapshot(), parse_json_predicate(json.dumps(hint), schema)) == {"0.parquet"}
+
+
+def test_a_name_with_a_dot_is_a_column_before_it_is_a_path() -> None:
+    schema = struct(*struct(**{"a.b": "integer"}), a=struct(b="integer"))
+    table = TableBuilder(memory_engine(), "memory:///t", schema).create()
+    table.commit(table.add({"a.b": [1], "a": [{"b": 2}]}, name="0.parquet"))
+    for name, value, files in (("a.b", "1", {"0.parquet"}), ("a.b", "2", set()), ("`a`.b", "2", {"0.parquet"})):
+        hint = op("equal", column(name, "int"), literal(value, "int"))
+        assert kept(table.snapshot(), parse_json_predicate(json.dumps(hint), schema)) == files
