@@ -54,6 +54,8 @@ else
     say "Azurite needs Node.js and npm: install them and run make interop again."
 fi
 
+need pg_ctlcluster postgresql || say "The catalog's tests need PostgreSQL: install it and run make interop again."
+
 # Spark in an environment of its own, and the jars of Delta beside it.
 spark() {
     rm -rf "$peers/jars"

@@ -11,7 +11,7 @@ SOURCES = Path(__file__).resolve().parent.parent / "src"
 
 KERNEL = {"errors", "version", "kernel"}
 SHARING = KERNEL | {"sharing"}
-FRAME = SHARING | {"engine", "client", "frame"}
+FRAME = SHARING | {"engine", "client", "source", "frame"}
 
 # A component is a package or a module directly under lakeport; it may import itself and these.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -22,9 +22,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": KERNEL | {"engine"},
     "sharing": KERNEL,
     "server": SHARING | {"engine"},
-    "client": SHARING,
-    "spark": SHARING | {"client"},
+    "client": SHARING | {"engine"},
+    "spark": SHARING | {"engine", "client"},
     "iceberg": KERNEL,
+    "source": KERNEL,
     "frame": FRAME,
     "__init__": FRAME,
 }
@@ -41,7 +42,8 @@ CLOUDS = {"boto3", "botocore", "azure", "google"}
 OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb"}, *EXTRAS.values())
 # Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
-DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.cli.app"}
+DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.client", "lakeport.server.catalog.sql_source"}
+DEFERRED |= {"lakeport.cli.app"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
 NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}

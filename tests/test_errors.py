@@ -19,6 +19,9 @@ VALUES = {
     "column": "c",
     "row": 4,
     "constraint": "positive",
+    "status": 429,
+    "code": "RESOURCE_EXHAUSTED",
+    "wait_seconds": 2.5,
 }
 
 

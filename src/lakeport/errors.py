@@ -16,6 +16,9 @@
     ├ CommitUnknownError        .version                   may have landed: never retried blindly
     ├ CatalogError              (also ValueError)          a catalog of shares, or a change of it, that makes no sense
     ├ SharingError              .status .code              what a sharing server answers instead of a table
+    │ ├ AuthenticationError                                the token is wrong or has expired
+    │ ├ PermissionDeniedError                              the token is good, but not for this
+    │ └ UnavailableError                                   no answer, or "come again later", for as long as was waited
     └ StorageError              (also OSError)             .path
       ├ AccessDeniedError       (also PermissionError)
       └ OutOfSpaceError                                    the disk is full: nothing was written
@@ -153,6 +156,24 @@ class SharingError(LakeportError):
     def __init__(self, message: str, *, status: int, code: str) -> None:
         super().__init__(message)
         self.status, self.code = status, code
+
+
+class AuthenticationError(SharingError):
+    """The server, or the one that gives tokens for it, does not accept the credentials of the profile: they are wrong
+    or have expired. A provider can send a new profile."""
+
+
+class PermissionDeniedError(SharingError):
+    """The server knows the recipient and refuses this request: the provider has to grant it."""
+
+
+class UnavailableError(SharingError):
+    """The server did not answer, broke its answer off, or is overloaded: the same request may succeed later. The status
+    is 0 if there was no whole answer. `wait_seconds` is how long the server asked to be left alone, if it did."""
+
+    def __init__(self, message: str, *, status: int, code: str, wait_seconds: float = 0.0) -> None:
+        super().__init__(message, status=status, code=code)
+        self.wait_seconds = wait_seconds
 
 
 class StorageError(LakeportError, OSError):

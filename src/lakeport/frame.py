@@ -17,13 +17,7 @@ from lakeport.engine import default_engine
 from lakeport.engine.reading import RowReader, read_rows
 from lakeport.kernel.change_files import CHANGE_COLUMNS, ChangeFile
 from lakeport.kernel.change_scan import ChangeScan, ChangeScanBuilder
-from lakeport.kernel.changes import (
-    TableChanges,
-    first_version_since,
-    last_version_until,
-    table_changes,
-    table_changes_between,
-)
+from lakeport.kernel.changes import TableChanges
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression
 from lakeport.kernel.history import CommitInfo
@@ -31,8 +25,10 @@ from lakeport.kernel.paths import parse_target
 from lakeport.kernel.scan import Scan, ScanBuilder
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ScanFile, scan_files_in
 from lakeport.kernel.schema import StructType, arrow_field
-from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.sql import parse_filter
+from lakeport.sharing.names import is_table_url
+from lakeport.source import PathTable, TableSource
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,11 +37,17 @@ if TYPE_CHECKING:
 
 
 def scan(target: str, *, storage_options: Mapping[str, Any] | None = None, engine: Engine | None = None) -> Frame:
-    """The Delta table at a path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, a disk). It is looked at when the
-    first question needs it, and stays at the version that it had then.
+    """The Delta table at a path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, a disk), or the shared table
+    `profile#share.schema.table`. It is looked at when the first question needs it, and stays at the version that it had
+    then.
 
     `storage_options` are obstore's; what they leave out comes from the environment."""
-    return Frame(engine or default_engine(storage_options), parse_target(target))
+    text = parse_target(target)
+    if is_table_url(text):
+        from lakeport.client import open_shared  # who reads a table on a disk need not pay for its memory
+
+        return Frame(open_shared(text))
+    return Frame(PathTable(engine or default_engine(storage_options), text))
 
 
 _Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)
@@ -64,13 +66,20 @@ class _Builder(Protocol[_Plan]):
 class _Rows(ABC, Generic[_Plan]):
     """A lazy view of rows. Every method that narrows it gives a new one."""
 
-    engine: Engine
-    target: str
+    source: TableSource
     _columns: tuple[str, ...] | None = None
     _filters: tuple[Expression, ...] = ()
     _limit: int | None = None
     _opened: dict[str, Any] = field(default_factory=dict, repr=False)
     """What the rows come from, once it is loaded; shared by all views of the same."""
+
+    @property
+    def engine(self) -> Engine:
+        return self.source.engine
+
+    @property
+    def target(self) -> str:
+        return self.source.target
 
     @property
     @abstractmethod
@@ -185,7 +194,8 @@ class _Rows(ABC, Generic[_Plan]):
 
     def _read_plan(self, filter_columns: list[tuple[str, ...]], *, with_stats: bool = False) -> _Plan:
         """A scan of the selected columns and of those that the filter needs."""
-        schema, builder = self._whole_schema, self._scan_builder()
+        builder = self._scan_builder()
+        schema = self._whole_schema
         if (condition := all_of(self._filters)) is not None:
             builder = builder.with_filter(condition)
         if self._columns is not None:
@@ -217,22 +227,29 @@ class Frame(_Rows[Scan]):
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version of the table that this frame reads."""
-        if "snapshot" not in self._opened:
-            table = Table.for_path(self.engine, self.target)
-            if self._version is not None:
-                opened = table.snapshot_at_version(self._version)
-            elif self._timestamp is not None:
-                opened = table.snapshot_at_timestamp(self._timestamp)
-            else:
-                opened = table.latest_snapshot()
-            self._opened["snapshot"] = opened
-        snapshot: Snapshot = self._opened["snapshot"]
+        """The version of the table that this frame reads, with all its files."""
+        return self._snapshot(None, None)
+
+    def _snapshot(self, condition: Expression | None, limit: int | None) -> Snapshot:
+        if not self.source.prunes:
+            condition = limit = None
+        key = f"snapshot for {None if condition is None else format_expression(condition)} limit {limit}"
+        if key not in self._opened:
+            self._opened[key] = self.source.snapshot(self._version, self._timestamp, condition, limit)
+        snapshot: Snapshot = self._opened[key]
+        return snapshot
+
+    @property
+    def _head(self) -> Snapshot:
+        """The version that this frame reads; perhaps without its files."""
+        if not self._opened:
+            self._opened["head"] = self.source.head(self._version, self._timestamp)
+        snapshot: Snapshot = list(self._opened.values())[-1]
         return snapshot
 
     @property
     def version(self) -> int:
-        return self.snapshot.version
+        return self._head.version
 
     @property
     def schema(self) -> pa.Schema:
@@ -242,7 +259,7 @@ class Frame(_Rows[Scan]):
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """The commits up to this version, newest first."""
-        return list(self.snapshot.history(limit))
+        return list(self.source.history(self._head, limit))
 
     def files(self) -> list[ScanFile]:
         """The data files that have to be read, with their statistics. Opens none of them."""
@@ -252,12 +269,13 @@ class Frame(_Rows[Scan]):
         """What a read would do, for people."""
         total = 0
         files: list[ScanFile] = []
-        for batch in self._scan().scan_files():
+        plan = self._scan()
+        for batch in plan.scan_files():
             total += batch.data.num_rows
-            files += scan_files_in(batch, self.snapshot.root)
+            files += scan_files_in(batch, plan.snapshot.root)
         return self._explained(
             "partitions decide",
-            table=self.snapshot.root,
+            table=self.target if self.source.prunes else plan.snapshot.root,
             version=str(self.version),
             columns=", ".join(self.schema.names),
             files=f"{len(files)} of {total}, {sum(f.size for f in files):,} bytes",
@@ -294,8 +312,7 @@ class Frame(_Rows[Scan]):
             end, until = self.version if self._opened else self._version, self._timestamp
         columns = None if self._columns is None else (*self._columns, *CHANGE_COLUMNS.names)
         return Changes(
-            engine=self.engine,
-            target=self.target,
+            source=self.source,
             _columns=columns,
             _filters=self._filters,
             _limit=self._limit,
@@ -307,10 +324,10 @@ class Frame(_Rows[Scan]):
 
     @property
     def _whole_schema(self) -> StructType:
-        return self.snapshot.schema
+        return self._head.schema
 
     def _scan_builder(self) -> ScanBuilder:
-        builder = self.snapshot.scan_builder()
+        builder = self._snapshot(all_of(self._filters), self._limit).scan_builder()
         return builder.with_row_tracking() if self._row_tracking else builder
 
     def _without_columns(self) -> Frame:
@@ -334,18 +351,9 @@ class Changes(_Rows[ChangeScan]):
     def feed(self) -> TableChanges:
         """The range of versions that this reads."""
         if "feed" not in self._opened:
-            self._opened["feed"] = self._open_feed()
+            self._opened["feed"] = self.source.changes(self._start, self._end, self._since, self._until)
         feed: TableChanges = self._opened["feed"]
         return feed
-
-    def _open_feed(self) -> TableChanges:
-        table = Table.for_path(self.engine, self.target)
-        if self._since is not None and self._end is None:
-            return table_changes_between(table, self._since, self._until)
-        start = self._start if self._since is None else first_version_since(table, self._since)
-        end = self._end if self._until is None else last_version_until(table, self._until)
-        assert start is not None
-        return table_changes(table, start, end)
 
     def files(self) -> list[ChangeFile]:
         """The files that have to be read, with their statistics. Opens none of them."""
@@ -356,7 +364,7 @@ class Changes(_Rows[ChangeScan]):
         files = list(self._scan().files())
         return self._explained(
             "partitions and commits decide",
-            table=self.feed.root,
+            table=self.target if self.source.prunes else self.feed.root,
             versions=f"{self.feed.start} to {self.feed.end}",
             columns=", ".join(self.schema.names),
             files=f"{len(files)}, {sum(f.size for f in files):,} bytes",

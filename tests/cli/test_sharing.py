@@ -151,9 +151,18 @@ def test_the_profile_is_printed_if_there_is_no_file_for_it(lakeport: Run, sales:
     profile = parse_profile(result.out)
     assert (profile.endpoint, profile.expires) == ("http://localhost:8080/delta-sharing", None)
     assert "--endpoint" in result.err
-    (here / "server.yaml").write_text("version: 1\npublicUrl: https://example.com\nendpoint: /s")
-    result = succeed(lakeport("recipient", "add", "bob", "--config", "server.yaml"))
+
+
+def test_the_servers_configuration_tells_the_endpoint_and_the_catalog(lakeport: Run, here: Path) -> None:
+    (here / "server.yaml").write_text(
+        "version: 1\npublicUrl: https://example.com\nendpoint: /s\ncatalog: sqlite:///served.db"
+    )
+    result = succeed(lakeport("recipient", "add", "ann", "--config", "server.yaml"))
     assert parse_profile(result.out).endpoint == "https://example.com/s"
+    assert len(lakeport("recipient", "list", "--json", "--catalog", "sqlite:///served.db").documents) == 1
+    (here / "server.yaml").write_text("version: 1")
+    refused(lakeport("recipient", "add", "ann", "--config", "server.yaml"), "is a file: edit it")
+    assert not (here / "lakeport.db").exists()
 
 
 def test_no_recipient_is_made_if_its_profile_cannot_be_written(lakeport: Run, sales: None, here: Path) -> None:

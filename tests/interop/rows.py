@@ -37,15 +37,22 @@ def read(frame: Frame | Changes) -> pa.Table:
     return pa.Table.from_batches([plain_batch(batch, schema) for batch in frame.to_batches()], schema)
 
 
+def spark_columns(schema: StructType) -> str:
+    """`*`, unless there are variants, which Arrow cannot carry out of Spark."""
+    if not any(map(is_variant, types_in(schema))):
+        return "*"
+    return ", ".join(_column(field) for field in schema)
+
+
 def spark_query(path: str, version: int) -> str:
     """What has Spark read the rows that `read(frame_at(path, version))` gives."""
     snapshot = frame_at(path, version).snapshot
     tracking = f", {TRACKING}" if snapshot.tracks_rows else ""
-    return f"SELECT {_columns(snapshot.schema)}{tracking} FROM delta.`{path}` VERSION AS OF {version}"
+    return f"SELECT {spark_columns(snapshot.schema)}{tracking} FROM delta.`{path}` VERSION AS OF {version}"
 
 
 def spark_changes_query(path: str, start: int, end: int) -> str:
-    columns = _columns(lakeport.scan(path).at(version=end).snapshot.schema)
+    columns = spark_columns(lakeport.scan(path).at(version=end).snapshot.schema)
     columns += "" if columns == "*" else ", _change_type, _commit_version, _commit_timestamp"
     return f"SELECT {columns} FROM table_changes_by_path('{path}', {start}, {end})"
 
@@ -73,13 +80,6 @@ def assert_spark_reads_the_same_changes(spark: Peer, path: str, ranges: list[tup
         ours = read(lakeport.scan(path).changes(start, end))
         assert ours.schema.names == theirs.schema.names, f"versions {start} to {end}"
         assert canonical(ours) == canonical(theirs), f"versions {start} to {end}"
-
-
-def _columns(schema: StructType) -> str:
-    """`*`, unless there are variants, which Arrow cannot carry out of Spark."""
-    if not any(map(is_variant, types_in(schema))):
-        return "*"
-    return ", ".join(_column(field) for field in schema)
 
 
 def _column(field: StructField) -> str:

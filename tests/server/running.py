@@ -124,11 +124,12 @@ def running(
     app = create_app(config, source=source, limits=limits, tables=tables)
     sockets = listen("127.0.0.1", 0, limits.stall_seconds)
     port = sockets[0].getsockname()[1]
-    server = GracefulServer(server_settings(app, config, grace_seconds=5), app, drain_seconds=0)
+    started = threading.Event()
+    server = GracefulServer(server_settings(app, config, grace_seconds=5), app, 0, started.set)
     thread = threading.Thread(target=server.run, args=(sockets,), name="server-under-test")
     thread.start()
     try:
-        wait_until(lambda: server.started or not thread.is_alive())
+        assert started.wait(START_SECONDS), "the server did not start"
         scheme = "https" if config.ssl else "http"
         with requests.Session() as session:
             yield Running(f"{scheme}://127.0.0.1:{port}", app, source, session)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lakeport.server.answers import Answer
-from lakeport.server.requests import Caller
+from lakeport.server.caller import Caller
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 
 Chunks = Callable[[Caller, QueryRequest], Iterator[bytes]]

@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from lakeport import tables
+from lakeport.server.catalog.admin import ShareAdmin
+from lakeport.server.catalog.database import Database
+from lakeport.server.catalog.recipient_admin import RecipientAdmin
 from lakeport.server.openapi import OPERATIONS
 from tests.server.running import TOKEN, Running, recipient, running, sharing, wait_until
 
@@ -239,6 +243,19 @@ def test_a_changed_catalog_takes_effect_without_a_restart(orders: Path) -> None:
         wait_until(lambda: names_of(server, "shares") == ["a", "new"])
 
 
+def test_a_catalog_in_a_database_is_served_as_it_changes(orders: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    with running(catalog=url) as server, closing(Database(url)) as database:
+        shares, recipients = ShareAdmin(database), RecipientAdmin(database)
+        shares.add_share("sales")
+        shares.add_table("sales", "eu", "orders", location=str(orders))
+        token = recipients.add("ann", 0)
+        wait_until(lambda: server.get("shares", token=token).status_code == 200)
+        assert server.get(f"{ORDERS}/version", token=token).status_code == 404
+        recipients.grant("ann", "sales")
+        wait_until(lambda: server.get(f"{ORDERS}/version", token=token).status_code == 200)
+
+
 def test_the_endpoint_can_be_another_or_none(orders: Path) -> None:
     for endpoint in ("", "/a/b"):
         with running(sharing({"sales.eu.orders": orders}), endpoint=endpoint) as server:
@@ -265,7 +282,10 @@ def test_the_openapi_document_describes_every_route(server: Running) -> None:
     assert document["openapi"].startswith("3.")
     litestar = server.app._api
     routed = {
-        (method, re.sub(r"\{query_id\}", "{queryId}", re.sub(r":\w+\}", "}", route.path)).removeprefix("/delta-sharing"))
+        (
+            method,
+            re.sub(r"\{query_id\}", "{queryId}", re.sub(r":\w+\}", "}", route.path)).removeprefix("/delta-sharing"),
+        )
         for route in litestar.routes  # type: ignore[attr-defined]
         for method in route.methods - {"OPTIONS"}
     }

@@ -1,5 +1,6 @@
 """Who is let in: tokens, addresses, proxies, and servers that ask for no token."""
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +34,8 @@ def server() -> Iterator[Running]:
 
 @pytest.mark.parametrize("path", ["shares", "shares/a", "shares/a/all-tables", "shares/a/schemas/b/tables/c/version"])
 @pytest.mark.parametrize(
-    "header", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic dG9rZW4=", f"Token {TOKEN}", TOKEN, "Bearer old token"]
+    "header",
+    [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic dG9rZW4=", f"Token {TOKEN}", TOKEN, "Bearer old token"],
 )
 def test_without_a_good_token_nothing_is_answered(server: Running, path: str, header: str | None) -> None:
     answer = server.get(path, token=None, headers={} if header is None else {"Authorization": header})
@@ -41,8 +43,13 @@ def test_without_a_good_token_nothing_is_answered(server: Running, path: str, he
     assert answer.json()["errorCode"] == "UNAUTHENTICATED"
 
 
-def test_an_expired_token_gets_the_same_answer_as_a_wrong_one(server: Running) -> None:
-    assert server.get("shares", token="old token").json() == server.get("shares", token="wrong").json()
+def test_an_expired_token_gets_the_same_answer_as_a_wrong_one_and_the_log_tells(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "lakeport"):
+        assert server.get("shares", token="old token").json() == server.get("shares", token="wrong").json()
+    assert "refused a token of old that has expired" in caplog.messages
+    assert "refused a token that nobody has" in caplog.messages
 
 
 def test_the_scheme_of_the_header_has_no_case(server: Running) -> None:

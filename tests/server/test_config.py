@@ -111,6 +111,19 @@ def test_keys_that_are_not_known_are_named_in_a_warning(tmp_path: Path, caplog: 
     assert "the key shares[0].schemas[0].nmae is not known" in told[1]
 
 
+def test_a_key_that_is_there_twice_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert load(tmp_path, "version: 1\nport: 1\nshares: []\nport: 2").port == 2
+    [record] = caplog.records
+    assert "server.yaml, line 4: the key port is there twice" in record.getMessage()
+
+
+def test_anchors_and_merges_are_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shared = "{name: a, schemas: [{name: s, tables: [&t {name: t, location: /t}, {<<: *t, name: u}]}]}"
+    [_, second] = load(tmp_path, f"version: 1\nshares: [{shared}]").shares[0].schemas[0].tables
+    assert (second.name, second.location) == ("u", "/t")
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -37,7 +37,7 @@ def exchange() -> Exchange:
         (TableNotFoundError(f"no table at {PLACE}", path=PLACE), 400, "RESOURCE_DOES_NOT_EXIST"),
         (MissingFileError("gone", path=f"{PLACE}/part-1"), 400, "RESOURCE_DOES_NOT_EXIST"),
         (AccessDeniedError("denied", path=PLACE), 400, "RESOURCE_DOES_NOT_EXIST"),
-        (CorruptTableError("damaged", path=PLACE), 500, "INTERNAL_ERROR"),
+        (CorruptTableError("damaged", path=PLACE), 400, "RESOURCE_DOES_NOT_EXIST"),
         (StorageError("no answer", path=PLACE), 500, "INTERNAL_ERROR"),
         (LakeportError(PLACE), 500, "INTERNAL_ERROR"),
         (ZeroDivisionError(PLACE), 500, "INTERNAL_ERROR"),

@@ -53,7 +53,7 @@ Endpoint = Annotated[
     typer.Option(metavar="URL", help="What the recipient reaches the server by, as https://host/delta-sharing."),
 ]
 Config = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The server's configuration, which may tell the endpoint.")
+    Path | None, typer.Option(metavar="FILE", help="The server's configuration: it tells the endpoint and the catalog.")
 ]
 Target = Annotated[
     str,
@@ -74,9 +74,9 @@ def add(
     """Make a recipient and its profile. The token in it cannot be shown again."""
     now = now_ms()
     end = None if expires is None else parse_expiry(expires, now)
-    url = _endpoint(endpoint, config)
+    url, database = _server(endpoint, config, catalog)
     with _profile_output(profile) as output:
-        with recipient_admin(catalog, create=True) as admin:
+        with recipient_admin(database, create=True) as admin:
             token = admin.add(name, now, expires=end, ip_allow_list=ip or ())
         output.append(_format_profile(url, token, end))
     if profile is not None:
@@ -123,9 +123,10 @@ def rotate(
     """Make a new token and its profile; older tokens expire after the overlap."""
     now = now_ms()
     end = None if expires is None else parse_expiry(expires, now)
-    kept, url = parse_duration(overlap, "--overlap"), _endpoint(endpoint, config)
+    kept = parse_duration(overlap, "--overlap")
+    url, database = _server(endpoint, config, catalog)
     with _profile_output(profile) as output:
-        with recipient_admin(catalog) as admin:
+        with recipient_admin(database) as admin:
             token = admin.rotate(name, now, overlap=kept, expires=end)
         output.append(_format_profile(url, token, end))
     if profile is not None:
@@ -205,15 +206,17 @@ def _format_profile(endpoint: str, token: str, expires: int | None) -> str:
     return format_profile(Profile(endpoint=endpoint, credentials=BearerToken(token=token, expiration_time=time)))
 
 
-def _endpoint(given: str | None, config: Path | None) -> str:
-    if given is not None:
-        return given.rstrip("/")
+def _server(endpoint: str | None, config: Path | None, catalog: str) -> tuple[str, str]:
+    """What recipients reach the server by, and its catalog; options come before what the configuration says."""
     if config is None:
-        say(f"the profile is for a server on this machine ({_LOCAL}): --endpoint tells another one")
-        return _LOCAL
+        if endpoint is None:
+            say(f"the profile is for a server on this machine ({_LOCAL}): --endpoint tells another one")
+        return (endpoint or _LOCAL).rstrip("/"), catalog
     from lakeport.server.config import load_config
 
-    return load_config(config).url
+    settings = load_config(config)
+    configured = settings.catalog or str(config)
+    return (endpoint or settings.url).rstrip("/"), configured if catalog == DEFAULT_CATALOG else catalog
 
 
 def _document(recipient: Recipient, now: int | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from lakeport.server.async_queries import AsyncQueries
 from lakeport.server.audit import AuditLog
 from lakeport.server.auth import Doorkeeper, Proxies
 from lakeport.server.catalog.model import CatalogSource
+from lakeport.server.catalog.sql_source import SqlSource
 from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig, open_catalog, signing_key
 from lakeport.server.credentials import CredentialVendor
@@ -53,7 +54,10 @@ def create_app(
     watcher = CatalogWatcher(source)
     services = _services(config, limits, watcher, key, tables)
     files = FilesApp(lambda: watcher.catalog, key, endpoint=config.endpoint, stall_seconds=limits.stall_seconds)
-    return Observed(_api(services, files), files, services)
+    closing = [services.lookups.close, services.answers.close, files.close, services.audit.close]
+    if isinstance(source, SqlSource):
+        closing.append(source.close)
+    return Observed(_api(services, closing), files, services)
 
 
 def _services(
@@ -99,7 +103,7 @@ def _rules(config: ServerConfig) -> QueryRules:
     )
 
 
-def _api(services: Services, files: FilesApp) -> Any:
+def _api(services: Services, closing: Sequence[Callable[[], None]]) -> Any:
     config = services.config
     shared = Router(path=config.endpoint or "/", route_handlers=[*LISTING_ROUTES, *TABLE_ROUTES, *DESCRIPTIONS])
     origins = list(config.cors_allow_origins)
@@ -110,23 +114,22 @@ def _api(services: Services, files: FilesApp) -> Any:
         exception_handlers={Exception: _refused},
         request_max_body_size=config.max_request_bytes,
         cors_config=CORSConfig(allow_origins=origins, expose_headers=_EXPOSED) if origins else None,
-        lifespan=[lambda _: _running(services, files)],
+        lifespan=[lambda _: _running(services.watcher, closing)],
     )
 
 
 @asynccontextmanager
-async def _running(services: Services, files: FilesApp) -> AsyncIterator[None]:
+async def _running(watcher: CatalogWatcher, closing: Sequence[Callable[[], None]]) -> AsyncIterator[None]:
     """Follows the catalog as long as the server runs."""
-    following = asyncio.create_task(services.watcher.run())
+    following = asyncio.create_task(watcher.run())
     try:
         yield
     finally:
         following.cancel()
         with suppress(asyncio.CancelledError):
             await following
-        for workers in (services.lookups, services.answers, files):
-            workers.close()
-        services.audit.close()
+        for close in closing:
+            close()
 
 
 def _refused(request: HttpRequest, error: Exception) -> Response[bytes]:

@@ -19,7 +19,7 @@ from lakeport.server.answers import Answer
 from lakeport.server.streaming import Lines, begin
 from lakeport.server.tokens import TokenSigner
 from lakeport.server.workers import Workers
-from lakeport.sharing.models import QueryRequest, QueryStatusRequest
+from lakeport.sharing.models import QueryRequest
 
 _KIND = "query"
 _LIFETIME = 24 * 3600
@@ -75,14 +75,13 @@ class AsyncQueries:
             raise _unknown()
         return query
 
-    async def started(self, query_id: str, plan: Callable[[], Answer]) -> Begun | None:
+    async def started(self, query_id: str, request: QueryRequest, plan: Callable[[], Answer]) -> Begun | None:
         """The beginning of the answer, or None if it is not there in time. Raises what planning raises."""
-        return await self._result(query_id, plan, self._after)
+        return await self._result(_key(query_id, request), plan, self._after)
 
-    async def polled(self, query_id: str, status: QueryStatusRequest, plan: Callable[[], Answer]) -> Begun | None:
-        # Another page of it is another answer.
-        key = query_id if status.page_token is None else f"{query_id} {status.page_token}"
-        return await self._result(key, plan, self._after or _POLL_SECONDS)
+    async def polled(self, query_id: str, request: QueryRequest, plan: Callable[[], Answer]) -> Begun | None:
+        """The same for who has been told to ask again."""
+        return await self._result(_key(query_id, request), plan, self._after or _POLL_SECONDS)
 
     async def _result(self, key: str, plan: Callable[[], Answer], seconds: float) -> Begun | None:
         deadline = time.monotonic() + seconds
@@ -112,6 +111,11 @@ class AsyncQueries:
         del self._running[key]
         if not task.cancelled() and task.exception() is None:
             task.result()[0].close()
+
+
+def _key(query_id: str, request: QueryRequest) -> str:
+    """Each page of a query is an answer of its own."""
+    return f"{query_id} {request.max_files} {request.page_token}"
 
 
 def _unknown() -> SharingError:

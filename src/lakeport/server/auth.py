@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -14,6 +15,8 @@ from lakeport.server.catalog.model import Recipient
 from lakeport.server.errors import Refusal
 from lakeport.server.exchange import exchange_of
 from lakeport.server.limits import RateLimiter
+
+_log = logging.getLogger(__name__)
 
 _Address: TypeAlias = IPv4Address | IPv6Address
 _Networks: TypeAlias = tuple[IPv4Network | IPv6Network, ...]
@@ -43,8 +46,13 @@ class Doorkeeper:
         found = found or catalog.anonymous
         if found is not None:
             return found
-        message = "the bearer token is not valid (any more): ask the provider of the share for a new profile"
-        raise _unauthenticated(message if token else "the request has no bearer token: use the profile file")
+        if token is None:
+            raise _unauthenticated("the request has no bearer token: use the profile file")
+        owner = catalog.authenticate(token, 0)
+        _log.info("refused a token %s", f"of {owner.name} that has expired" if owner else "that nobody has")
+        raise _unauthenticated(
+            "the bearer token is not valid (any more): ask the provider of the share for a new profile"
+        )
 
 
 class Proxies:

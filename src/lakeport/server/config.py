@@ -14,7 +14,6 @@ from msgspec import Meta
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.model import CatalogSource
 from lakeport.server.catalog.rules import check_network
-from lakeport.server.catalog.sql_source import SqlSource
 from lakeport.server.catalog.yaml_source import (
     AuthorizationSettings,
     RecipientSettings,
@@ -125,6 +124,8 @@ def load_config(path: str | Path) -> ServerConfig:
 def open_catalog(config: ServerConfig) -> CatalogSource:
     """Where the shares and recipients are kept: the database, or else the file that the settings come from."""
     if config.catalog is not None:
+        from lakeport.server.catalog.sql_source import SqlSource  # a YAML catalog need not pay for its memory
+
         return SqlSource(config.catalog)
     if config.path is not None:
         return YamlSource(config.path)

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _UNREADABLE = (
     "the files of the table are gone, or the server may not read them: ask the provider of the share to look at it"
 )
+_DAMAGED = "the log of the table is damaged: ask the provider of the share to look at it"
 
 # The first entry whose type fits is taken; no message means the error's own, without locations.
 _REFUSALS: tuple[tuple[type[LakeportError], int, str, str | None], ...] = (
@@ -41,6 +42,7 @@ _REFUSALS: tuple[tuple[type[LakeportError], int, str, str | None], ...] = (
     (TableNotFoundError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (MissingFileError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (AccessDeniedError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
+    (CorruptTableError, 400, "RESOURCE_DOES_NOT_EXIST", _DAMAGED),
 )
 _PROVIDERS_FAULT = (TableNotFoundError, CorruptTableError, StorageError)
 """Refused or not, the provider has to hear of these."""

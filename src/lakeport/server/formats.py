@@ -21,6 +21,8 @@ PARQUET, DELTA = "parquet", "delta"
 
 _LOG_ONLY = frozenset({"v2Checkpoint", "vacuumProtocolCheck"})
 """Features of how the provider keeps its log: the recipient never sees that log."""
+_TURNED_ON_BY = {"v2Checkpoint": "delta.checkpointPolicy"}
+"""The properties that turn such features on. Readers refuse a table that has one of them without the feature."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,11 @@ def needs_of_range(states: Iterable[tuple[Protocol, Metadata]], root: str) -> Ne
 def choose_format(needs: Needs, capabilities: Capabilities, table: str) -> str:
     """The format of the answer. Raises `SharingError` (400) that names what the client lacks."""
     accepted = [name for name in capabilities.response_formats if name in (PARQUET, DELTA)] or [PARQUET]
-    if PARQUET in accepted and not needs.features:
+    undeclared = _undeclared(needs, capabilities)
+    if PARQUET in accepted and not (needs.beyond_parquet if undeclared else needs.features):
         return PARQUET
     if DELTA in accepted:
-        _check_declared(needs, capabilities, table)
+        _check_declared(undeclared, table)
         return DELTA
     if needs.beyond_parquet:
         names = ", ".join(sorted(needs.beyond_parquet))
@@ -78,7 +81,7 @@ def choose_format(needs: Needs, capabilities: Capabilities, table: str) -> str:
 def protocol_for(protocol: Protocol, capabilities: Capabilities) -> dict[str, Any]:
     """The Delta protocol of the table, less features that concern the provider's log alone, unless the client says
     that it knows them."""
-    dropped = {name for name in _LOG_ONLY if name.lower() not in capabilities.reader_features}
+    dropped = _dropped(capabilities)
     content: dict[str, Any] = msgspec.to_builtins(protocol)
     for key in ("readerFeatures", "writerFeatures"):
         if content[key] is None:
@@ -88,14 +91,30 @@ def protocol_for(protocol: Protocol, capabilities: Capabilities) -> dict[str, An
     return content
 
 
+def metadata_for(metadata: Metadata, capabilities: Capabilities) -> dict[str, Any]:
+    """The Delta metadata of the table, less the properties that turn on what `protocol_for` leaves out."""
+    content: dict[str, Any] = {key: value for key, value in msgspec.to_builtins(metadata).items() if value is not None}
+    content.setdefault("format", {"provider": "parquet", "options": {}})
+    dropped = {_TURNED_ON_BY.get(name) for name in _dropped(capabilities)}
+    content["configuration"] = {key: value for key, value in metadata.configuration.items() if key not in dropped}
+    return content
+
+
+def _dropped(capabilities: Capabilities) -> set[str]:
+    return {name for name in _LOG_ONLY if name.lower() not in capabilities.reader_features}
+
+
 def _features(protocol: Protocol, mapping_mode: str) -> frozenset[str]:
     if protocol.min_reader_version >= 3:
         return frozenset(protocol.reader_features or ()) - _LOG_ONLY
     return frozenset({"columnMapping"} if mapping_mode != "none" else ())
 
 
-def _check_declared(needs: Needs, capabilities: Capabilities, table: str) -> None:
-    missing = sorted(name for name in needs.features if name.lower() not in capabilities.reader_features)
+def _undeclared(needs: Needs, capabilities: Capabilities) -> list[str]:
+    return sorted(name for name in needs.features if name.lower() not in capabilities.reader_features)
+
+
+def _check_declared(missing: list[str], table: str) -> None:
     if missing:
         raise SharingError(
             f"the table {table} needs the reader feature{'s' * (len(missing) > 1)} {', '.join(missing)}, which the "

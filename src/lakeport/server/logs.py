@@ -15,7 +15,7 @@ import msgspec
 
 from lakeport.server.exchange import REQUEST_ID, Exchange
 
-_log = logging.getLogger("lakeport.server.caller")
+_log = logging.getLogger(__name__)
 
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 _SECRETS = re.compile(

@@ -280,7 +280,16 @@ def _schemas() -> Json:
     )
     for name in ("QueryRequest", "QueryStatusRequest"):
         for key, schema in components[name]["properties"].items():
-            for choice in schema.get("anyOf", ()):
-                if choice.get("type") == "integer":
-                    choice |= {"minimum": _LEAST.get(key, 0), "maximum": _MOST}
+            schema["anyOf"] = [form for choice in schema["anyOf"] for form in _accepted(key, choice)]
     return components
+
+
+def _accepted(key: str, schema: Json) -> list[Json]:
+    """The forms in which a value of a request may come: numbers and flags also as text, as some clients write them."""
+    match schema.get("type"):
+        case "integer":
+            bounded = schema | {"minimum": _LEAST.get(key, 0), "maximum": _MOST}
+            return [bounded, {"type": "string", "pattern": "^[0-9]{1,18}$"}]
+        case "boolean":
+            return [schema, {"enum": [0, 1, "0", "1", "true", "false", "True", "False"]}]
+    return [schema]

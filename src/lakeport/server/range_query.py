@@ -164,16 +164,18 @@ class RangeFiles:
 
     def _rows(self, commit: CommitChanges, index: int) -> Iterator[tuple[str, list[FileRow]]]:
         """The files of a commit from a number on, some at a time."""
+        in_place: list[str] = []
         if self._options.feed and commit.cdc:
             columns = [(CDC, column) for column in commit.cdc]
         else:
-            self._lines.sign_alike(self._changed_in_place(commit))
+            in_place = self._changed_in_place(commit)
+            self._lines.sign_alike(in_place)
             columns = [(ADD, column) for column in commit.adds] + [(REMOVE, column) for column in commit.removes]
         for kind, column in columns:
             rest = column.slice(index)
             index = max(0, index - len(column))
             for rows in chunked(rows_of_actions(rest, self._commits.root), CHUNK_FILES):
-                yield kind, self._completed(rows) if kind == REMOVE else rows
+                yield kind, self._completed(rows, commit.version, in_place) if kind == REMOVE else rows
 
     def _changed_in_place(self, commit: CommitChanges) -> list[str]:
         """Files that the commit removes and adds again: their deletion vector is another one."""
@@ -185,8 +187,17 @@ class RangeFiles:
         both = added.filter(pc.is_in(added, value_set=removed)) if len(added) and len(removed) else added[:0]
         return [whole_path(path, root) for path in both.to_pylist()]
 
-    def _completed(self, rows: list[FileRow]) -> list[FileRow]:
-        """A remove need not tell the size, but clients need it."""
+    def _completed(self, rows: list[FileRow], version: int, in_place: list[str]) -> list[FileRow]:
+        """A remove need not tell the size, but clients need it. Nor need it tell the partition: then the rows that it
+        deletes cannot be told. Raises `ChangeFeedError`."""
+        if self._options.feed and self._commits.last.metadata.partition_columns:
+            unknown = [row.key for row in rows if not row.partition_values and row.path not in in_place]
+            if unknown:
+                raise ChangeFeedError(
+                    f"version {version} removes a file without saying of which partition it was: the values of the "
+                    f"partition columns cannot be told; start after this version [{unknown[0]}]",
+                    version=version,
+                )
         storage = self._commits.last.engine.storage
         sizes = {row.path: storage.status(row.path) for row in rows if row.size is None}
         return [

@@ -7,7 +7,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -45,11 +44,10 @@ def serve(
     """
     set_up_logging(config.log_format)
     app = create_app(config, limits=limits)
+    settings = server_settings(app, config, grace_seconds)
     sockets = listen(config.host, config.port, limits.stall_seconds)
-    server = GracefulServer(server_settings(app, config, grace_seconds), app, drain_seconds)
-    for line in announcement(config, sockets, app.services.watcher.catalog):
-        announce(line)
-    server.run(sockets)
+    lines = list(_announcement(config, sockets, app.services.watcher.catalog))
+    GracefulServer(settings, app, drain_seconds, lambda: announce("\n".join(lines))).run(sockets)
 
 
 def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> uvicorn.Config:
@@ -79,13 +77,19 @@ def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> 
 class GracefulServer(uvicorn.Server):
     """Uvicorn that says first that it is about to end, and ends with success when it was told to."""
 
-    def __init__(self, settings: uvicorn.Config, app: Observed, drain_seconds: float) -> None:
+    def __init__(
+        self, settings: uvicorn.Config, app: Observed, drain_seconds: float, on_start: Callable[[], None]
+    ) -> None:
         super().__init__(settings)
-        self._services, self._drain = app.services, drain_seconds
+        self._services, self._drain, self._on_start = app.services, drain_seconds, on_start
         self._ends = float("inf")
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_start()
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Twice means at once."""
+        """Twice means at once. The signal is not raised again at the end: it was obeyed."""
         if self._services.draining:
             self.should_exit = self.force_exit = True
         self._services.draining = True
@@ -93,12 +97,6 @@ class GracefulServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or time.monotonic() >= self._ends
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        with super().capture_signals():
-            yield
-            self._captured_signals.clear()  # raised again, they would end the process as if it had failed
 
 
 def listen(host: str, port: int, stall_seconds: float) -> list[socket.socket]:
@@ -129,7 +127,7 @@ def _listening(family: int, address: Any) -> socket.socket:
         raise OSError(error.errno, reasons.get(error.errno or 0, f"{where}: {error.strerror}")) from error
 
 
-def announcement(config: ServerConfig, sockets: list[socket.socket], catalog: Catalog) -> Iterator[str]:
+def _announcement(config: ServerConfig, sockets: list[socket.socket], catalog: Catalog) -> Iterator[str]:
     """Where the server listens, and what it shares."""
     scheme = "https" if config.ssl else "http"
     for listening in sockets:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -13,10 +12,11 @@ import pyarrow.compute as pc
 
 from lakeport.errors import LakeportError
 from lakeport.kernel.arrays import scalar_of
-from lakeport.kernel.expressions import Expression
+from lakeport.kernel.expressions import Expression, all_of
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.scan_files import decode_num_records
 from lakeport.kernel.schema import StructType
+from lakeport.kernel.snapshot import Snapshot
 from lakeport.server.answers import FileLines
 from lakeport.server.file_rows import FileRow, rows_of_scan
 from lakeport.server.snapshots import SharedSnapshot
@@ -35,40 +35,37 @@ class Hints:
     """What of a request can be used to leave files out."""
 
     predicates: tuple[Expression, ...] = ()
+    """Bound, and wider than what the client asks: every row that it wants satisfies them."""
     limit: int | None = None
-    """Only where every hint is understood: rows that an unknown predicate rejects must not count."""
+    """How many rows are enough; only where no predicate is given, for rows that one rejects must not count."""
 
 
-def read_hints(request: QueryRequest, schema: StructType, *, use_sql: bool, use_json: bool) -> Hints:
+def read_hints(request: QueryRequest, snapshot: Snapshot, *, use_sql: bool, use_json: bool) -> Hints:
     """A hint that makes no sense is logged and ignored, as the protocol asks."""
-    texts = [partial(parse_sql_predicate, text) for text in request.predicate_hints or ()]
-    texts += [partial(parse_json_predicate, request.json_predicate_hints)] if request.json_predicate_hints else []
-    usable = [parse for parse in texts if (use_json if parse.func is parse_json_predicate else use_sql)]
-    predicates = tuple(found for parse in usable if (found := _parsed(parse, schema)) is not None)
-    return Hints(predicates, request.limit_hint if len(predicates) == len(texts) else None)
+    sql, json = request.predicate_hints or [], request.json_predicate_hints
+    predicates = [_parsed(parse_sql_predicate, text, snapshot) for text in sql if use_sql]
+    predicates += [_parsed(parse_json_predicate, json, snapshot)] if json and use_json else []
+    known = tuple(predicate for predicate in predicates if predicate is not None)
+    return Hints(known, request.limit_hint if not sql and not json else None)
 
 
-def _parsed(parse: partial[Expression], schema: StructType) -> Expression | None:
+_Parse = Callable[[str, StructType, Sequence[str]], Expression]
+
+
+def _parsed(parse: _Parse, text: str, snapshot: Snapshot) -> Expression | None:
     try:
-        return parse(schema)
+        return parse(text, snapshot.schema, snapshot.partition_columns)
     except LakeportError as error:
-        _log.info("a predicate hint is ignored: %s", error, extra={"hint": parse.args[0][:1000]})
+        _log.info("a predicate hint is ignored: %s", error, extra={"hint": text[:1000]})
         return None
 
 
-def plan(shared: SharedSnapshot, hints: Hints) -> tuple[Scan, int | None]:
-    """The scan that leaves out what the hints allow, and how many rows are enough, if that can be told."""
-    builder = shared.delta.scan_builder().with_log_details()
-    limit = hints.limit
-    for predicate in hints.predicates:
-        try:
-            builder = builder.with_filter(predicate)
-        except LakeportError as error:
-            _log.info("a predicate hint is ignored: %s", error)
-            limit = None
-    scan = builder.build() if hints.predicates else shared.scan
-    # A file that statistics cannot rule out may hold fewer matching rows than rows.
-    return scan, limit if scan.remaining_filter is None else None
+def plan(shared: SharedSnapshot, predicates: Iterable[Expression]) -> Scan:
+    """The scan of the files in which a row can satisfy the predicates."""
+    condition = all_of(predicates)
+    if condition is None:
+        return shared.scan
+    return shared.delta.scan_builder().with_log_details().with_filter(condition).build()
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -83,7 +80,7 @@ class SnapshotFiles:
 
     def __init__(self, shared: SharedSnapshot, hints: Hints, lines: FileLines, moment: Moment) -> None:
         self._root = shared.delta.root
-        self._scan, self._limit = plan(shared, hints)
+        self._scan, self._limit = plan(shared, hints.predicates), hints.limit
         self._lines, self._moment = lines, moment
 
     def all(self) -> Iterator[bytes]:

@@ -86,7 +86,9 @@ class CachedTable:
 
     def at_version(self, version: int) -> SharedSnapshot:
         """Raises `VersionNotFoundError` too."""
-        latest = self._latest if self._latest and self._latest.version == version else self.latest()
+        latest = self._latest
+        if latest is None or latest.version != version or self._may_be_replaced:
+            latest = self.latest()
         if latest.version == version:
             return latest
         with self._lock:
@@ -117,9 +119,13 @@ class CachedTable:
         self._verified = time.monotonic()
         return SharedSnapshot(self.delta.latest_snapshot())
 
+    @property
+    def _may_be_replaced(self) -> bool:
+        return time.monotonic() - self._verified >= _VERIFY_SECONDS
+
     def _is_unchanged(self, snapshot: Snapshot) -> bool:
         """Whether the table is still the one that was read: its last log file is there, as it was."""
-        if time.monotonic() - self._verified < _VERIFY_SECONDS:
+        if not self._may_be_replaced:
             return True
         self._verified = time.monotonic()
         last = snapshot.segment.latest_file
@@ -145,9 +151,10 @@ class TableCache:
                 engine = self._engine(self._options | table.storage)
                 self._tables[key] = CachedTable(engine, table.location, self._stale_is_fine)
             self._tables.move_to_end(key)
+            found = self._tables[key]
             while len(self._tables) > self._capacity:
                 self._tables.popitem(last=False)
-            return self._tables[key]
+            return found
 
     def _engine(self, options: dict[str, str]) -> Engine:
         key = frozenset(options.items())

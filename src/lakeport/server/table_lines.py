@@ -14,7 +14,7 @@ from lakeport.kernel.actions import Protocol as DeltaProtocolAction
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.server.catalog.model import Table
 from lakeport.server.file_rows import FileRow
-from lakeport.server.formats import PARQUET, protocol_for
+from lakeport.server.formats import PARQUET, metadata_for, protocol_for
 from lakeport.server.snapshots import Totals
 from lakeport.sharing import lines
 from lakeport.sharing.capabilities import Capabilities
@@ -139,7 +139,10 @@ class DeltaLines(_Lines):
 
     def metadata(self, metadata: Metadata, version: int | None = None, totals: Totals | None = None) -> bytes:
         content = lines.DeltaMetadata(
-            delta_metadata=_delta_metadata(metadata), version=version, **self._amounts(totals), **self._places()
+            delta_metadata=metadata_for(metadata, self._capabilities),
+            version=version,
+            **self._amounts(totals),
+            **self._places(),
         )
         return encode_line("metaData", content)
 
@@ -201,12 +204,6 @@ def _vector(signed: SignedRow) -> DeletionVectorDescriptor | None:
     if vector is None or url is None:
         return vector
     return msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=url)
-
-
-def _delta_metadata(metadata: Metadata) -> dict[str, Any]:
-    content: dict[str, Any] = {k: v for k, v in msgspec.to_builtins(metadata).items() if v is not None}
-    content.setdefault("format", {"provider": "parquet", "options": {}})
-    return content
 
 
 def _plain_schema(schema_string: str) -> str:

@@ -54,6 +54,7 @@ class _RangePage(_Page, frozen=True, array_like=True):
 
 class _Refresh(msgspec.Struct, frozen=True, array_like=True):
     table: str
+    recipient: str
     version: int
 
 
@@ -82,9 +83,10 @@ class TableService:
         return version
 
     def metadata(self, caller: Caller, version: int | None = None, timestamp: str | None = None) -> Answer:
-        """Two lines: the protocol and the metadata."""
+        """Two lines: the protocol and the metadata. Clients take no other, so that none is promised."""
         shared = self._snapshot(caller, version, timestamp)
-        answer, writer = self._begin(caller, shared, None)
+        answer, writer = self._begin(caller, shared)
+        answer.end_stream_action = False
         answer.chunks = iter([_head(writer, shared, None)])
         return answer
 
@@ -130,9 +132,7 @@ class TableService:
             caller, shared, request.include_refresh_token or None, request.max_files, request.page_token
         )
         lines = FileLines(answer, writer, self.signers.for_table(caller.table, caller.public_url), self._now_ms)
-        hints = read_hints(
-            request, shared.delta.schema, use_sql=self.rules.use_sql_hints, use_json=self.rules.use_json_hints
-        )
+        hints = read_hints(request, shared.delta, use_sql=self.rules.use_sql_hints, use_json=self.rules.use_json_hints)
         files = SnapshotFiles(shared, hints, lines, moment)
         refresh = self._refresh_token(caller, shared) if request.include_refresh_token else None
         head = _head(writer, shared, moment.version)
@@ -277,12 +277,12 @@ class TableService:
         if request.refresh_token is None:
             return None
         refresh = self.tokens.read("refresh", request.refresh_token, _Refresh)
-        if refresh.table != caller.table.id:
-            raise invalid("the refresh token belongs to another table; query the table again without it")
+        if (refresh.table, refresh.recipient) != (caller.table.id, caller.recipient.id):
+            raise invalid("the refresh token belongs to another table or recipient; query the table again without it")
         return refresh.version
 
     def _refresh_token(self, caller: Caller, shared: SharedSnapshot) -> str:
-        content = _Refresh(caller.table.id, shared.version)
+        content = _Refresh(caller.table.id, caller.recipient.id, shared.version)
         return self.tokens.sign("refresh", content, self.rules.refresh_token_seconds)
 
     def _page_size(self, max_files: int | None) -> int:

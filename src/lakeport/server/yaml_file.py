@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -13,9 +14,10 @@ import yaml
 
 from lakeport.errors import CatalogError
 
+_LOG = logging.getLogger(__name__)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
-_NULL = "tag:yaml.org,2002:null"
+_NULL, _MERGE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"
 
 T = TypeVar("T")
 
@@ -25,9 +27,18 @@ class _TextLoader(yaml.SafeLoader):
     be called `2024` or `no`, and a time is no date. Only null is null."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - overrides PyYAML's
-        first: [(tag, pattern) for tag, pattern in pairs if tag in (_NULL, "tag:yaml.org,2002:merge")]
+        first: [(tag, pattern) for tag, pattern in pairs if tag in (_NULL, _MERGE)]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag != _MERGE and str(key.value) in seen:
+                line = key.start_mark.line + 1
+                _LOG.warning("%s, line %d: the key %s is there twice: this one counts", self.name, line, key.value)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
@@ -36,7 +47,8 @@ def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> 
 
     Raises `CatalogError` for what is no YAML or no mapping, and for a variable that is not set."""
     try:
-        document = yaml.load(Path(path).read_text(encoding="utf-8"), _TextLoader)  # a SafeLoader
+        with Path(path).open(encoding="utf-8") as file:
+            document = yaml.load(file, _TextLoader)  # a SafeLoader
     except UnicodeDecodeError:
         raise CatalogError(f"{path} is not a text file in UTF-8") from None
     except yaml.MarkedYAMLError as error:  # its snippet of the file might hold a secret

@@ -22,7 +22,7 @@ class EndStreamAction(WireModel, frozen=True):
     http_status_error_code: int | None = None
 
 
-class QueryStatus(WireModel, frozen=True):
+class QueryStatus(WireModel, frozen=True, omit_defaults=False):
     """The only line of the answer to a query that is not ready yet."""
 
     query_id: str

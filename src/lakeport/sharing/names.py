@@ -14,7 +14,20 @@ Kind = Literal["share", "schema", "table"]
 _MOST_CHARACTERS = 255
 _FORBIDDEN = re.compile(r"[ /\x00-\x1f\x7f]")
 _FORBIDDEN_WITH_PERIOD = re.compile(r"[ ./\x00-\x1f\x7f]")
+_STORAGE = re.compile(r"(?!https?:)[a-zA-Z][a-zA-Z0-9+.-]+:/")
 _SPOKEN = {" ": "a space", "/": "a slash", ".": "a period"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """The name of a shared table."""
+
+    share: str
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.share}.{self.schema}.{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +38,10 @@ class TableUrl:
     share: str
     schema: str
     table: str
+
+    @property
+    def name(self) -> TableName:
+        return TableName(self.share, self.schema, self.table)
 
 
 def check_name(kind: Kind, name: str) -> None:
@@ -54,3 +71,9 @@ def parse_table_url(text: str) -> TableUrl:
         except ValueError as error:
             raise ValueError(f"{text!r} is no shared table: {error}") from None
     return TableUrl(profile, *parts)
+
+
+def is_table_url(text: str) -> bool:
+    """Whether the text is a shared table: it ends with `#` and a name of three parts, and is no URL of a storage."""
+    profile, hash_sign, table = text.rpartition("#")
+    return bool(profile and hash_sign and table.count(".") >= 2 and "/" not in table and not _STORAGE.match(profile))

@@ -40,8 +40,12 @@ class Database:
         self.name = parsed.render_as_string(hide_password=True)
         """The URL, for people."""
         self._engine = _open_sqlite(parsed, create) if parsed.drivername == "sqlite" else _open_server(parsed)
-        with self._errors():
-            self._create_tables()
+        try:
+            with self._errors():
+                self._create_tables()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self._engine.dispose()

@@ -33,7 +33,7 @@ class Table:
     """Other places where files of the table may be."""
     access_modes: tuple[str, ...] = ("url",)
     """`url`: signed URLs; `dir`: temporary credentials for the locations."""
-    storage: dict[str, str] = field(default_factory=dict)
+    storage: dict[str, str] = field(default_factory=dict, repr=False)
     """Options of the object store, by obstore's names; they come before those of the server."""
 
 

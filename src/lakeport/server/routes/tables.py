@@ -89,24 +89,27 @@ async def query_table(request: HttpRequest) -> Replying:
         query_id = services.queries.new_id(content)
     if query_id is None:
         return await _answered(scope, caller, plan, services.answers)
-    return _begun_or_pending(scope, caller, query_id, await services.queries.started(query_id, plan))
+    return _begun_or_pending(scope, caller, query_id, await services.queries.started(query_id, query, plan))
 
 
 @post(f"{_TABLE}/queries/{{query_id:str}}", status_code=HTTP_200_OK)
 async def get_query(request: HttpRequest) -> Replying:
     """The answer to a query that was pending."""
     scope = scope_of(request)
+    exchange_of(scope).path = f"{scope['path'].rpartition('/')[0]}/…"  # tokens are not logged
     caller = open_caller(scope, "getQuery")
     services = services_of(scope)
     status = decode_query_status(await read_body(request))
     query_id: str = scope["path_params"]["query_id"]
     query = services.queries.read_id(query_id, caller.recipient.id, caller.table.id)
     caller = replace(caller, capabilities=parse_capabilities(query.capabilities), file_id_hash=query.file_id_hash)
-    wanted = query.request
-    if status.max_files is not None or status.page_token is not None:
-        wanted = msgspec.structs.replace(wanted, max_files=status.max_files, page_token=status.page_token)
+    wanted = msgspec.structs.replace(
+        query.request,
+        max_files=status.max_files or query.request.max_files,
+        page_token=status.page_token or query.request.page_token,
+    )
     plan = partial(services.tables.query, caller, wanted)
-    return _begun_or_pending(scope, caller, query_id, await services.queries.polled(query_id, status, plan))
+    return _begun_or_pending(scope, caller, query_id, await services.queries.polled(query_id, wanted, plan))
 
 
 @get(f"{_TABLE}/changes")
@@ -161,7 +164,7 @@ async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
 def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun | None) -> Replying:
     if begun is not None:
         return _reply(scope, caller, begun, services_of(scope).answers)
-    exchange_of(scope).details = {"queryId": query_id, "pending": True}
+    exchange_of(scope).details = {"pending": True}
     line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id)}) + b"\n"
     # Spark's client wants a version in every answer; it takes the one of the last.
     headers = _headers(caller, 0, "asyncquery=true")

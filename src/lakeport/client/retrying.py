@@ -1,0 +1,129 @@
+"""Which failures may pass, and how long to wait before the next try."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import urllib3
+from urllib3 import exceptions
+
+from lakeport.errors import SharingError, UnavailableError
+
+TRANSIENT_STATUSES = frozenset({408, 429} | set(range(500, 600)) - {501, 505})
+"""Those after which the same request may succeed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryOptions:
+    """A request is tried once, and then again up to `retries` times, as long as no more than `total_seconds` have gone
+    by since it began, or since the last of its bytes came. The waits double from the first to the longest, and are cut
+    by chance, so that clients that failed together do not come back together; never below what the server asked for."""
+
+    retries: int = 8
+    total_seconds: float = 300.0
+    first_wait_seconds: float = 0.2
+    longest_wait_seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The clock (in seconds), the sleep, and the chance (from 0 to 1) that waits are made of."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    chance: Callable[[], float] = random.random
+
+
+class Attempts:
+    """The tries of one request."""
+
+    def __init__(self, options: RetryOptions, timing: Timing) -> None:
+        self._options, self._timing = options, timing
+        self.restart()
+
+    def restart(self) -> None:
+        """There has been progress: what failed before no longer counts."""
+        self._began, self._failed = self._timing.clock(), 0
+
+    def wait(self, error: UnavailableError) -> None:
+        """Waits until the next try. Raises the error, with what has been tried, if there is to be none."""
+        self._failed += 1
+        seconds = max(self._backoff(), error.wait_seconds)
+        passed = self._timing.clock() - self._began
+        if self._failed > self._options.retries or passed + seconds > self._options.total_seconds:
+            raise self._given_up(error, passed) from error
+        self._timing.sleep(seconds)
+
+    def _backoff(self) -> float:
+        doubled = self._options.first_wait_seconds * 2.0 ** min(self._failed - 1, 64)
+        return self._timing.chance() * min(doubled, self._options.longest_wait_seconds)
+
+    def _given_up(self, error: UnavailableError, passed: float) -> UnavailableError:
+        tries = "1 try" if self._failed == 1 else f"{self._failed} tries"
+        asked = f", and it asks to wait for {error.wait_seconds:g} s" if error.wait_seconds else ""
+        return UnavailableError(
+            f"{error}; given up after {tries} in {passed:.1f} s{asked}; try again later",
+            status=error.status,
+            code=error.code,
+            wait_seconds=error.wait_seconds,
+        )
+
+
+def connection_error(error: Exception, server: str) -> SharingError:
+    """What a failure on the way to a server, or of a body on its way back, is to the caller: an `UnavailableError` if
+    it may pass. URLs, which may be signed, are not in its message."""
+    match error:
+        case exceptions.SSLError() if _is_certificate_problem(error):
+            return SharingError(
+                f"the certificate of {server} is not trusted ({_certificate_reason(error)}); if it is signed by an "
+                "authority of your own, give its certificate",
+                status=0,
+                code="UNTRUSTED_CERTIFICATE",
+            )
+        case exceptions.LocationValueError() | exceptions.URLSchemeUnknown():
+            return SharingError(f"the URL of {server} is not valid", status=0, code="INVALID_URL")
+        case exceptions.NameResolutionError():
+            reason = f"the name of {server} cannot be resolved"
+        case exceptions.ConnectTimeoutError():
+            reason = f"{server} cannot be reached: it did not answer in time"
+        case exceptions.NewConnectionError():
+            reason = f"{server} cannot be reached: the connection failed"
+        case exceptions.ProxyError():
+            reason = f"the proxy on the way to {server} cannot be reached"
+        case exceptions.ReadTimeoutError():
+            reason = f"{server} stopped sending its answer"
+        case _:
+            reason = f"the connection to {server} was lost"
+    return UnavailableError(reason, status=0, code="CONNECTION_FAILED")
+
+
+def _is_certificate_problem(error: Exception) -> bool:
+    return any(isinstance(part, ssl.SSLCertVerificationError) for part in (*error.args, error.__cause__))
+
+
+def _certificate_reason(error: Exception) -> str:
+    problems = [part for part in (*error.args, error.__cause__) if isinstance(part, ssl.SSLCertVerificationError)]
+    return problems[0].verify_message
+
+
+def parse_retry_after(text: str | None) -> float:
+    """The seconds that `Retry-After` asks to wait: a number, or a moment; 0 if it is neither."""
+    if text is None:
+        return 0.0
+    if text.strip().isascii() and text.strip().isdigit():
+        return float(text.strip()[:9])
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return 0.0
+    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+HTTP_ERRORS = (urllib3.exceptions.HTTPError, OSError)
+"""What urllib3 raises."""

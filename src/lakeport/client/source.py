@@ -1,0 +1,166 @@
+"""A shared table as something that a frame can read: the server's answers, opened by the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+
+import msgspec
+
+from lakeport.client.answers import TableAnswer
+from lakeport.client.local_log import LOG, LineReader, SignedUrl, Told, changes_log, snapshot_log
+from lakeport.client.rest import SharingServer
+from lakeport.client.storage import SharedStorage
+from lakeport.client.urls import FreshUrls
+from lakeport.engine import engine_over
+from lakeport.errors import SharingError, UnsupportedFeatureError
+from lakeport.kernel.changes import TableChanges, table_changes
+from lakeport.kernel.expressions import Expression
+from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.schema import StructType
+from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
+from lakeport.sharing.models import ChangesRequest, QueryRequest
+from lakeport.sharing.names import TableName
+from lakeport.sharing.predicates import format_json_predicate
+from lakeport.sharing.timestamps import format_timestamp
+
+Moment = int | datetime
+
+
+@dataclass
+class _Pin:
+    """The version that the first answer was of, and the token that leads back to it."""
+
+    version: int
+    refresh_token: str | None
+
+
+class SharedTable:
+    """A table on a sharing server. It implements `lakeport.source.TableSource`."""
+
+    prunes = True
+
+    def __init__(self, server: SharingServer, name: TableName) -> None:
+        self._server, self._name = server, name
+        self._storage = SharedStorage(server.http)
+        self.engine = engine_over(self._storage)
+        self._numbers = count()
+        self._pins: dict[tuple[int | None, Moment | None], _Pin] = {}
+
+    @property
+    def target(self) -> str:
+        return str(self._name)
+
+    def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
+        """The protocol and the metadata, without files."""
+        answer = self._server.metadata(self._name, version=version, timestamp=_format(timestamp))
+        reader = LineReader(answer.response_format, str(self._name))
+        head = _head(reader, answer)
+        return self._open(answer.version, snapshot_log(answer.version, head, reader.read(answer.lines())))
+
+    def snapshot(
+        self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
+    ) -> Snapshot:
+        """The files that the condition leaves, as far as the server can tell; all views are of one version."""
+        at = (version, timestamp)
+        pin = self._pins.get(at)
+        schema = self.head(version, timestamp).schema if condition is not None else None
+        request = QueryRequest(
+            version=version,
+            timestamp=_format(timestamp),
+            json_predicate_hints=_hints(condition, schema),
+            limit_hint=limit if condition is None else None,
+            include_refresh_token=True if version is None and timestamp is None else None,
+            refresh_token=pin.refresh_token if pin else None,
+        )
+        answer = self._server.query(self._name, request)
+        reader = LineReader(answer.response_format, str(self._name))
+        head = _head(reader, answer)
+        log = snapshot_log(answer.version, head, reader.read(answer.lines()))
+        token = answer.end.refresh_token if answer.end else None
+        self._pins.setdefault(at, _Pin(answer.version, token))
+        return self._open(answer.version, log, reader.urls, self._renewed_files(request, answer.version, token))
+
+    def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
+        """The changes of a range of versions, given by numbers or by times."""
+        request = ChangesRequest(
+            starting_version=start,
+            starting_timestamp=_format(since),
+            ending_version=end,
+            ending_timestamp=_format(until),
+            include_historical_metadata=True,
+        )
+        answer = self._server.changes(self._name, request)
+        reader = LineReader(answer.response_format, str(self._name))
+        head = _head(reader, answer)
+        lines = list(reader.read(answer.lines()))
+        first = answer.version
+        last = max([first, *(told.version for told in lines if told.version is not None)])
+        pinned = ChangesRequest(starting_version=first, ending_version=last, include_historical_metadata=True)
+        snapshot = self._open(last, changes_log(first, last, head, lines), reader.urls, self._renewed_changes(pinned))
+        return table_changes(Table.for_path(self.engine, snapshot.root), first, last)
+
+    def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
+        raise UnsupportedFeatureError(
+            f"a sharing server does not tell the history of a table; read its changes instead [{self._name}]",
+            features=["history of a shared table"],
+        )
+
+    def _open(
+        self,
+        version: int,
+        log: dict[str, tuple[bytes, int]],
+        urls: Mapping[str, SignedUrl] | None = None,
+        renewed: Callable[[], Mapping[str, SignedUrl]] | None = None,
+    ) -> Snapshot:
+        root = f"{LOG}/{next(self._numbers)}/{self._name}"
+        fresh = FreshUrls(urls or {}, renewed or dict)
+        self._storage.add_log(root, log, fresh, list(urls or ()))
+        return Table.for_path(self.engine, root).snapshot_at_version(version)
+
+    def _renewed_files(
+        self, request: QueryRequest, version: int, refresh_token: str | None
+    ) -> Callable[[], Mapping[str, SignedUrl]]:
+        """What asks for the URLs of a snapshot again. Each answer brings the token for the next."""
+        token = refresh_token
+
+        def renew() -> Mapping[str, SignedUrl]:
+            nonlocal token
+            answer = self._server.query(self._name, msgspec.structs.replace(request, refresh_token=token))
+            if answer.version != version:
+                raise SharingError(
+                    f"the URLs of version {version} of {self._name} have expired, and the server now has version "
+                    f"{answer.version}; read the table again",
+                    status=409,
+                    code="VERSION_CHANGED",
+                )
+            urls = _urls(answer, str(self._name))
+            token = (answer.end and answer.end.refresh_token) or token
+            return urls
+
+        return renew
+
+    def _renewed_changes(self, request: ChangesRequest) -> Callable[[], Mapping[str, SignedUrl]]:
+        return lambda: _urls(self._server.changes(self._name, request), str(self._name))
+
+
+def _urls(answer: TableAnswer, name: str) -> Mapping[str, SignedUrl]:
+    reader = LineReader(answer.response_format, name)
+    for _ in reader.read(answer.lines()):
+        pass
+    return reader.urls
+
+
+def _head(reader: LineReader, answer: TableAnswer) -> list[Told]:
+    return list(reader.read([answer.protocol_line, answer.metadata_line]))
+
+
+def _hints(condition: Expression | None, schema: StructType | None) -> str | None:
+    return None if condition is None or schema is None else format_json_predicate(condition, schema)
+
+
+def _format(moment: Moment | None) -> str | None:
+    """A time as the wire has it."""
+    return None if moment is None else format_timestamp(to_milliseconds(moment))

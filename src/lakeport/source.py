@@ -1,0 +1,86 @@
+"""Where a frame's rows come from: a Delta table at a path; `lakeport.client` has the same for a shared table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Protocol
+
+from lakeport.kernel.changes import (
+    TableChanges,
+    first_version_since,
+    last_version_until,
+    table_changes,
+    table_changes_between,
+)
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.expressions import Expression
+from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.snapshot import Snapshot, Table
+
+Moment = int | datetime
+"""Milliseconds since the epoch, or a datetime (naive means UTC)."""
+
+
+class TableSource(Protocol):
+    """A table that can be opened. What it gives is read with its engine."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def target(self) -> str:
+        """What a person called it."""
+
+    @property
+    def prunes(self) -> bool:
+        """Whether a snapshot depends on the condition and the limit that it was opened with."""
+
+    def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
+        """The schema and the properties at a version, or at the latest one. Its files need not be there."""
+
+    def snapshot(
+        self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
+    ) -> Snapshot:
+        """A version, or the latest one. Files that hold no row that the condition is true for may be left out; and
+        files may be, as long as the others hold `limit` rows."""
+
+    def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
+        """The changes from a version, or a time, to another, or to the latest."""
+
+    def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
+        """The commits that led to a snapshot, newest first."""
+
+
+class PathTable:
+    """The table at a path or a URL of a storage."""
+
+    prunes = False
+
+    def __init__(self, engine: Engine, target: str) -> None:
+        self.engine, self.target = engine, target
+
+    def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
+        return self.snapshot(version, timestamp, None, None)
+
+    def snapshot(
+        self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
+    ) -> Snapshot:
+        table = Table.for_path(self.engine, self.target)
+        if version is not None:
+            return table.snapshot_at_version(version)
+        if timestamp is not None:
+            return table.snapshot_at_timestamp(timestamp)
+        return table.latest_snapshot()
+
+    def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
+        table = Table.for_path(self.engine, self.target)
+        if since is not None and end is None:
+            return table_changes_between(table, since, until)
+        first = start if since is None else first_version_since(table, since)
+        last = end if until is None else last_version_until(table, until)
+        assert first is not None
+        return table_changes(table, first, last)
+
+    def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
+        return snapshot.history(limit)

@@ -1,0 +1,247 @@
+"""The unmodified `delta-sharing` client from PyPI reads through the server: every shareable table of the shared set, in
+both formats, at its versions, and its changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakeport
+from tests.builder import read
+from tests.interop.rows import canonical
+from tests.interop.shareable import OWN, SHAREABLE, address, beyond_parquet, content, moment, same_columns, times
+from tests.interop.sharing_clients import Call, ClientError, PythonClient, python_client, write_profile
+from tests.server.running import Running, running
+from tests.test_acceptance import (
+    BY_NAME,
+    LARGE,
+    TABLES,
+    Entry,
+    assert_expected,
+    assert_same_rows,
+    change_cases,
+    changes_of,
+    chosen,
+    latest_rows,
+    table_of,
+)
+
+# Features that the client does not declare; the server names them to it.
+UNDECLARED = {
+    "derived--x-type-widening-nested-stable": "typeWidening",
+    "golden--spark-variant-checkpoint": "variantType-preview",
+    "golden--type-widening-nested": "typeWidening-preview",
+    "krs--unshredded-variant": "variantType-preview",
+    "spark--variant-stats-nested-no-checkpoint": "variantShredding-preview, variantType",
+    "spark--variant-stats-state-reconstruction": "variantShredding-preview, variantType",
+    "spark--variant-stats-with-struct-no-checkpoint": "variantShredding-preview, variantType",
+}
+# What goes wrong in the client itself, by format.
+BROKEN = {
+    ("krs--void-column", "parquet"): "Could not parse datatype: void",
+    ("krs--void-column", "delta"): "Unsupported Delta table type: 'void'",
+    # A file without rows: its kernel gives no batch, and so no schema.
+    ("spark--dbr_8_0_non_generated_columns", "delta"): "Must pass schema, or at least one RecordBatch",
+}
+FORMATS = {"parquet": False, "delta": True}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The client, and what is shared with it."""
+
+    client: PythonClient
+    server: Running
+    profile: str
+    folder: Path
+    """Where the tables of our own are."""
+
+    def load(self, table: str, schema: pa.Schema | None = None, **arguments: Any) -> Call:
+        return Call("load_as_pandas", {"url": f"{self.profile}#{table}", **arguments}, schema)
+
+    def changes(self, table: str, schema: pa.Schema, **arguments: Any) -> Call:
+        return Call("load_table_changes_as_pandas", {"url": f"{self.profile}#{table}", **arguments}, schema)
+
+    def rows(self, call: Call) -> pa.Table:
+        (answer,) = self.client.call(call)
+        if isinstance(answer, ClientError):
+            raise answer
+        assert isinstance(answer, pa.Table)
+        return answer
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    folder = tmp_path_factory.mktemp("shared with python")
+    with python_client(folder) as client, running(content(folder)) as server:
+        yield Shared(client, server, write_profile(server, folder), folder)
+
+
+def refusal(name: str, response_format: str) -> str | None:
+    """What the client is told, or says, instead of the rows."""
+    if (name, response_format) in BROKEN:
+        return BROKEN[name, response_format]
+    if response_format == "delta":
+        return UNDECLARED.get(name)
+    return next(iter(sorted(beyond_parquet(name))), None)
+
+
+def test_the_client_lists_shares_schemas_and_tables(shared: Shared) -> None:
+    (listed,) = shared.client.call(Call("listing", {"profile": shared.profile}))
+    names = sorted([*map(address, SHAREABLE), *(f"own.default.{name}" for name in (*OWN, "appended", "everything"))])
+    assert sorted(listed["tables"]) == sorted(listed["all tables"]) == names
+    assert sorted(listed["schemas"]) == sorted({name.rpartition(".")[0] for name in names})
+    assert sorted(listed["shares"]) == sorted({name.partition(".")[0] for name in names})
+
+
+@chosen(lambda entry: entry["name"] in SHAREABLE)
+def test_the_client_reads_every_table_in_the_format_that_it_finds_out(
+    shared_tables: Path, shared: Shared, name: str
+) -> None:
+    expected = latest_rows(name)
+    auto = "delta" if refusal(name, "parquet") and (name, "parquet") not in BROKEN else "parquet"
+    (found,) = shared.client.call(shared.load(address(name), expected.schema))
+    assert_rows_or_refusal(name, found, refusal(name, auto))
+
+
+@chosen(lambda entry: entry["name"] in SHAREABLE and entry["expected"]["rows"] <= LARGE)
+def test_the_client_reads_every_table_in_either_format(shared_tables: Path, shared: Shared, name: str) -> None:
+    schema = latest_rows(name).schema
+    calls = [shared.load(address(name), schema, use_delta_format=flag) for flag in FORMATS.values()]
+    for response_format, found in zip(FORMATS, shared.client.call(*calls), strict=True):
+        assert_rows_or_refusal(name, found, refusal(name, response_format))
+
+
+def assert_rows_or_refusal(name: str, found: Any, told: str | None) -> None:
+    if told is not None:
+        assert isinstance(found, ClientError)
+        assert told in " ".join(str(found).replace("'", "").split()) or told in str(found)
+    elif isinstance(found, ClientError):
+        raise found
+    else:
+        assert_expected(name, found, BY_NAME[name]["expected"])
+
+
+def some_versions(entry: Entry) -> list[int]:
+    """The first and the last but one of the versions whose rows are told."""
+    versions = sorted(map(int, entry.get("expected_versions") or ()))[:-1]
+    return sorted({versions[0], versions[-1]}) if versions else []
+
+
+def has_versions(entry: Entry) -> bool:
+    readable = entry["name"] in SHAREABLE and entry["name"] not in UNDECLARED
+    return readable and (entry["name"], "delta") not in BROKEN and bool(some_versions(entry))
+
+
+@chosen(has_versions)
+def test_the_client_reads_earlier_versions(shared_tables: Path, shared: Shared, name: str) -> None:
+    for version in some_versions(BY_NAME[name]):
+        expected = read(table_of(name).snapshot_at_version(version))
+        call = shared.load(address(name), expected.schema, version=version, use_delta_format=True)
+        assert_expected(name, shared.rows(call), BY_NAME[name]["expected_versions"][str(version)])
+
+
+@pytest.mark.parametrize("response_format", FORMATS)
+@pytest.mark.parametrize(("name", "case"), change_cases("parquet"))
+def test_the_client_reads_the_changes_of_every_table(
+    shared_tables: Path, shared: Shared, name: str, case: Entry, response_format: str
+) -> None:
+    schema = changes_schema(changes_of(name, case).to_arrow().schema, response_format)
+    versions = {"starting_version": case["start"], "ending_version": case["end"]}
+    call = shared.changes(address(name), schema, use_delta_format=FORMATS[response_format], **versions)
+    protocol = BY_NAME[name]["protocol"]
+    if response_format == "parquet" and ({"deletionVectors"} & set(protocol["readerFeatures"]) or beyond_parquet(name)):
+        with pytest.raises(ClientError, match="UNSUPPORTED_OPERATION"):
+            shared.rows(call)
+        return
+    assert_same_rows(shared.rows(call).drop(["_commit_timestamp"]), pq.read_table(TABLES / case["parquet"]))
+
+
+def changes_schema(schema: pa.Schema, response_format: str) -> pa.Schema:
+    """In the parquet format the client gives commit timestamps as numbers."""
+    if response_format == "delta":
+        return schema
+    index = schema.get_field_index("_commit_timestamp")
+    return schema.set(index, pa.field("_commit_timestamp", pa.int64()))
+
+
+# Tables of our own
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_client_reads_each_version_and_the_version_of_each_moment(shared: Shared, name: str) -> None:
+    path = str(shared.folder / name)
+    for version, made in times(path).items():
+        ours = lakeport.scan(path).at(version=version).to_arrow()
+        by_version = shared.load(f"own.default.{name}", ours.schema, version=version)
+        by_time = shared.load(f"own.default.{name}", ours.schema, timestamp=moment(made))
+        assert canonical(shared.rows(by_version)) == canonical(shared.rows(by_time)) == canonical(ours)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_client_learns_the_latest_version_and_the_first_since_a_moment(shared: Shared, name: str) -> None:
+    made = times(str(shared.folder / name))
+    url = f"{shared.profile}#own.default.{name}"
+    asked = [
+        Call("get_table_version", {"url": url}),
+        Call("get_table_version", {"url": url, "starting_timestamp": moment(made[2])}),
+    ]
+    assert shared.client.call(*asked) == [4, 2]
+
+
+@pytest.mark.parametrize("flag", [False, True, None])
+def test_the_client_stops_at_a_limit(shared: Shared, flag: bool | None) -> None:
+    for limit in (0, 1, 7, 1000):
+        call = shared.load("own.default.plain", limit=limit, use_delta_format=flag)
+        assert shared.rows(call).num_rows == min(limit, 27)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_files_that_a_hint_rules_out_are_not_sent_to_the_client(shared: Shared, name: str) -> None:
+    day = {"op": "column", "name": "day", "valueType": "string"}
+    hint = {"op": "equal", "children": [day, {"op": "literal", "value": "2026-01-01", "valueType": "string"}]}
+    found = shared.rows(shared.load(f"own.default.{name}", jsonPredicateHints=json.dumps(hint)))
+    ours = lakeport.scan(str(shared.folder / name)).where("day = '2026-01-01'").to_arrow()
+    assert same_columns(found, "id", "day", "amount") == same_columns(ours, "id", "day", "amount")
+
+
+@pytest.mark.parametrize("response_format", FORMATS)
+def test_the_client_reads_changes_of_every_kind_with_their_versions_and_times(
+    shared: Shared, response_format: str
+) -> None:
+    path = str(shared.folder / "plain")
+    ours = lakeport.scan(path).changes(1, 4).to_arrow()
+    schema = changes_schema(ours.schema, response_format)
+    call = shared.changes(
+        "own.default.plain", schema, starting_version=1, ending_version=4, use_delta_format=FORMATS[response_format]
+    )
+    found = shared.rows(call)
+    columns = ("id", "day", "amount", "_change_type", "_commit_version")
+    assert same_columns(found, *columns) == same_columns(ours, *columns)
+    unit = 1 if response_format == "parquet" else 1000  # its kernel has the seconds of a file's time
+    theirs = found.column("_commit_timestamp").cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
+    by_version = dict(zip(found.column("_commit_version").to_pylist(), theirs, strict=True))
+    made = {version: time // unit for version, time in times(path).items() if version}
+    assert {version: time // unit for version, time in by_version.items()} == made
+
+
+def test_the_client_reads_changes_since_a_moment(shared: Shared) -> None:
+    path = str(shared.folder / "plain")
+    schema = changes_schema(lakeport.scan(path).changes(3).to_arrow().schema, "parquet")
+    found = shared.rows(shared.changes("own.default.plain", schema, starting_timestamp=moment(times(path)[3])))
+    assert set(found.column("_commit_version").to_pylist()) == {3, 4}
+
+
+def test_the_client_reads_every_version_of_a_table_with_every_feature(shared: Shared) -> None:
+    path = str(shared.folder / "everything")
+    for version in times(path):
+        ours = lakeport.scan(path).at(version=version).to_arrow()
+        call = shared.load("own.default.everything", ours.schema, version=version, use_delta_format=True)
+        assert canonical(shared.rows(call)) == canonical(ours), f"version {version}"
