@@ -10,8 +10,9 @@ help: ## list the targets
 
 setup: $(READY) ## create .venv from requirements.lock; find or install a Java runtime (for Spark)
 
-demo: setup ## run the main job on a table that it makes
+demo: setup ## make a table, change it, read it; share it, serve it, read it as a recipient
 	$(PY) examples/demo.py
+	$(PY) examples/share.py
 
 test: setup ## run the tests (all but interop)
 	$(PY) -m pytest -n 2 --ignore=tests/interop
@@ -26,12 +27,13 @@ interop: setup ## run the tests against real S3, Azure and GCS servers and Delta
 	scripts/peers.sh
 	$(PY) -m pytest tests/interop
 
-soak: setup ## many writers on one table, on a disk and on S3; a writer killed at 100 random moments; random operations
+soak: setup ## many writers on one table, and killed ones; a sharing server under load, and killed; random operations
 	scripts/peers.sh
 	$(PY) -m tests.soak.writers
 	$(PY) -m tests.soak.s3_writers
 	$(PY) -m tests.soak.mixed_writers
 	$(PY) -m tests.soak.killed_writers
+	$(PY) -m tests.soak.sharing_load
 	LAKEPORT_STATEFUL_EXAMPLES=500 $(PY) -m pytest tests/test_stateful.py
 
 bench: setup ## measure against peers, side by side

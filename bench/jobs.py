@@ -182,6 +182,37 @@ def afterwards(work: Callable[[], int], note: Callable[[], None]) -> Callable[[]
 
 COMMITS = 100
 
+
+def lakeport_shared(target: str) -> Callable[[], int]:
+    import lakeport
+
+    return lambda: lakeport.scan(target).to_arrow().num_rows
+
+
+def lakeport_shared_two_columns(target: str) -> Callable[[], int]:
+    import lakeport
+
+    return lambda: lakeport.scan(target).select(*TWO_COLUMNS).to_arrow().num_rows
+
+
+def lakeport_shared_ten_rows(target: str) -> Callable[[], int]:
+    import lakeport
+
+    return lambda: lakeport.scan(target).limit(10).to_arrow().num_rows
+
+
+def delta_sharing(target: str, *, delta: bool = False) -> Callable[[], int]:
+    """All columns: it cannot read fewer. What it gives is a DataFrame of pandas."""
+    from delta_sharing import load_as_pandas
+
+    return lambda: len(load_as_pandas(target, use_delta_format=delta))
+
+
+def delta_sharing_kernel(target: str) -> Callable[[], int]:
+    """The same in the delta format, which it reads by a library in Rust."""
+    return delta_sharing(target, delta=True)
+
+
 JOBS: dict[str, Callable[[str], Callable[[], int]]] = {
     job.__name__: job
     for job in (
@@ -199,6 +230,11 @@ JOBS: dict[str, Callable[[str], Callable[[], int]]] = {
         deltalake_delete,
         lakeport_commits,
         deltalake_commits,
+        lakeport_shared,
+        lakeport_shared_two_columns,
+        lakeport_shared_ten_rows,
+        delta_sharing,
+        delta_sharing_kernel,
     )
 }
 

@@ -112,14 +112,14 @@ def _checkpoint_rows(start: int, count: int, schema: dict[str, Any] | None) -> p
     )
 
 
-def wide_rows(folder: Path, rows: int, *, deleted: float = 0.0) -> Path:
-    """A table of sixteen columns in ten files; a share of the rows deleted by deletion vectors."""
-    table = folder / f"wide-{rows}-{deleted}"
+def wide_rows(folder: Path, rows: int, *, files: int = 10, deleted: float = 0.0) -> Path:
+    """A table of sixteen columns; a share of the rows deleted by deletion vectors."""
+    table = folder / f"wide-{rows}-{files}-{deleted}"
     (table / "_delta_log").mkdir(parents=True)
     random = np.random.default_rng(1)
     adds, sample = [], None
-    for number in range(10):
-        data = _wide_data(random, rows // 10)
+    for number in range(files):
+        data = _wide_data(random, rows // files)
         sample = data.schema
         path = f"part-{number:05d}.parquet"
         pq.write_table(data, table / path, compression="snappy", row_group_size=125_000)

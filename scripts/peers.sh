@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts what tests/interop needs into .peers: servers, namely versitygw and MinIO (S3), fake-gcs-server (GCS) and Azurite (Azure),
-# Delta's own library for Spark, and DuckDB with its Delta extension. What cannot be had is reported and left out; its tests say so.
+# Delta's own library for Spark, the connector for Delta Sharing beside it, DuckDB with its Delta extension, and the client
+# of Delta Sharing for Python. What cannot be had is reported and left out; its tests say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +11,8 @@ FAKE_GCS_SERVER=v1.56.1
 AZURITE=3.35.0 # the last that runs on the Node.js of Debian 12
 PYSPARK=4.2.0
 DELTA=4.4.0 # for Spark 4.2
+DELTA_SHARING_JVM=1.4.1 # what the connector of this version of Delta asks for
+DELTA_SHARING=1.4.2
 DUCKDB=1.5.5 # the newest whose Delta extension is on PyPI
 
 peers=$PWD/.peers
@@ -67,10 +70,18 @@ spark() {
         mvn --batch-mode --quiet dependency:copy -Dartifact="io.delta:$artifact:$DELTA" -DoutputDirectory="$peers/jars" || return
     done
 }
+# The connector for Delta Sharing; the rest of what it needs comes with Spark.
+sharing_connector() {
+    local artifact
+    for artifact in "delta-sharing-spark_4.2_2.13:$DELTA" "delta-sharing-client_2.13:$DELTA_SHARING_JVM"; do
+        mvn --batch-mode --quiet dependency:copy -Dartifact="io.delta:$artifact" -DoutputDirectory="$peers/sharing-jars" || return
+    done
+}
 if need mvn maven; then
     once spark "$PYSPARK-$DELTA" spark
+    once sharing-connector "$DELTA-$DELTA_SHARING_JVM" sharing_connector
 else
-    say "Delta's library for Spark needs Maven: install it and run make interop again."
+    say "Delta's libraries for Spark need Maven: install it and run make interop again."
 fi
 
 # DuckDB in an environment of its own: the extension fits one version only.
@@ -80,3 +91,11 @@ duckdb() {
             "duckdb==$DUCKDB" "duckdb-extension-delta==$DUCKDB" "pyarrow==25.*"
 }
 once duckdb "$DUCKDB" duckdb
+
+# The client of Delta Sharing for Python in an environment of its own: it asks for older versions than ours.
+delta_sharing() {
+    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/delta-sharing" &&
+        "$peers/delta-sharing/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+            "delta-sharing==$DELTA_SHARING"
+}
+once delta-sharing "$DELTA_SHARING" delta_sharing

@@ -11,7 +11,7 @@ SOURCES = Path(__file__).resolve().parent.parent / "src"
 
 KERNEL = {"errors", "version", "kernel"}
 SHARING = KERNEL | {"sharing"}
-FRAME = SHARING | {"engine", "client", "source", "frame"}
+FRAME = SHARING | {"engine", "client", "source", "frame", "connection"}
 
 # A component is a package or a module directly under lakeport; it may import itself and these.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -22,11 +22,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": KERNEL | {"engine"},
     "sharing": KERNEL,
     "server": SHARING | {"engine"},
-    "client": SHARING | {"engine"},
+    "client": SHARING | {"engine", "source"},
     "spark": SHARING | {"engine", "client"},
     "iceberg": KERNEL,
     "source": KERNEL,
-    "frame": FRAME,
+    "frame": FRAME - {"connection"},
+    "connection": FRAME,
     "__init__": FRAME,
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
@@ -39,7 +40,7 @@ EXTRAS: dict[str, set[str]] = {
     "iceberg": {"pyiceberg"},
 }
 CLOUDS = {"boto3", "botocore", "azure", "google"}
-OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb"}, *EXTRAS.values())
+OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "cryptography"}, *EXTRAS.values())
 # Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
 DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.client", "lakeport.server.catalog.sql_source"}

@@ -3,13 +3,16 @@
     import lakeport
     orders = lakeport.scan("s3://bucket/orders")
     orders.select("id", "amount").where("amount > 100 AND day = '2026-01-01'").at(version=12).to_arrow()
+    lakeport.connect("config.share").shares()
+    lakeport.scan("config.share#sales.eu.orders").to_pandas()
 
 Everything that Lakeport raises on purpose is a `LakeportError`; the tree is in `lakeport.errors`.
 """
 
+from lakeport.connection import Connection, connect
 from lakeport.errors import LakeportError
 from lakeport.frame import Changes, Frame, scan
 from lakeport.kernel.expressions import col, lit
 from lakeport.version import __version__
 
-__all__ = ["Changes", "Frame", "LakeportError", "__version__", "col", "lit", "scan"]
+__all__ = ["Changes", "Connection", "Frame", "LakeportError", "__version__", "col", "connect", "lit", "scan"]

@@ -41,12 +41,13 @@ def scan(target: str, *, storage_options: Mapping[str, Any] | None = None, engin
     `profile#share.schema.table`. It is looked at when the first question needs it, and stays at the version that it had
     then.
 
-    `storage_options` are obstore's; what they leave out comes from the environment."""
+    `storage_options` are obstore's; what they leave out comes from the environment, or, for a shared table that is read
+    in its own directory, from the server."""
     text = parse_target(target)
     if is_table_url(text):
         from lakeport.client import open_shared  # who reads a table on a disk need not pay for its memory
 
-        return Frame(open_shared(text))
+        return Frame(open_shared(text, storage_options))
     return Frame(PathTable(engine or default_engine(storage_options), text))
 
 

@@ -108,6 +108,7 @@ def scripted(script: Script, certificate: tuple[str, str] | None = None) -> Iter
             if ending.is_set():
                 connection.close()
                 return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server.connections += 1
             sockets.append(connection)
             thread = threading.Thread(target=_serve, args=(connection, context, script, server, ending))

@@ -2,8 +2,8 @@
 
 import base64
 import json
-import logging
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -78,24 +78,25 @@ def test_an_expired_token_is_not_sent() -> None:
     credentials = BearerToken(token="abc", expiration_time="2023-11-14T22:13:20Z")  # NOW
     with pool() as http:
         clock = Clock()
-        clock.now -= 0.001
+        clock.now = NOW - 30 * 24 * 3600
         auth = authorization(profile(credentials), http, clock)
+        clock.now = NOW - 0.001
         assert auth.header() == "Bearer abc"
-        clock.now += 0.001
+        clock.now = NOW
         with pytest.raises(AuthenticationError, match=r"expired, at 2023-11-14T22:13:20Z.*new profile") as failed:
             auth.header()
     assert "abc" not in str(failed.value)
 
 
-def test_a_token_that_expires_soon_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    with pool() as http, caplog.at_level(logging.WARNING):
+def test_a_token_that_expires_soon_is_warned_of() -> None:
+    with pool() as http, warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
         for text in ("2023-11-16T22:13:20Z", "2023-12-14T22:13:20Z", "2023-11-01T00:00:00Z"):
             authorization(profile(BearerToken(token="abc", expiration_time=text)), http, Clock())
-    assert [record.message for record in caplog.records if "expires in 2.0 days" in record.message] == [
-        record.message for record in caplog.records
-    ]
-    assert len(caplog.records) == 1
-    assert "abc" not in caplog.text
+    (warned,) = found
+    assert warned.category is UserWarning
+    assert "expires in 2.0 days" in str(warned.message)
+    assert "abc" not in str(warned.message)
 
 
 def test_a_token_for_a_secret_is_asked_for_as_oauth_says() -> None:

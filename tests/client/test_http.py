@@ -67,7 +67,9 @@ def body_of(http: HttpPool, url: str, method: str = "GET", **options: object) ->
 )
 def test_what_may_pass_is_tried_again(failure: Steps) -> None:
     sleeps = Sleeps()
-    with scripted(in_turn(failure, failure, reply(b"the whole body"))) as server, pool(sleeps) as http:
+    patience = 0.5 if any(isinstance(step, Stall) for step in failure) else 20
+    answers = in_turn(failure, failure, reply(b"the whole body"))
+    with scripted(answers) as server, pool(sleeps, read_seconds=patience) as http:
         assert body_of(http, server.url) == b"the whole body"
         assert [asked.method for asked in server.asked] == ["GET"] * 3
         assert sleeps.seconds == [0.2, 0.4]
@@ -322,20 +324,18 @@ def test_a_range_that_makes_no_sense_is_refused() -> None:
         http.get_range("http://example.invalid", -1, 5)
 
 
-@pytest.mark.parametrize("end", [Close(), Reset(), Stall()])
-def test_a_range_that_is_broken_off_is_gone_on_with_where_it_stopped(end: Close | Reset | Stall) -> None:
+@pytest.mark.parametrize("end", [Close(), Stall()])
+def test_a_range_that_is_broken_off_is_gone_on_with_where_it_stopped(end: Close | Stall) -> None:
     def script(asked: Asked) -> Steps:
         first, body = serve_file(asked)
         assert isinstance(body, bytes)
         return [first, body] if len(body) < 300_000 else [first, body[:300_000], end]
 
-    # A reset may take what is on its way with it: then there is no progress, now and then.
-    retries = RetryOptions(retries=20 if isinstance(end, Reset) else 1)
-    with scripted(script) as server, pool(retries=retries) as http:
+    with scripted(script) as server, pool(retries=RetryOptions(retries=1), read_seconds=1) as http:
         assert http.get_range(server.url, 10, 1_000_000) == FILE[10:1_000_010]
         starts = [int(asked.headers["range"][6:].split("-")[0]) for asked in server.asked]
-        assert starts == sorted(starts)
-        assert starts[0] == 10 < starts[-1]
+        assert starts == sorted(set(starts))
+        assert starts[0] == 10
 
 
 def test_a_range_that_never_comes_further_is_given_up() -> None:
@@ -365,7 +365,9 @@ def test_a_range_survives_storage_that_fails_at_random() -> None:
                 return [steps[0], steps[1][: chances.randrange(len(steps[1]))], Reset()]
         return steps
 
-    with scripted(script) as server, pool() as http:
+    # A reset may take what is on its way with it: there is not always progress.
+    retries = RetryOptions(retries=100, longest_wait_seconds=1)
+    with scripted(script) as server, pool(retries=retries) as http:
         for start in range(0, 500_000, 25_000):
             assert http.get_range(server.url, start, 500_000) == FILE[start : start + 500_000]
 

@@ -1,4 +1,4 @@
-"""Time that passes only when somebody sleeps, and connections with short patience."""
+"""Time that passes only when somebody sleeps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Sleeps:
 
 
 def pool(sleeps: Sleeps | None = None, *, retries: RetryOptions | None = None, **connections: Any) -> HttpPool:
-    """A pool that sleeps in no time, and gives a silent server half a second."""
+    """A pool that sleeps in no time."""
     options = HttpOptions(
-        connections=ConnectionOptions(**{"read_seconds": 0.5, "connect_seconds": 2.0} | connections),
+        connections=ConnectionOptions(**connections),
         retries=retries or RetryOptions(),
     )
     return HttpPool(options, timing=(sleeps or Sleeps()).timing())

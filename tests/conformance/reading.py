@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.conformance.target import Answer, File
 Rows = list[tuple[Any, ...]]
 
 
-_PARSERS = {
+_PARSERS: dict[str, Callable[[str], Any]] = {
     "string": str,
     "integer": int,
     "long": int,

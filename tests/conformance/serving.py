@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lakeport import tables
+from lakeport.engine import default_engine
 from lakeport.server.catalog.index import token_digest
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
+from tests.builder import TableBuilder, struct
 from tests.conformance.roles import FEED, numbers, write_roles
 from tests.conformance.target import Target
 from tests.server.endpoints import Answer as StsAnswer
@@ -17,6 +19,9 @@ from tests.server.endpoints import Received, endpoint
 from tests.server.running import running
 
 TOKEN, OTHER_TOKEN, EXPIRED_TOKEN = "token of ann", "token of bob", "an old token of ann"
+
+DAMAGED_FILES = 3000
+"""Files of the table `damaged` that are told before the failure: so many that the answer has begun."""
 
 _SHARE, _SCHEMA = "Conformance", "Roles"
 _BUCKET = "s3://bucket/tables/orders"
@@ -32,6 +37,7 @@ def served_roles(directory: Path) -> Iterator[Target]:
     locations = write_roles(directory)
     locations |= {role: str(directory / role) for role in ("gone", "growing")}
     tables.create(locations["growing"], numbers(0, 3), properties=FEED)
+    locations["damaged"] = _write_damaged(directory / "damaged")
     content = _catalog(locations)
 
     def session(request: Received) -> StsAnswer:
@@ -51,6 +57,18 @@ def served_roles(directory: Path) -> Iterator[Target]:
         roles["unshared"] = {"table": "hidden.secrets.plain"}
         with server.session as http:
             yield Target(server.endpoint, TOKEN, roles, own=True, session=http)
+
+
+def _write_damaged(path: Path) -> str:
+    """A table that can be read, but for what its commit 1 changed; the commit before it has many files."""
+    table = TableBuilder(default_engine(), str(path), struct(id="long"), properties=FEED)
+    file = {"partitionValues": {}, "size": 7, "modificationTime": 1, "dataChange": True}
+    table.create(*({"add": {"path": f"{number}.parquet", **file}} for number in range(DAMAGED_FILES)))
+    table.commit({"txn": {"appId": "an application", "version": 1}})
+    table.commit({"txn": {"appId": "an application", "version": 2}})
+    table.checkpoint()
+    Path(table.log_file(f"{1:020d}.json")).write_text('{"add": {"path": 5}}\n')
+    return table.root
 
 
 def _catalog(locations: dict[str, str]) -> CatalogContent:

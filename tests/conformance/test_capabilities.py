@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import requests
 
 from tests.conformance.roles import READABLE_AS_PARQUET
+from tests.conformance.serving import DAMAGED_FILES
 from tests.conformance.target import CAPABILITIES, DELTA, END, FEATURES, PARQUET, SharedTable, Target, assert_refused
 
 
@@ -141,6 +143,31 @@ def test_an_answer_without_files_has_an_end_too(target: Target) -> None:
     answer = target.table("empty").query(DELTA + END)
     assert answer.files == []
     assert answer.end is not None
+
+
+@pytest.mark.section("EndStreamAction", "Errors")
+@pytest.mark.parametrize("header", [PARQUET, DELTA])
+def test_an_error_after_the_answer_has_begun_is_told_in_the_end(own: Target, header: str) -> None:
+    damaged = own.table("damaged")
+    for answer in (
+        damaged.query(header + END, startingVersion=0),
+        damaged.query(header, startingVersion=0, maxFiles=10_000),
+        damaged.changes(header + END, startingVersion=0),
+    ):
+        assert len(answer.files) == DAMAGED_FILES
+        assert answer.end is not None
+        assert set(answer.end) == {"errorMessage", "httpStatusErrorCode"}
+        assert damaged.truth() not in answer.end["errorMessage"]
+
+
+@pytest.mark.section("EndStreamAction", "Errors")
+@pytest.mark.parametrize("header", [PARQUET, DELTA])
+def test_a_client_that_knows_no_end_notices_an_error_by_the_connection(own: Target, header: str) -> None:
+    damaged = own.table("damaged")
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        damaged.query(header, startingVersion=0)
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        damaged.changes(header, startingVersion=0)
 
 
 @pytest.mark.section("What clients need")

@@ -12,7 +12,7 @@ from tests.conformance.roles import numbers
 from tests.conformance.serving import OTHER_TOKEN
 from tests.conformance.target import DELTA, END, FORMATS, PARQUET, Answer, SharedTable, Target, assert_refused
 
-SOURCES = {
+SOURCES: dict[str, tuple[str, dict[str, Any]]] = {
     "snapshot": ("plain", {}),
     "version": ("stream", {"version": 4}),
     "stream": ("stream", {"startingVersion": 0}),
@@ -38,7 +38,7 @@ def ask(table: SharedTable, capabilities: str, wanted: dict[str, Any], **more: A
 
 def told(answer: Answer) -> list[tuple[Any, ...]]:
     """Files and metadata, without what is new in every answer."""
-    found = []
+    found: list[tuple[Any, ...]] = []
     for line in answer.later_lines:
         if "metaData" in line:
             found.append(("metadata", line["metaData"]["version"]))

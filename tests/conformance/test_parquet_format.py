@@ -141,7 +141,7 @@ def assert_type(found: Any) -> None:
 @pytest.mark.section("Example", "Array Type", "Map Type")
 def test_the_schema_of_the_example(target: Target) -> None:
     inner = {"type": "struct", "fields": [{"name": "d", "type": "integer", "nullable": False, "metadata": {}}]}
-    expected = [
+    expected: list[dict[str, Any]] = [
         {"name": "a", "type": "integer", "nullable": False, "metadata": {"comment": "this is a comment"}},
         {"name": "b", "type": inner, "nullable": True, "metadata": {}},
         {"name": "c", "type": {"type": "array", "elementType": "integer", "containsNull": False}},
@@ -150,7 +150,7 @@ def test_the_schema_of_the_example(target: Target) -> None:
     ]
     fields = fields_of(target, "nested")
     for field in expected:
-        assert fields[str(field["name"])] == {"nullable": True, "metadata": {}} | field
+        assert fields[field["name"]] == {"nullable": True, "metadata": {}} | field
 
 
 @pytest.mark.section("Primitive Types")

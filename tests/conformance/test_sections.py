@@ -6,12 +6,15 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests import conformance
 from tests.conformance.sections import LATER, SECTIONS, WITHOUT_RULES
+from tests.conformance.target import SharedTable, Target, load_target
 from tests.conftest import require_shared
 
 
@@ -40,6 +43,23 @@ def test_every_rule_names_a_section_that_there_is() -> None:
 def test_every_section_has_a_rule() -> None:
     named = set().union(*(sections for _, sections in rules()))
     assert {*SECTIONS, *LATER} - named == set()
+
+
+def test_a_profile_points_the_suite_at_another_server(target: Target, plain: SharedTable, tmp_path: Path) -> None:
+    profile = {
+        "endpoint": f"{target.endpoint}/",
+        "bearerToken": target.token,
+        "roles": {"plain": {"table": f"{plain.share}.{plain.schema}.{plain.name}"}},
+    }
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(profile))
+    other = load_target(tmp_path / "profile.yaml")
+    with other.session:
+        assert not other.own
+        assert other.table("plain").metadata().lines == plain.metadata().lines
+        with pytest.raises(pytest.skip.Exception, match="no table for the role feed"):
+            other.table("feed")
+        with pytest.raises(pytest.skip.Exception, match="no location"):
+            other.table("plain").truth()
 
 
 @pytest.mark.shared

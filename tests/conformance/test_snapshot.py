@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,8 @@ def test_versions_that_make_no_sense_are_refused(stream: SharedTable) -> None:
 @pytest.mark.section("Request Body", "Errors")
 def test_versions_before_the_first_that_is_shared_are_refused(target: Target) -> None:
     table = target.table("later")
-    for body in ({"version": 1}, {"startingVersion": 1}):
+    bodies: list[dict[str, Any]] = [{"version": 1}, {"startingVersion": 1}]
+    for body in bodies:
         assert_refused(table.query(**body), 400, "INVALID_PARAMETER_VALUE")
     assert table.query(version=2).version == 2
     assert table.query(startingVersion=2).version == 2
@@ -204,6 +206,23 @@ def test_a_file_is_fetched_whole_in_part_or_only_asked_about(plain: SharedTable)
     assert (tail.status_code, tail.content[-4:]) == (206, b"PAR1")
     head = requests.head(file.url, timeout=60)
     assert (head.status_code, head.headers["Content-Length"]) == (200, str(len(whole.content)))
+
+
+@pytest.mark.section("What clients need")
+def test_a_url_may_be_spelled_as_clients_rewrite_it(own: Target) -> None:
+    file = own.table("plain").query().files[0]
+    path, query = file.url.split("?")
+    content = requests.get(file.url, timeout=60).content
+    assert "day=" in path
+    assert requests.get(f"{path.replace('day=', 'day%3D')}?{query}", timeout=60).content == content
+
+
+@pytest.mark.section("What clients need")
+def test_urls_outlast_a_read(plain: SharedTable) -> None:
+    now = time.time() * 1000
+    expiring = [file.body["expirationTimestamp"] for file in plain.query().files if "expirationTimestamp" in file.body]
+    plain.target.requires("URLs that tell when they expire", present=bool(expiring))
+    assert min(expiring) - now > 15 * 60 * 1000
 
 
 @pytest.mark.section("File")

@@ -8,7 +8,7 @@ from deltalake import DeltaTable, QueryBuilder
 import lakeport
 from lakeport.cli.values import plain_batch, plain_schema
 from lakeport.frame import Changes, Frame
-from lakeport.kernel.schema import DataType, StructField, StructType, is_variant, types_in
+from lakeport.kernel.schema import ArrayType, DataType, MapType, StructField, StructType, is_variant, types_in
 from tests.interop.peers import Peer
 
 TRACKING = "_metadata.row_id AS _row_id, _metadata.row_commit_version AS _row_commit_version"
@@ -88,6 +88,18 @@ def _column(field: StructField) -> str:
 
 
 def _text(data_type: DataType, value: str) -> str:
+    """The value with the variants in it as text."""
     if is_variant(data_type):
         return f"to_json({value})"
-    return f"transform({value}, x -> to_json(x))" if any(map(is_variant, types_in(data_type))) else value
+    if not any(map(is_variant, types_in(data_type))):
+        return value
+    item = f"x{len(value)}"  # another name than those of the functions around it
+    match data_type:
+        case ArrayType(element):
+            return f"transform({value}, {item} -> {_text(element, item)})"
+        case MapType(_, of):
+            return f"transform_values({value}, (key, {item}) -> {_text(of, item)})"
+        case StructType(fields):
+            parts = ", ".join(f"'{field.name}', {_text(field.type, f'{value}.`{field.name}`')}" for field in fields)
+            return f"if({value} IS NULL, NULL, named_struct({parts}))"
+    raise TypeError(data_type)

@@ -72,14 +72,22 @@ def moment(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def beyond_parquet(name: str) -> set[str]:
-    """The reader features that the data of the latest version make use of: the parquet format cannot tell of them."""
+def features_of(name: str) -> set[str]:
+    """The reader features of the latest version that concern a recipient."""
     entry: Entry = BY_NAME[name]
-    mapped = (entry.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none"
-    features: set[str] = set(entry["protocol"].get("readerFeatures") or ()) - _ONLY_IN_THE_LOG - {"columnMapping"}
-    if not entry["state"]["active_with_dv"]:
-        features.discard("deletionVectors")
-    return features | ({"columnMapping"} if mapped else set())
+    features = set(entry["protocol"].get("readerFeatures") or ()) - _ONLY_IN_THE_LOG
+    return features | ({"columnMapping"} if _is_mapped(entry) else set())
+
+
+def beyond_parquet(name: str) -> set[str]:
+    """Those of the features that the data make use of: the parquet format cannot tell of them."""
+    entry: Entry = BY_NAME[name]
+    unused = set() if _is_mapped(entry) else {"columnMapping"}
+    return features_of(name) - unused - (set() if entry["state"]["active_with_dv"] else {"deletionVectors"})
+
+
+def _is_mapped(entry: Entry) -> bool:
+    return bool((entry.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none")
 
 
 def same_columns(rows: pa.Table, *names: str) -> list[Any]:

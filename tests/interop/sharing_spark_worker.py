@@ -26,7 +26,7 @@ SETTINGS = {
     "spark.delta.sharing.network.numRetries": "1",
     # So that URLs that live for seconds are refreshed in time.
     "spark.delta.sharing.driver.refreshCheckIntervalMs": "300",
-    "spark.delta.sharing.driver.refreshThresholdMs": "3000",
+    "spark.delta.sharing.driver.refreshThresholdMs": "2500",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 Answer = tuple[bytes | None, Any]

@@ -126,7 +126,7 @@ def test_a_log_line_carries_the_id_of_its_request() -> None:
         ("https://b/f?X-Amz-Signature=abc&X-Amz-Date=1", "https://b/f?X-Amz-Signature=…&X-Amz-Date=…"),
         ("https://a/f?sv=1&sig=abc%3D", "https://a/f?sv=1&sig=…"),
         ("GET /shares?pageToken=abc done", "GET /shares?pageToken=… done"),
-        ("a forged\r\nline\x1b[0m", "a forged\\x0d\nline\\x1b[0m"),
+        ("a forged\r\nline\x1b[0m", "a forged\\x0d\\nline\\x1b[0m"),
     ],
 )
 def test_secrets_and_control_characters_are_taken_out_of_messages(text: str, expected: str) -> None:

@@ -112,19 +112,19 @@ def test_a_range_needs_what_one_of_its_versions_allows(tmp_path: Path) -> None:
 
 
 def test_the_protocol_is_told_without_what_concerns_the_log_alone() -> None:
-    features = ["deletionVectors", "v2Checkpoint"]
+    features = ("deletionVectors", "v2Checkpoint")
     given = Protocol(
         min_reader_version=3,
         min_writer_version=7,
         reader_features=features,
-        writer_features=[*features, "vacuumProtocolCheck", "appendOnly"],
+        writer_features=(*features, "vacuumProtocolCheck", "appendOnly"),
     )
     told = protocol_for(given, parse_capabilities("responseformat=delta;readerfeatures=deletionvectors"))
     assert told["readerFeatures"] == ["deletionVectors"]
     assert "v2Checkpoint" not in told["writerFeatures"]
     assert "appendOnly" in told["writerFeatures"]
     known = protocol_for(given, parse_capabilities("responseformat=delta;readerfeatures=v2checkpoint"))
-    assert known["readerFeatures"] == features
+    assert known["readerFeatures"] == list(features)
     assert protocol_for(Protocol(min_reader_version=1, min_writer_version=2), parse_capabilities(None)) == {
         "minReaderVersion": 1,
         "minWriterVersion": 2,

@@ -152,4 +152,4 @@ def in_order_of_commits(file: File) -> tuple[int, bool]:
 def has_rearranging_commits(name: str) -> bool:
     """Files of commits that change no rows are in no stream."""
     commits = Path(path_of(name), "_delta_log").glob("*.json")
-    return any('"dataChange":false' in commit.read_text() for commit in commits)
+    return any(b'"dataChange":false' in commit.read_bytes() for commit in commits)

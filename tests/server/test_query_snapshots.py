@@ -178,7 +178,7 @@ def test_no_limit_cuts_rows_off_that_a_predicate_keeps(tmp_path: Path, seed: int
         predicates = [random_predicate(chance) for _ in range(chance.randint(1, 2))]
         where = " AND ".join(f"({predicate})" for predicate in predicates)
         kept = dict(database.execute(f"SELECT file, count(*) FROM rows WHERE {where} GROUP BY file").fetchall())
-        hints = {"predicate_hints": predicates + ["absent = 1"] * chance.randint(0, 1)}
+        hints: dict[str, Any] = {"predicate_hints": predicates + ["absent = 1"] * chance.randint(0, 1)}
         for limit in (None, chance.randint(0, 6)):
             enough = sum(kept.values()) if limit is None else min(limit, sum(kept.values()))
             whole = lines(query(to, by, limit_hint=limit, **hints))

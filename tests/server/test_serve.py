@@ -100,7 +100,7 @@ def test_a_server_tells_where_it_listens_and_what_it_shares_and_ends_with_succes
     with served(config, folder=tmp_path) as server:
         assert server.get(f"{ORDERS}/version").headers["Delta-Table-Version"] == "0"
         assert server.get("/ready").status_code == 200
-        assert "sharing 1 table in 1 share with 1 recipient\n" in server.told
+        wait_until(lambda: "sharing 1 table in 1 share with 1 recipient\n" in server.told)
         assert server.end() == 0
     assert '"operation":"getTableVersion"' in (tmp_path / "audit.jsonl").read_text()
 
@@ -109,7 +109,7 @@ def test_without_a_configuration_the_catalog_of_the_folder_is_served(tmp_path: P
     with served("--port", "0", "--host", "127.0.0.1", folder=tmp_path) as server:
         assert server.get("shares").status_code == 401
         assert (tmp_path / "lakeport.db").exists()
-        assert any("lakeport share add" in line for line in server.told)
+        wait_until(lambda: any("lakeport share add" in line for line in server.told))
         assert server.end(signal.SIGINT) == 0
 
 

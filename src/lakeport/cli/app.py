@@ -39,7 +39,7 @@ _OPTIONS = {
 }
 
 app = typer.Typer(
-    help="Reads and writes Delta tables.",
+    help="Shares, reads and writes Delta tables.",
     epilog=f"{_DEBUG}, anywhere on the line, shows where a failure comes from.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,7 +69,7 @@ def lakeport(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version of Lakeport.")] = False,
 ) -> None:
-    """Reads and writes Delta tables."""
+    """Shares, reads and writes Delta tables."""
     if version:
         typer.echo(f"lakeport {__version__}")
     elif context.invoked_subcommand is None:

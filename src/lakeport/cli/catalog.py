@@ -131,7 +131,7 @@ def parse_expiry(text: str, now_ms: int) -> int:
             raise ValueError(f"--expires takes a time like 90d or 2027-01-01T00:00:00Z, not {text!r}") from None
         expires = now_ms + parse_duration(text, "--expires")
     if expires <= now_ms:
-        raise ValueError(f"--expires {text} is over")
+        raise ValueError(f"--expires {text} is over: give a time to come, like 90d")
     return expires
 
 

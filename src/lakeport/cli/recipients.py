@@ -191,7 +191,10 @@ def _profile_output(path: Path | None) -> Iterator[list[str]]:
         yield text
         typer.echo("".join(text), nl=False)
         return
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise FileExistsError(error.errno, "File exists: no profile is overwritten, name a new file", path) from None
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             yield text

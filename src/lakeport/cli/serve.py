@@ -21,8 +21,12 @@ def serve(
     config: Annotated[
         str | None, typer.Argument(metavar="[CONFIG]", help="A YAML file, as that of the reference server.")
     ] = None,
-    host: Annotated[str | None, typer.Option(metavar="NAME", help="The address to listen on; 0.0.0.0 is all.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port to listen on; 0 is any.")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The address to listen on: localhost, or 0.0.0.0 for all.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port to listen on: 8080 without CONFIG; 0 is any.")
+    ] = None,
     catalog: Annotated[
         str | None,
         typer.Option(metavar="URL", help="The database of shares and recipients, as sqlite:///path or postgresql://…"),

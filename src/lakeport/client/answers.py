@@ -59,8 +59,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Page:
-    """One answer, whole: its head, its lines, and its end. The file that it waits in is closed once the lines are out, or
-    nobody has the page any more."""
+    """One answer, whole: its head, its lines, and its end. The file that it waits in is closed once the lines are out,
+    or nobody has the page any more."""
 
     server: str
     about: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import logging
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,8 +15,6 @@ from lakeport.client.http import HttpPool
 from lakeport.client.oauth import AccessToken, fetch_token
 from lakeport.errors import AuthenticationError
 from lakeport.sharing.profile import Basic, BearerToken, OAuthClientCredentials, OAuthPrivateKeyJwt, Profile
-
-_log = logging.getLogger(__name__)
 
 _WARN_SECONDS = 7 * 24 * 3600
 _RENEW_SECONDS = 300.0
@@ -53,9 +51,8 @@ def authorization(profile: Profile, http: HttpPool, clock: WallClock = time.time
 def _warn_of_end(profile: Profile, now: float) -> None:
     if profile.expires is not None and 0 < profile.expires / 1000 - now < _WARN_SECONDS:
         days = (profile.expires / 1000 - now) / (24 * 3600)
-        _log.warning(
-            "the token for %s expires in %.1f days: ask the provider for a new profile", profile.endpoint, days
-        )
+        message = f"the token for {profile.endpoint} expires in {days:.1f} days: ask the provider for a new profile"
+        warnings.warn(message, UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -62,11 +63,12 @@ class Connections:
     def __init__(self, options: ConnectionOptions) -> None:
         self._options = options
         self._timeout = urllib3.Timeout(connect=options.connect_seconds, read=options.read_seconds)
-        self._managers: dict[str | None, urllib3.PoolManager] = {}
-        self._proxies: dict[Origin, str | None] = {}
+        self._lock = Lock()
+        self._managers: dict[tuple[str | None, bool], urllib3.PoolManager] = {}
+        self._of_origins: dict[Origin, urllib3.PoolManager] = {}
 
     def close(self) -> None:
-        for manager in self._managers.values():
+        for manager in list(self._managers.values()):
             manager.clear()
 
     def open(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
@@ -85,8 +87,9 @@ class Connections:
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
         origin = origin_of(url)
+        manager = self._manager(origin)
         try:
-            response = self._manager(origin).urlopen(
+            response = manager.urlopen(
                 method,
                 url,
                 body=body,
@@ -102,21 +105,29 @@ class Connections:
         return HttpAnswer(response, str(origin))
 
     def _manager(self, origin: Origin) -> urllib3.PoolManager:
-        if origin not in self._proxies:
-            self._proxies[origin] = self._options.proxy or _proxy_of_environment(origin)
-        proxy = self._proxies[origin]
-        # Two threads may both make one; the one that is kept is used by both.
-        return self._managers.get(proxy) or self._managers.setdefault(proxy, self._new_manager(proxy))
+        manager = self._of_origins.get(origin)
+        if manager is None:
+            with self._lock:
+                manager = self._of_origins[origin] = self._shared_manager(origin)
+        return manager
 
-    def _new_manager(self, proxy: str | None) -> urllib3.PoolManager:
+    def _shared_manager(self, origin: Origin) -> urllib3.PoolManager:
+        """One for all origins behind the same proxy that need the same certificates."""
+        proxy = self._options.proxy or _proxy_of_environment(origin)
+        encrypted = origin.scheme == "https" or (proxy or "").startswith("https:")
+        if (proxy, encrypted) not in self._managers:
+            self._managers[proxy, encrypted] = read_whole_heads(self._new_manager(proxy, encrypted))
+        return self._managers[proxy, encrypted]
+
+    def _new_manager(self, proxy: str | None, encrypted: bool) -> urllib3.PoolManager:
         settings: dict[str, Any] = {
             "num_pools": 64,
             "maxsize": self._options.connections_per_host,
             "block": True,
-            "ssl_context": _tls(self._options.ca_file),
+            # The certificates of the system take their time to read.
+            "ssl_context": _tls(self._options.ca_file) if encrypted else None,
         }
-        manager = urllib3.PoolManager(**settings) if proxy is None else _proxy_manager(proxy, settings)
-        return read_whole_heads(manager)
+        return urllib3.PoolManager(**settings) if proxy is None else _proxy_manager(proxy, settings)
 
 
 def _proxy_manager(proxy: str, settings: dict[str, Any]) -> urllib3.PoolManager:
@@ -139,7 +150,10 @@ def _proxy_of_environment(origin: Origin) -> str | None:
 def _tls(ca_file: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if ca_file is not None:
-        context.load_verify_locations(ca_file)
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as error:  # of TLS, too
+            raise ValueError(f"the certificates in {ca_file} cannot be used: {error.strerror or error}") from None
     return context
 
 

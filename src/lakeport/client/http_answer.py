@@ -46,6 +46,8 @@ class HttpAnswer:
 
     def close(self) -> None:
         """Gives the connection back; one whose body has not been read to its end is of no more use, and closed."""
+        if self._response.length_remaining == 0:
+            self._response.read()  # there is nothing left, but only now it knows
         if not self._response.closed:
             self._response.close()
         self._response.release_conn()

@@ -224,8 +224,11 @@ def _metadata(found: wire.Metadata) -> Metadata:
 
 
 def snapshot_log(version: int, head: Iterable[Told], files: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
-    """The log of one version: a checkpoint with the protocol, the metadata and the files."""
-    return {_checkpoint_name(version): (_checkpoint(version, [*head, *files]), 0)}
+    """The log of one version: a checkpoint with the protocol, the metadata and the files, as old as the version is, if
+    the lines tell."""
+    lines = [*head, *files]
+    time = max((told.timestamp for told in lines if told.timestamp is not None), default=0)
+    return {_checkpoint_name(version): (_checkpoint(version, lines), time)}
 
 
 def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from lakeport.client.directory import DirectoryTable
+from lakeport.client.http import HttpPool
+from lakeport.client.offered import OfferedTable
+from lakeport.client.options import ClientOptions
+from lakeport.client.profiles import GivenProfile, open_profile
 from lakeport.client.rest import SharingServer
 from lakeport.client.source import SharedTable
-from lakeport.sharing.names import parse_table_url
-from lakeport.sharing.profile import read_profile
+from lakeport.sharing.names import TableName, parse_table_url
+from lakeport.source import TableSource
 
 
-def open_shared(text: str) -> SharedTable:
+def open_shared(text: str, storage_options: Mapping[str, Any] | None = None) -> TableSource:
     """The table `profile#share.schema.table`. Nothing is asked of the server yet.
 
     Raises `ValueError` for a text, or a profile, that makes no sense, and `OSError` if the profile cannot be read."""
     url = parse_table_url(text)
-    return SharedTable(SharingServer(read_profile(url.profile)), url.name)
+    options = ClientOptions(storage_options=storage_options or {})
+    return open_table(open_server(url.profile, options), url.name, options)
+
+
+def open_server(profile: GivenProfile, options: ClientOptions) -> SharingServer:
+    """The server that a profile leads to. Nothing is asked of it yet. Raises as `open_profile` does."""
+    return SharingServer(open_profile(profile), HttpPool(options.http))
+
+
+def open_table(server: SharingServer, name: TableName, options: ClientOptions) -> TableSource:
+    """A table, by the way that was chosen or that its provider offers. Nothing is asked of the server yet."""
+    by_urls = SharedTable(server, name)
+    by_directory = DirectoryTable(server, name, options.storage_options)
+    ways: dict[str | None, list[TableSource]] = {"url": [by_urls], "dir": [by_directory], None: [by_urls, by_directory]}
+    return OfferedTable(server, name, *ways[options.access])

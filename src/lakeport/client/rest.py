@@ -12,7 +12,7 @@ from lakeport.client.answers import TableAnswer, parse_version
 from lakeport.client.http import HttpPool
 from lakeport.client.refusals import invalid_answer
 from lakeport.client.session import Session
-from lakeport.client.table_pages import ParameterPages, QueryPages
+from lakeport.client.table_pages import FORMATS, ParameterPages, QueryPages
 from lakeport.client.url_paths import segment, table_path
 from lakeport.errors import SharingError
 from lakeport.sharing import models
@@ -27,13 +27,21 @@ class SharingServer:
     """The server that a profile leads to. All methods raise `SharingError`, and of its kinds `AuthenticationError`,
     `PermissionDeniedError` and `UnavailableError`. Threads can share it.
 
-    `pending_seconds` is how long a query that the server makes in the background may take."""
+    `pending_seconds` is how long a query that the server makes in the background may take; `formats` are those in
+    which it is asked to answer about tables, where it has the choice."""
 
-    def __init__(self, profile: Profile, http: HttpPool | None = None, *, pending_seconds: float = 3600.0) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        http: HttpPool | None = None,
+        *,
+        pending_seconds: float = 3600.0,
+        formats: tuple[str, ...] = FORMATS,
+    ) -> None:
         self.profile = profile
         self.http = http or HttpPool()
         self._session = Session(profile, self.http)
-        self._pending_seconds = pending_seconds
+        self._pending_seconds, self._formats = pending_seconds, formats
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +76,13 @@ class SharingServer:
 
     def all_tables(self, share: str) -> list[models.Table]:
         pages = self._pages(f"shares/{segment(share)}/all-tables", models.TablePage, f"the share {share}")
-        return [table for page in pages for table in page.items]
+        try:
+            return [table for page in pages for table in page.items]
+        except SharingError as error:
+            # Old servers have no such route; if there is no such share, its schemas are not found either.
+            if error.status not in (404, 405):
+                raise
+        return [table for schema in self.schemas(share) for table in self.tables(share, schema.name)]
 
     def version(self, table: TableName, starting_timestamp: str | None = None) -> int:
         """The latest version, or the first one at a moment or after it."""
@@ -91,7 +105,9 @@ class SharingServer:
 
     def query(self, table: TableName, request: QueryRequest) -> TableAnswer:
         """The files of a version, or those of a range of versions, from the page on that the request names."""
-        pages = QueryPages(self._session, table_path(table), request, _about(table), self._pending_seconds)
+        pages = QueryPages(
+            self._session, table_path(table), request, _about(table), self._pending_seconds, self._formats
+        )
         return TableAnswer(pages.page(None), pages.page)
 
     def changes(self, table: TableName, request: ChangesRequest) -> TableAnswer:
@@ -106,7 +122,8 @@ class SharingServer:
         return self._session.json("POST", path, models.CredentialsAnswer, _about(table), body=request).credentials
 
     def _answer(self, table: TableName, what: str, parameters: dict[str, str]) -> TableAnswer:
-        pages = ParameterPages(self._session, f"{table_path(table)}/{what}", parameters, _about(table))
+        path = f"{table_path(table)}/{what}"
+        pages = ParameterPages(self._session, path, parameters, _about(table), self._formats)
         return TableAnswer(pages.page(None), pages.page)
 
     def _pages(self, path: str, kind: type[ListPage], about: str) -> Iterator[ListPage]:

@@ -86,7 +86,7 @@ def connection_error(error: Exception, server: str) -> SharingError:
                 status=0,
                 code="UNTRUSTED_CERTIFICATE",
             )
-        case exceptions.LocationValueError() | exceptions.URLSchemeUnknown():
+        case exceptions.LocationValueError():
             return SharingError(f"the URL of {server} is not valid", status=0, code="INVALID_URL")
         case exceptions.NameResolutionError():
             reason = f"the name of {server} cannot be resolved"

@@ -10,6 +10,7 @@ from itertools import count
 import msgspec
 
 from lakeport.client.answers import TableAnswer
+from lakeport.client.directory import check_offered_by_urls
 from lakeport.client.local_log import LOG, LineReader, SignedUrl, Told, changes_log, snapshot_log
 from lakeport.client.rest import SharingServer
 from lakeport.client.storage import SharedStorage
@@ -57,7 +58,7 @@ class SharedTable:
         """The protocol and the metadata, without files."""
         answer = self._server.metadata(self._name, version=version, timestamp=_format(timestamp))
         reader = LineReader(answer.response_format, str(self._name))
-        head = _head(reader, answer)
+        head = self._head(reader, answer)
         return self._open(answer.version, snapshot_log(answer.version, head, reader.read(answer.lines())))
 
     def snapshot(
@@ -77,7 +78,7 @@ class SharedTable:
         )
         answer = self._server.query(self._name, request)
         reader = LineReader(answer.response_format, str(self._name))
-        head = _head(reader, answer)
+        head = self._head(reader, answer)
         log = snapshot_log(answer.version, head, reader.read(answer.lines()))
         token = answer.end.refresh_token if answer.end else None
         self._pins.setdefault(at, _Pin(answer.version, token))
@@ -94,7 +95,7 @@ class SharedTable:
         )
         answer = self._server.changes(self._name, request)
         reader = LineReader(answer.response_format, str(self._name))
-        head = _head(reader, answer)
+        head = self._head(reader, answer)
         lines = list(reader.read(answer.lines()))
         first = answer.version
         last = max([first, *(told.version for told in lines if told.version is not None)])
@@ -119,6 +120,10 @@ class SharedTable:
         fresh = FreshUrls(urls or {}, renewed or dict)
         self._storage.add_log(root, log, fresh, list(urls or ()))
         return Table.for_path(self.engine, root).snapshot_at_version(version)
+
+    def _head(self, reader: LineReader, answer: TableAnswer) -> list[Told]:
+        check_offered_by_urls(answer.metadata_line, self._name)
+        return list(reader.read([answer.protocol_line, answer.metadata_line]))
 
     def _renewed_files(
         self, request: QueryRequest, version: int, refresh_token: str | None
@@ -151,10 +156,6 @@ def _urls(answer: TableAnswer, name: str) -> Mapping[str, SignedUrl]:
     for _ in reader.read(answer.lines()):
         pass
     return reader.urls
-
-
-def _head(reader: LineReader, answer: TableAnswer) -> list[Told]:
-    return list(reader.read([answer.protocol_line, answer.metadata_line]))
 
 
 def _hints(condition: Expression | None, schema: StructType | None) -> str | None:

@@ -16,29 +16,41 @@ from lakeport.kernel.features import CATALOG_MANAGED, READER_FEATURES
 from lakeport.sharing.capabilities import HEADER, Capabilities, format_capabilities
 from lakeport.sharing.models import QueryRequest, QueryStatusRequest
 
+FORMATS = ("delta", "parquet")
+
 _CAPABILITIES = Capabilities(
-    response_formats=("delta", "parquet"),
+    response_formats=FORMATS,
     # A table whose commits only its catalog knows is not read through a share.
     reader_features=frozenset(map(str.lower, READER_FEATURES - CATALOG_MANAGED)),
     include_end_stream_action=True,
 )
-_OF_TABLES = {HEADER: format_capabilities(_CAPABILITIES)}
-_OF_QUERIES = {HEADER: format_capabilities(replace(_CAPABILITIES, async_query=True))}
-
 _FIRST_POLL_SECONDS = 0.25
 _LONGEST_POLL_SECONDS = 10.0
+
+
+def _headers(formats: tuple[str, ...], *, async_query: bool) -> dict[str, str]:
+    capabilities = replace(_CAPABILITIES, response_formats=formats, async_query=async_query)
+    return {HEADER: format_capabilities(capabilities)}
 
 
 class ParameterPages:
     """The pages that a `GET` with parameters gives."""
 
-    def __init__(self, session: Session, path: str, parameters: Mapping[str, str], about: str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        path: str,
+        parameters: Mapping[str, str],
+        about: str,
+        formats: tuple[str, ...] = FORMATS,
+    ) -> None:
         self._session, self._path, self._parameters, self._about = session, path, parameters, about
+        self._headers = _headers(formats, async_query=False)
 
     def page(self, token: str | None) -> Page:
         """The page of a token; the first one without."""
         parameters = {**self._parameters, **({} if token is None else {"pageToken": token})}
-        found = self._session.page("GET", self._path, self._about, capabilities=_OF_TABLES, parameters=parameters)
+        found = self._session.page("GET", self._path, self._about, capabilities=self._headers, parameters=parameters)
         if isinstance(found, Pending):
             raise invalid_answer(self._session.host, self._about, "it is that of a query, which this is not")
         return found
@@ -47,9 +59,18 @@ class ParameterPages:
 class QueryPages:
     """The pages of one query on the table below `path`."""
 
-    def __init__(self, session: Session, path: str, request: QueryRequest, about: str, pending_seconds: float) -> None:
+    def __init__(
+        self,
+        session: Session,
+        path: str,
+        request: QueryRequest,
+        about: str,
+        pending_seconds: float,
+        formats: tuple[str, ...] = FORMATS,
+    ) -> None:
         self._session, self._path, self._request, self._about = session, path, request, about
         self._pending_seconds = pending_seconds
+        self._headers = _headers(formats, async_query=True)
         self._query_id: str | None = None
 
     def page(self, token: str | None) -> Page:
@@ -81,7 +102,7 @@ class QueryPages:
         return self._post(f"{self._path}/queries/{segment(query_id)}", status)
 
     def _post(self, path: str, body: QueryRequest | QueryStatusRequest) -> Page | Pending:
-        return self._session.page("POST", path, self._about, capabilities=_OF_QUERIES, body=body)
+        return self._session.page("POST", path, self._about, capabilities=self._headers, body=body)
 
     def _never_ready(self) -> UnavailableError:
         return UnavailableError(

@@ -195,6 +195,7 @@ _CLIENT_OPTIONS = frozenset(
 def open_store(root: str, options: Mapping[str, Any]) -> ObjectStore:
     client: Any = {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
     config: Any = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
+    credential_provider = config.pop("credential_provider", None)
     if root.startswith("http://"):
         client["allow_http"] = True
     from obstore.store import from_url  # tables on a disk do not need its memory
@@ -205,6 +206,7 @@ def open_store(root: str, options: Mapping[str, Any]) -> ObjectStore:
             config=config or None,
             client_options=client or None,
             retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=30)},
+            credential_provider=credential_provider,
         )
     except Exception as error:  # obstore's own, and ValueError for options that it does not know
         raise StorageError(f"cannot open the storage: {first_line(error)}", path=root) from error

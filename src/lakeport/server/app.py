@@ -99,7 +99,7 @@ def _rules(config: ServerConfig) -> QueryRules:
         page_token_seconds=config.query_table_page_token_ttl_ms / 1000,
         refresh_token_seconds=config.refresh_token_ttl_ms / 1000,
         use_sql_hints=config.evaluate_predicate_hints,
-        use_json_hints=config.evaluate_json_predicate_hints,
+        use_json_hints=config.evaluate_json_predicate_hints or config.evaluate_json_predicate_hints_v2,
     )
 
 

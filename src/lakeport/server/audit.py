@@ -29,7 +29,10 @@ class AuditLog:
         self._failing = False
         self._writer = Thread(target=self._run, name="lakeport-audit", daemon=True)
         if path is not None:
-            self._append(b"")  # a path that cannot be written is told at the start
+            try:
+                self._append(b"")
+            except OSError as error:  # told at the start
+                raise OSError(error.errno, f"the audit log cannot be written: {error.strerror}", path) from error
             self._writer.start()
 
     def write(self, exchange: Exchange) -> None:

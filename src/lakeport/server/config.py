@@ -151,7 +151,10 @@ def _configured_key(config: ServerConfig) -> str | None:
     if config.signing_key is not None:
         return config.signing_key
     if config.signing_key_file is not None:
-        return Path(config.signing_key_file).read_text(encoding="utf-8").strip()
+        try:
+            return Path(config.signing_key_file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CatalogError(f"signingKeyFile cannot be read: {error}") from error
     return os.environ.get(_KEY_VARIABLE)
 
 

@@ -22,7 +22,8 @@ _SECRETS = re.compile(
     r"((?:Bearer\s+|(?:X-Amz-[A-Za-z]+|X-Goog-[A-Za-z]+|sig|se|sp|pageToken|refreshToken)=))[^\s&\"',;)]+",
     re.IGNORECASE,
 )
-_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), 127] if chr(code) not in "\n\t"}
+_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) != "\t"}
+_CONTROLS |= {ord("\n"): "\\n", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 def set_up_logging(log_format: str, level: int = logging.INFO) -> None:
@@ -43,13 +44,14 @@ def log_request(exchange: Exchange) -> None:
         milliseconds = exchange.seconds * 1000
         _log.log(
             level,
-            "%s %s %d %.1fms recipient=%s address=%s",
+            "%s %s %d %.1fms recipient=%s address=%s%s",
             exchange.method,
             exchange.path,
             exchange.status,
             milliseconds,
             recipient,
             exchange.address,
+            f" error={exchange.error}" if exchange.error else "",
             extra={
                 "fields": {
                     "method": exchange.method,
@@ -95,10 +97,11 @@ def without_secrets(text: str) -> str:
 
 
 def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    message = record.getMessage()
+    """Further lines are indented: whatever a request has in it, nobody takes it for a line of the log."""
+    lines = [record.getMessage()]
     if record.exc_info:
-        message = f"{message}\n{formatter.formatException(record.exc_info)}"
-    return without_secrets(message)
+        lines += formatter.formatException(record.exc_info).splitlines()
+    return "\n  ".join(map(without_secrets, lines))
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -288,8 +288,11 @@ def _accepted(key: str, schema: Json) -> list[Json]:
     """The forms in which a value of a request may come: numbers and flags also as text, as some clients write them."""
     match schema.get("type"):
         case "integer":
-            bounded = schema | {"minimum": _LEAST.get(key, 0), "maximum": _MOST}
-            return [bounded, {"type": "string", "pattern": "^[0-9]{1,18}$"}]
+            least = _LEAST.get(key, 0)
+            return [
+                schema | {"minimum": least, "maximum": _MOST},
+                {"type": "string", "pattern": f"^[{least}-9][0-9]{{0,17}}$"},
+            ]
         case "boolean":
             return [schema, {"enum": [0, 1, "0", "1", "true", "false", "True", "False"]}]
     return [schema]

@@ -28,6 +28,9 @@ _KEEP_ALIVE_SECONDS = 75
 """Longer than what proxies keep connections open for: else they would send requests into closed ones."""
 
 
+_HOW_TO_SHARE = "add tables and who may read them: `lakeport share add`, `table add`, `recipient add`, `grant add`"
+
+
 def serve(
     config: ServerConfig,
     *,
@@ -56,7 +59,8 @@ def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> 
     settings = uvicorn.Config(
         app,
         loop="uvloop",
-        http=partial(LimitedProtocol, limits.head_bytes, limits.head_seconds),  # type: ignore[arg-type]  # called only
+        # Who reads a body gives up before the connection does, and says so.
+        http=partial(LimitedProtocol, limits.head_bytes, limits.head_seconds, 2 * limits.body_seconds),  # type: ignore[arg-type]  # called only
         ws="none",
         lifespan="on",
         log_config=None,
@@ -70,7 +74,8 @@ def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> 
     try:
         settings.load()
     except (OSError, ssl.SSLError) as error:
-        raise CatalogError(f"ssl: the certificate or its key cannot be used: {error}") from error
+        files = f"{settings.ssl_certfile} and its key {settings.ssl_keyfile}"
+        raise CatalogError(f"ssl: the certificate {files} cannot be used: {error}") from error
     return settings
 
 
@@ -141,7 +146,7 @@ def _announcement(config: ServerConfig, sockets: list[socket.socket], catalog: C
     recipients = f"{len(content.recipients):,} recipient{'s' * (len(content.recipients) != 1)}"
     yield f"sharing {tables} in {shares} with {'everyone' if content.anonymous else recipients}"
     if not content.tables:
-        yield "add tables with `lakeport share add`, `lakeport table add` and `lakeport recipient add`"
+        yield f"add tables to the shares in {config.path}" if config.catalog is None else _HOW_TO_SHARE
 
 
 def _tls(config: ServerConfig) -> dict[str, Any]:

@@ -29,6 +29,9 @@ _log = logging.getLogger(__name__)
 _SORTED_AT_ONCE = 100_000
 """Paths that are looked through at once for those of a page."""
 
+_MOST_SQL_HINTS, _LONGEST_SQL = 100, 20_000
+"""SQL takes long to parse: more of it would cost more than the files that it leaves out."""
+
 
 @dataclass(frozen=True)
 class Hints:
@@ -43,6 +46,9 @@ class Hints:
 def read_hints(request: QueryRequest, snapshot: Snapshot, *, use_sql: bool, use_json: bool) -> Hints:
     """A hint that makes no sense is logged and ignored, as the protocol asks."""
     sql, json = request.predicate_hints or [], request.json_predicate_hints
+    if len(sql) > _MOST_SQL_HINTS or sum(map(len, sql)) > _LONGEST_SQL:
+        _log.info("%d predicate hints are ignored: they are too many, or too long", len(sql))
+        use_sql = False
     predicates = [_parsed(parse_sql_predicate, text, snapshot) for text in sql if use_sql]
     predicates += [_parsed(parse_json_predicate, json, snapshot)] if json and use_json else []
     known = tuple(predicate for predicate in predicates if predicate is not None)

@@ -107,7 +107,7 @@ class TableService:
                 f"the changes of the table {caller.table_name} are not shared: its history is not; ask its provider "
                 "for historyShared"
             )
-        fingerprint = caller.fingerprint(msgspec.structs.replace(request, page_token=None, max_files=None))
+        fingerprint = caller.fingerprint("changes", msgspec.structs.replace(request, page_token=None, max_files=None))
         page = self._page(request.page_token, fingerprint, _RangePage)
         table = self.cache.table(caller.table)
         start, end = (page.start, page.end) if page else self._change_range(table, request)

@@ -56,6 +56,15 @@ def check_name(kind: Kind, name: str) -> None:
         raise ValueError(f"the name of a {kind} cannot have {what} in it: {name!r}")
 
 
+def parse_table_name(text: str) -> TableName:
+    """The parts of `share.schema.table`; the name of the share may have periods itself. Raises `ValueError`."""
+    parts = text.rsplit(".", 2) if isinstance(text, str) else []
+    if len(parts) != 3:
+        raise ValueError(f"{text!r} is no shared table: write share.schema.table")
+    _check_parts(text, parts)
+    return TableName(*parts)
+
+
 def parse_table_url(text: str) -> TableUrl:
     """The parts of `profile#share.schema.table`; the profile may itself contain `#`, and a share's name periods.
 
@@ -64,13 +73,17 @@ def parse_table_url(text: str) -> TableUrl:
     parts = table.rsplit(".", 2)
     if not profile or not hash_sign or len(parts) != 3:
         raise ValueError(f"{text!r} is no shared table: write profile#share.schema.table")
+    _check_parts(text, parts)
+    return TableUrl(profile, *parts)
+
+
+def _check_parts(text: str, parts: list[str]) -> None:
     kinds: tuple[Kind, ...] = ("share", "schema", "table")
     for kind, name in zip(kinds, parts, strict=True):
         try:
             check_name(kind, name)
         except ValueError as error:
             raise ValueError(f"{text!r} is no shared table: {error}") from None
-    return TableUrl(profile, *parts)
 
 
 def is_table_url(text: str) -> bool:

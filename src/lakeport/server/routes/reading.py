@@ -82,7 +82,7 @@ def parse_version(text: str | None) -> int | None:
     """Raises `SharingError` (400) for what is no version."""
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and int(text[:20]) < 2**63):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63):
         raise invalid(f"version must be a number, 0 or more, not {text[:100]!r}")
     return int(text)
 

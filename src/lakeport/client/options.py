@@ -1,0 +1,51 @@
+"""What a recipient can choose about reading shared tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lakeport.client.connections import ConnectionOptions
+from lakeport.client.http import HttpOptions
+from lakeport.client.retrying import RetryOptions
+
+AccessMode = Literal["url", "dir"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Raises `ValueError` for an access mode that there is not."""
+
+    access: AccessMode | None = None
+    """`url`: files by signed URLs. `dir`: the table's own directory, by temporary credentials. None takes what the
+    provider offers, and signed URLs if both are."""
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Obstore's, for the storage that a directory is in: `region`, `endpoint` …"""
+    proxy: str | None = None
+    """The URL of a proxy; None takes what the environment says (HTTPS_PROXY, NO_PROXY …)."""
+    ca_file: str | None = None
+    """A file of certificates, in PEM, that are trusted beside those of the system."""
+    connect_seconds: float = 15.0
+    read_seconds: float = 60.0
+    """The longest time without a single byte."""
+    retries: int = 8
+    """How often a request is tried again."""
+    total_seconds: float = 300.0
+    """For how long it is."""
+
+    def __post_init__(self) -> None:
+        if self.access not in ("url", "dir", None):
+            raise ValueError(f"{self.access!r} is no access mode: there are 'url' and 'dir'")
+
+    @property
+    def http(self) -> HttpOptions:
+        connections = ConnectionOptions(
+            proxy=self.proxy,
+            ca_file=self.ca_file,
+            connect_seconds=self.connect_seconds,
+            read_seconds=self.read_seconds,
+        )
+        return HttpOptions(
+            connections=connections, retries=RetryOptions(retries=self.retries, total_seconds=self.total_seconds)
+        )

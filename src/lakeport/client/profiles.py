@@ -1,0 +1,53 @@
+"""The ways in which a person gives a profile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from lakeport.sharing.profile import Profile, parse_profile, read_profile
+
+GivenProfile = str | os.PathLike[str] | Mapping[str, Any] | Profile | None
+"""The path of a file, or its JSON text; its content as a dict; a profile; None for what the environment says."""
+
+PROFILE = "LAKEPORT_PROFILE"
+"""The path of a profile, or its JSON text."""
+ENDPOINT = "LAKEPORT_ENDPOINT"
+TOKEN = "LAKEPORT_BEARER_TOKEN"
+
+
+def open_profile(given: GivenProfile, environment: Mapping[str, str] = os.environ) -> Profile:
+    """Raises `ValueError` for what is no profile, and `OSError` if its file cannot be read."""
+    match given:
+        case Profile():
+            return given
+        case Mapping():
+            return parse_profile(_encode(given))
+        case None:
+            return _from_environment(environment)
+        case str() if not given.strip():
+            raise ValueError("a profile is the path of a file or its text, and this is empty")
+        case _:
+            return read_profile(given)
+
+
+def _encode(content: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(dict(content))
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("the profile has a value that JSON cannot hold") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> Profile:
+    if given := environment.get(PROFILE):
+        return read_profile(given)
+    endpoint, token = environment.get(ENDPOINT), environment.get(TOKEN)
+    if endpoint and token:
+        return parse_profile(
+            _encode({"shareCredentialsVersion": 1, "endpoint": endpoint, "bearerToken": token}),
+            f"the profile in {ENDPOINT} and {TOKEN}",
+        )
+    raise ValueError(f"there is no profile: give one, or set {PROFILE}, or {ENDPOINT} and {TOKEN}")

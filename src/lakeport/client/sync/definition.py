@@ -1,0 +1,74 @@
+"""What a copy is, apart from its files: the shared table's protocol, schema and properties, with a note on the sync."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lakeport.kernel.actions import Format, Metadata, Protocol
+from lakeport.kernel.features import CATALOG_MANAGED, READER_FEATURES
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.table_definition import TableDefinition, definition_of, with_history
+from lakeport.kernel.writer_features import supported_features
+
+SYNCED_TABLE = "lakeport.sync.table"
+"""A property of the copy: what the share calls the table."""
+SYNCED_VERSION = "lakeport.sync.version"
+"""A property of the copy: the version of the shared table that it has."""
+
+_SINCE = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
+"""Versions of the provider's log, which mean nothing in another."""
+
+
+def copied_definition(root: str, before: Snapshot | None, shared: Snapshot, table: str) -> TableDefinition:
+    """The definition of the copy at `root` once it has the files of `shared`. Its id is the shared table's."""
+    known = None if before is None else definition_of(before)
+    protocol = _without_catalog(shared.protocol)
+    return TableDefinition(
+        root,
+        protocol if known is None else merged_protocol(known.protocol, protocol),
+        _metadata(known, shared, table),
+        before=known,
+    )
+
+
+def _metadata(known: TableDefinition | None, shared: Snapshot, table: str) -> Metadata:
+    configuration = {name: value for name, value in shared.properties.items() if name not in _SINCE}
+    if known is not None:
+        configuration = with_history(configuration, known.metadata.configuration)
+    noted: dict[str, str | None] = {SYNCED_TABLE: table, SYNCED_VERSION: str(shared.version)}
+    return msgspec.structs.replace(
+        shared.metadata, format=shared.metadata.format or Format(), configuration=configuration | noted
+    )
+
+
+def merged_protocol(known: Protocol, shared: Protocol) -> Protocol:
+    """The shared table's protocol with what the copy had before: its older versions, and the files of its log, may
+    still need it."""
+    had, has = supported_features(known), supported_features(shared)
+    if had <= has and _versions(known) <= _versions(shared):
+        return shared
+    if has <= had and _versions(shared) <= _versions(known):
+        return known
+    features = had | has
+    readers = {name for name in features if name in READER_FEATURES}
+    readers |= {*(known.reader_features or ()), *(shared.reader_features or ())}
+    reader = max(known.min_reader_version, shared.min_reader_version)
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=7,
+        reader_features=tuple(sorted(readers)) if reader >= 3 else None,
+        writer_features=tuple(sorted(features)),
+    )
+
+
+def _versions(protocol: Protocol) -> tuple[int, int]:
+    return protocol.min_reader_version, protocol.min_writer_version
+
+
+def _without_catalog(protocol: Protocol) -> Protocol:
+    """No catalog manages the copy."""
+    reader, writer = (
+        None if names is None else tuple(name for name in names if name not in CATALOG_MANAGED)
+        for names in (protocol.reader_features, protocol.writer_features)
+    )
+    return msgspec.structs.replace(protocol, reader_features=reader, writer_features=writer)

@@ -1,0 +1,220 @@
+"""The copy: whether it may be brought up to date, and how a version of the shared table becomes one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lakeport.client.sync.definition import SYNCED_TABLE, SYNCED_VERSION, copied_definition
+from lakeport.client.sync.plan import Live, VersionPlan, Wanted, live_files
+from lakeport.errors import SyncError, TableNotFoundError
+from lakeport.kernel.actions import Add, AddCdc, DomainMetadata, Remove
+from lakeport.kernel.commit import Committer, StagedActions
+from lakeport.kernel.conflicts import Reads
+from lakeport.kernel.engine import Engine, ExpressionHandler, JsonHandler, ParquetHandler, StorageClient
+from lakeport.kernel.paths import encode_path
+from lakeport.kernel.post_commit import finish_commit
+from lakeport.kernel.row_tracking import ROW_TRACKING_DOMAIN, assigns_row_ids, encode_high_water_mark, high_water_mark
+from lakeport.kernel.scan_files import ScanFile, decode_num_records
+from lakeport.kernel.snapshot import Snapshot, Table
+
+OPERATION = "SYNC"
+_HARMLESS = frozenset({"VACUUM START", "VACUUM END"})
+"""Operations that change nothing of what the table is."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What one version of the shared table brings, with all files in their places."""
+
+    plan: VersionPlan
+    paths: dict[str, str]
+    """Of the data files, relative to the table, by their names."""
+    changed: frozenset[str] | None = None
+    """Names of the files by which rows came or went; the others only moved rows. None if that is not known."""
+    changes: list[AddCdc] = field(default_factory=list)
+
+    def changes_rows(self, name: str) -> bool:
+        return self.changed is None or name in self.changed
+
+
+class Destination:
+    """The table at a path, which need not exist yet."""
+
+    def __init__(self, engine: Engine, path: str) -> None:
+        self.engine = engine
+        self.root = engine.storage.resolve(path)
+        self.snapshot: Snapshot | None = None
+        try:
+            self.snapshot = Table.for_path(engine, self.root).latest_snapshot()
+        except TableNotFoundError:
+            pass
+
+    @property
+    def version(self) -> int:
+        return -1 if self.snapshot is None else self.snapshot.version
+
+    @property
+    def synced_version(self) -> int | None:
+        """The version of the shared table that the copy has; None if there is no copy yet."""
+        text = None if self.snapshot is None else self.snapshot.properties.get(SYNCED_VERSION)
+        return int(text) if text and text.isdigit() else None
+
+    def check(self, shared: Snapshot, table: str, *, full: bool) -> None:
+        """Raises `SyncError` if the copy cannot be brought up to date; with `full`, only if it is no copy at all."""
+        if self.snapshot is None:
+            return
+        if self.synced_version is None:
+            raise SyncError(
+                f"there is a table that no sync has made, and it stays as it is: choose another place [{self.root}]"
+            )
+        if full:
+            return
+        if self.snapshot.metadata.id != shared.metadata.id:
+            known = self.snapshot.properties.get(SYNCED_TABLE)
+            raise SyncError(
+                f"{table} is not the table that was copied here as {known}: it is another one, or was made anew; "
+                f"choose another place, or pass full=True to put it in the place of the copy [{self.root}]"
+            )
+        if self.synced_version > shared.version:
+            raise SyncError(
+                f"{table} is at version {shared.version}, but the copy has its version {self.synced_version}: it was "
+                f"made anew, or went back; pass full=True to make the copy what it is now [{self.root}]"
+            )
+        self._check_untouched(self.snapshot)
+
+    def _check_untouched(self, snapshot: Snapshot) -> None:
+        """Every commit is of a sync: so the last ones are looked at, down to the last sync's."""
+        for commit in snapshot.history():
+            if commit.operation == OPERATION:
+                return
+            if commit.operation not in _HARMLESS:
+                raise SyncError(
+                    f"another writer has changed the copy in version {commit.version} ({commit.operation}), so that it "
+                    "is no copy any more: restore the version before, or pass full=True to undo what is not the "
+                    f"share's [{self.root}]"
+                )
+        raise SyncError(
+            "the log no longer tells whether somebody else has changed the copy; pass full=True to compare all of its "
+            f"files with the share's [{self.root}]"
+        )
+
+    def live(self) -> Live:
+        if self.snapshot is None:
+            return {}
+        return live_files(self.snapshot.scan_builder().with_log_details().build().files(), self.root)
+
+    def commit(self, shared: Snapshot, table: str, arrived: Arrived) -> None:
+        """The next version of the copy. Raises `CommitConflictError` if somebody else has written to it meanwhile, and
+        `CommitUnknownError`."""
+        if arrived.plan.restated and self.snapshot is not None:
+            adds = [self._add(one, self._path(one, arrived), data_change=False) for one in arrived.plan.restated]
+            self._commit(self.snapshot, table, StagedActions(adds=adds), shared.timestamp)
+        now = self.engine.now()
+        adds = [
+            self._add(one, self._path(one, arrived), data_change=arrived.changes_rows(one.name))
+            for one in arrived.plan.added
+        ]
+        removes = [_remove(file, self._uri(file), now, arrived, self.root) for file in arrived.plan.removed]
+        staged = StagedActions(adds=adds, removes=removes, changes=arrived.changes)
+        self._commit(shared, table, staged, shared.timestamp)
+
+    def _commit(self, shared: Snapshot, table: str, staged: StagedActions, time: int) -> None:
+        definition = copied_definition(self.root, self.snapshot, shared, table)
+        if assigns_row_ids(definition.protocol, definition.metadata):
+            staged.domains |= self._row_ids(staged.adds)
+        engine: Engine = _At(self.engine, time) if time else self.engine
+        committed = Committer(
+            engine,
+            self.snapshot,
+            definition,
+            Reads(self.root, everything=True),
+            staged,
+            operation=OPERATION,
+            parameters={"table": table, "version": definition.metadata.configuration[SYNCED_VERSION]},
+            metrics={
+                "numAddedFiles": len(staged.adds),
+                "numAddedBytes": sum(add.size for add in staged.adds),
+                "numRemovedFiles": len(staged.removes),
+            },
+        ).commit()
+        finish_commit(self.engine, committed, self.snapshot)
+        table_now = Table.for_path(self.engine, self.root)
+        self.snapshot = table_now.latest_snapshot() if self.snapshot is None else self.snapshot.refresh()
+
+    def _row_ids(self, adds: Iterable[Add]) -> dict[str, DomainMetadata]:
+        """The highest row id of the copy, as its log has to tell it."""
+        domains = {} if self.snapshot is None else self.snapshot.domain_metadata
+        before = high_water_mark(domains, self.root)
+        ends = [
+            add.base_row_id + (decode_num_records(add.stats) or 1) - 1 for add in adds if add.base_row_id is not None
+        ]
+        highest = max([before, *ends])
+        if highest == before:
+            return {}
+        return {ROW_TRACKING_DOMAIN: DomainMetadata(ROW_TRACKING_DOMAIN, encode_high_water_mark(highest))}
+
+    def _path(self, wanted: Wanted, arrived: Arrived) -> str:
+        return arrived.paths[wanted.name]
+
+    def _uri(self, file: ScanFile) -> str:
+        return file.uri or encode_path(file.path.removeprefix(f"{self.root}/"))
+
+    def _add(self, wanted: Wanted, path: str, *, data_change: bool) -> Add:
+        file = wanted.file
+        return Add(
+            path=path,
+            partition_values=file.partition_values,
+            size=file.size,
+            modification_time=file.modification_time or self.engine.now(),
+            data_change=data_change,
+            stats=file.stats,
+            tags=file.tags,
+            deletion_vector=wanted.vector,
+            base_row_id=file.base_row_id,
+            default_row_commit_version=file.default_row_commit_version,
+            clustering_provider=file.clustering_provider,
+        )
+
+
+def _remove(file: ScanFile, uri: str, now: int, arrived: Arrived, root: str) -> Remove:
+    ((name, _),) = live_files([file], root)
+    return Remove(
+        path=uri,
+        data_change=arrived.changes_rows(name),
+        deletion_timestamp=now,
+        extended_file_metadata=True,
+        partition_values=file.partition_values,
+        size=file.size,
+        tags=file.tags,
+        deletion_vector=file.deletion_vector,
+        base_row_id=file.base_row_id,
+        default_row_commit_version=file.default_row_commit_version,
+    )
+
+
+@dataclass(frozen=True)
+class _At:
+    """An engine at another time: a commit is as old as the provider's."""
+
+    engine: Engine
+    time: int
+
+    @property
+    def storage(self) -> StorageClient:
+        return self.engine.storage
+
+    @property
+    def json(self) -> JsonHandler:
+        return self.engine.json
+
+    @property
+    def parquet(self) -> ParquetHandler:
+        return self.engine.parquet
+
+    @property
+    def expressions(self) -> ExpressionHandler:
+        return self.engine.expressions
+
+    def now(self) -> int:
+        return self.time

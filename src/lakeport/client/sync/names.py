@@ -1,0 +1,64 @@
+"""How a copy names its files: by the ids that the server gives to the provider's.
+
+A data file is `<id>.<run>.parquet`. The run is of the sync that wrote it: two of them never write into one file, and
+what a killed one has completed is known by its id. A deletion vector has a file of its own, whose name follows from the
+vector, so that whoever writes it writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from urllib.parse import unquote
+
+import msgspec
+
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.z85 import encode_z85
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_COPY = re.compile(rf"({_PLAIN.pattern})\.[0-9a-f]{{12}}\.parquet")
+_VECTORS = uuid.UUID("5f0c1d5e-3d5c-4b86-9d54-0a6c9b2f7e11")
+_AFTER_THE_VERSION = 1
+"""Where a vector begins that is alone in its file."""
+
+
+def new_run() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+def name_of(shared_path: str) -> str:
+    """What the copies of a data file have in their names, from the path under which the client knows it."""
+    identity = _identity(shared_path)
+    return identity if _PLAIN.fullmatch(identity) else hashlib.sha256(identity.encode()).hexdigest()
+
+
+def copy_path(name: str, run: str) -> str:
+    """Relative to the table, and the same as a URI."""
+    return f"{name}.{run}.parquet"
+
+
+def parse_copy(path: str) -> str | None:
+    """The name in the path of a data file, relative to the table; None if it is no copy's."""
+    found = _COPY.fullmatch(path)
+    return found[1] if found else None
+
+
+def copied_vector(vector: DeletionVectorDescriptor | None) -> DeletionVectorDescriptor | None:
+    """Where the copy has a vector; one that is inline stays."""
+    if vector is None or vector.storage_type == "i":
+        return vector
+    # Some servers give no ids to the files of vectors: then the rest has to tell them apart.
+    parts = (_identity(vector.path_or_inline_dv), vector.offset, vector.size_in_bytes, vector.cardinality)
+    return msgspec.structs.replace(
+        vector,
+        storage_type="u",
+        path_or_inline_dv=encode_z85(uuid.uuid5(_VECTORS, repr(parts)).bytes),
+        offset=_AFTER_THE_VERSION,
+    )
+
+
+def _identity(shared_path: str) -> str:
+    """The id in `delta-sharing:///table/id/size`."""
+    return unquote(shared_path.rsplit("/", 2)[1])

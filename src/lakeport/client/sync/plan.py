@@ -1,0 +1,91 @@
+"""What has to come and go so that a copy becomes a version of the shared table. Pure: nothing is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lakeport.client.sync.names import copied_vector, name_of, parse_copy
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.scan_files import ScanFile
+
+Key = tuple[str, str | None]
+"""A name, and the id of the deletion vector: with another one, it is another logical file."""
+Live = dict[Key, ScanFile]
+"""The files of a version of the copy."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file of the shared table."""
+
+    file: ScanFile
+
+    @cached_property
+    def name(self) -> str:
+        return name_of(self.file.path)
+
+    @cached_property
+    def vector(self) -> DeletionVectorDescriptor | None:
+        """As the copy has it."""
+        return copied_vector(self.file.deletion_vector)
+
+    @property
+    def key(self) -> Key:
+        return self.name, self.vector.unique_id if self.vector else None
+
+
+@dataclass(frozen=True)
+class VersionPlan:
+    added: list[Wanted]
+    restated: list[Wanted]
+    """Files that the copy has, of which the share now tells more: their row ids, tags or clustering."""
+    removed: list[ScanFile]
+    present: dict[str, str] = field(default_factory=dict)
+    """The paths of data files that the copy has, by their names."""
+
+    @property
+    def missing(self) -> list[Wanted]:
+        """Those of the added files whose data are not in the version of the copy that the plan began with."""
+        once = {wanted.name: wanted for wanted in self.added if wanted.name not in self.present}
+        return list(once.values())
+
+    @property
+    def vectors(self) -> list[Wanted]:
+        return [wanted for wanted in self.added if wanted.vector is not None and wanted.vector.storage_type != "i"]
+
+
+def plan_version(live: Live, shared: Iterable[ScanFile]) -> VersionPlan:
+    wanted = {one.key: one for one in map(Wanted, shared)}
+    return VersionPlan(
+        added=[one for key, one in wanted.items() if key not in live],
+        restated=[one for key, one in wanted.items() if key in live and _tells_more(one.file, live[key])],
+        removed=[file for key, file in live.items() if key not in wanted],
+        present={name: file.uri or file.path for (name, _), file in live.items()},
+    )
+
+
+def live_files(files: Iterable[ScanFile], root: str) -> Live:
+    """The files of the copy at `root`, by their keys; one that no sync wrote has its path for a name."""
+    return {_key(file, root): file for file in files}
+
+
+def planned_files(shared: Iterable[ScanFile]) -> Live:
+    """The files of the copy as they would be if it had these."""
+    return {one.key: one.file for one in map(Wanted, shared)}
+
+
+def _key(file: ScanFile, root: str) -> Key:
+    relative = file.path.removeprefix(f"{root}/")
+    return parse_copy(relative) or file.path, file.deletion_vector.unique_id if file.deletion_vector else None
+
+
+def _tells_more(shared: ScanFile, known: ScanFile) -> bool:
+    """Whether a writer that adds nothing has told more of the file; of what the share does not tell, the copy may have
+    its own."""
+    new, old = (
+        (file.base_row_id, file.default_row_commit_version, file.tags or None, file.clustering_provider)
+        for file in (shared, known)
+    )
+    return any(mine is not None and mine != theirs for mine, theirs in zip(new, old, strict=True))
