@@ -45,6 +45,8 @@ OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "cryptography"}, *EXTRAS.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
 DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.client", "lakeport.server.catalog.sql_source"}
 DEFERRED |= {"lakeport.cli.app"}
+# What only one command needs: datasets of Arrow, and the terminal's lines.
+DEFERRED |= {"lakeport.cli.sql_session", "lakeport.cli.sql_tables", "lakeport.cli.sql_prompt"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
 NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}

@@ -9,10 +9,26 @@
 Everything that Lakeport raises on purpose is a `LakeportError`; the tree is in `lakeport.errors`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from lakeport.connection import Connection, connect
 from lakeport.errors import LakeportError
 from lakeport.frame import Changes, Frame, scan
 from lakeport.kernel.expressions import col, lit
 from lakeport.version import __version__
 
-__all__ = ["Changes", "Connection", "Frame", "LakeportError", "__version__", "col", "connect", "lit", "scan"]
+if TYPE_CHECKING:
+    from lakeport.client.sync import SyncResult
+
+__all__ = ["Changes", "Connection", "Frame", "LakeportError", "__version__", "col", "connect", "lit", "scan", "sync"]
+
+
+def sync(target: str, dest: str, **options: Any) -> SyncResult:
+    """Copies the shared table `profile#share.schema.table` into a Delta table of your own at a path or a URL, or brings
+    that copy up to date. `options` and errors are those of `lakeport.client.sync.sync_table`: `full`, `squash`,
+    `verify`, `dry_run`, `progress`, `storage_options` …"""
+    from lakeport.client.sync import sync_table  # who reads a table on a disk need not pay for its memory
+
+    return sync_table(target, dest, **options)

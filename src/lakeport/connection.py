@@ -77,4 +77,4 @@ def _name(table: str | Table | TableName) -> TableName:
         case Table():
             return TableName(table.share, table.schema, table.name)
         case _:
-            return parse_table_name(table)
+            return parse_table_name(str(table))

@@ -19,6 +19,7 @@
     │ ├ AuthenticationError                                the token is wrong or has expired
     │ ├ PermissionDeniedError                              the token is good, but not for this
     │ └ UnavailableError                                   no answer, or "come again later", for as long as was waited
+    ├ SyncError                 a copy of a shared table that cannot be brought up to date, or is not what is shared
     └ StorageError              (also OSError)             .path
       ├ AccessDeniedError       (also PermissionError)
       └ OutOfSpaceError                                    the disk is full: nothing was written
@@ -174,6 +175,11 @@ class UnavailableError(SharingError):
     def __init__(self, message: str, *, status: int, code: str, wait_seconds: float = 0.0) -> None:
         super().__init__(message, status=status, code=code)
         self.wait_seconds = wait_seconds
+
+
+class SyncError(LakeportError):
+    """A copy of a shared table cannot be brought up to date: it is no copy, or no longer one, or the shared table is
+    another now. Or it is not what is shared."""
 
 
 class StorageError(LakeportError, OSError):

@@ -249,6 +249,12 @@ class Frame(_Rows[Scan]):
         return snapshot
 
     @property
+    def definition(self) -> Snapshot:
+        """The schema, the properties and the protocol of the version that this frame reads; its files need not be
+        there."""
+        return self._head
+
+    @property
     def version(self) -> int:
         return self._head.version
 

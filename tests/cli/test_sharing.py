@@ -240,6 +240,8 @@ def test_grants_are_added_listed_and_removed(lakeport: Run, sales: None) -> None
         (["recipient", "add", "ann", "--expires", "soon"], "--expires takes"),
         (["recipient", "add", "ann", "--expires", "2020-01-01T00:00:00Z"], "is over"),
         (["recipient", "add", "ann", "--expires", "0d"], "is over"),
+        (["recipient", "add", "ann", "--endpoint", "example.com"], "--endpoint takes a URL"),
+        (["serve", "--public-url", "example.com"], "publicUrl is no URL"),
         (["recipient", "rotate", "ann", "--overlap", "long"], "--overlap takes"),
         (["grant", "remove", "nobody", "sales"], "there is no recipient 'nobody'"),
         (["share", "list", "--catalog", "mysql://x/y"], "SQLite or PostgreSQL"),

@@ -5,6 +5,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 import psycopg
 
 from tests.conftest import missing
-from tests.interop.servers import free_port, running
+from tests.interop.servers import START_SECONDS, free_port, running
 
 USER = "lakeport"
 _NUMBERS = count(1)
@@ -43,6 +44,19 @@ class Postgresql:
         command = [*unprivileged(), program("postgres"), "-D", self.folder / "data", "-p", str(self.port)]
         command += ["-h", "127.0.0.1", "-k", self.folder, "-c", "fsync=off"]
         self._running.enter_context(running(command, self.port, self.folder.with_suffix(".log")))
+        self._await_answers()
+
+    def _await_answers(self) -> None:
+        """It takes connections before it answers them."""
+        end = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                psycopg.connect(self._url("postgres")).close()
+                return
+            except psycopg.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def stop(self) -> None:
         """At once, whoever is still connected."""

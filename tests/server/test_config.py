@@ -134,6 +134,7 @@ def test_anchors_and_merges_are_followed(tmp_path: Path, caplog: pytest.LogCaptu
         ("version: 1\nport: 70000", "port: expected `int` <= 65535"),
         ("version: 1\nstalenessAcceptable: maybe", "stalenessAcceptable: expected `bool`"),
         ("version: 1\nlogFormat: xml", "logFormat: invalid enum value 'xml'"),
+        ("version: 1\npublicUrl: example.com", "publicUrl is no URL"),
         ("version: 1\nqueryTablePageSizeLimit: 0", "queryTablePageSizeLimit: expected `int` >= 1"),
         ("version: 1\nshares: [{name: a, schemas: [{tables: []}]}]", "shares[0].schemas[0]: object missing required"),
         ("version: 1\nshares: all", "shares: expected `array`"),

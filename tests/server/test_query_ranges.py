@@ -15,6 +15,7 @@ from tests.server.asking import (
     FEED,
     PARQUET,
     VECTORS,
+    Clock,
     Line,
     built,
     caller,
@@ -38,7 +39,7 @@ def metadata_between(path: Path) -> TableBuilder:
     table.commit(*(pretended(f"2-{number}") for number in range(3)))
     table.commit(table.metadata)
     table.commit(table.metadata)
-    table.commit(pretended("5-0"), table.metadata)
+    table.commit(pretended("5-0"), table.metadata, pretended("5-1"))
     table.commit({"commitInfo": {}})
     table.commit(*(pretended(f"7-{number}") for number in range(2)), remove(pretended("2-0")))
     table.commit(table.metadata)
@@ -157,9 +158,17 @@ def test_a_remove_without_partition_values_has_none_in_a_stream(tmp_path: Path) 
     assert line["remove"]["partitionValues"] == {}
 
 
+class TickingClock(Clock):
+    """Whatever is signed later has another URL."""
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
 def test_a_file_that_gets_another_vector_has_one_url_in_its_commit(tmp_path: Path) -> None:
     table = vectors_replaced(tmp_path / "t")
-    found = lines(query(service(), caller(table.root), starting_version=1))[2:]
+    found = lines(query(service(TickingClock()), caller(table.root), starting_version=1))[2:]
     by_id: dict[tuple[str, int], set[str]] = {}
     for line in found:
         (action,) = line["file"]["deltaSingleAction"].values()
@@ -196,6 +205,12 @@ def test_columns_are_told_by_their_physical_names(tmp_path: Path) -> None:
     for line in found:
         (action,) = line["file"]["deltaSingleAction"].values()
         assert action["partitionValues"] == {"col-2": "1"}
+
+
+def test_files_of_changes_are_not_for_streams(tmp_path: Path) -> None:
+    table = files_of_changes(tmp_path / "t")
+    found = told(lines(query(service(), caller(table.root), starting_version=1))[2:])
+    assert [entry[0] for entry in found] == ["add", "remove", "metadata", "add"]
 
 
 def test_rows_that_are_only_rearranged_are_left_out(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn
 
@@ -21,9 +22,12 @@ from lakeport.cli import recipients, schemas, shared_tables, shares
 from lakeport.cli.changes import changes
 from lakeport.cli.describe import files, history
 from lakeport.cli.export import export
+from lakeport.cli.listing import ls
 from lakeport.cli.maintain import checkpoint, optimize, restore, set_properties, vacuum
 from lakeport.cli.rows import count, head
 from lakeport.cli.serve import serve
+from lakeport.cli.sql import sql
+from lakeport.cli.sync import sync
 from lakeport.cli.write import append, create, delete, merge, overwrite, update
 from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError
 
@@ -35,6 +39,7 @@ _OPTIONS = {
     "pass ignore_missing_files=True": "give --ignore-missing-files",
     "(merge_schema does)": "(--merge-schema does)",
     "pass force=True": "give --force",
+    "pass full=True": "give --full",
     "allow it with merge_schema": "allow it with --merge-schema",
 }
 
@@ -45,7 +50,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look at tables": (head, count, files, history, changes, export),
+    "Look at tables": (ls, head, count, sql, files, history, changes, export, sync),
     "Write rows": (create, append, overwrite, delete, update, merge),
     "Look after tables": (optimize, vacuum, restore, set_properties, checkpoint),
 }
@@ -88,6 +93,7 @@ def main() -> NoReturn:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, terminate)
+    warnings.showwarning = _tell_warning
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
@@ -98,6 +104,11 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         code = _KILLED + signal.SIGINT
     sys.exit(_KILLED + terminated[0] if terminated else code)
+
+
+def _tell_warning(message: Warning | str, *_: object) -> None:
+    """A warning for people: without the line of the program that gives it."""
+    print(f"lakeport: warning: {_one_line(str(message))}", file=sys.stderr)
 
 
 def run(arguments: Sequence[str]) -> int:

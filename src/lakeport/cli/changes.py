@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from lakeport.cli.options import Columns, Json, StorageOption, Target, Where, narrowed, open_frame
+from lakeport.cli.options import Columns, Json, ReadTarget, StorageOption, Where, narrowed, open_frame
 from lakeport.cli.rows import print_rows
 
 
 def changes(
-    target: Target,
+    target: ReadTarget,
     start_version: Annotated[int | None, typer.Option(min=0, metavar="N", help="The first version.")] = None,
     end_version: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="The last version; else the latest.")

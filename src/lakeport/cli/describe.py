@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from lakeport.cli.display import print_json, print_json_lines, print_table, print_text, printable
-from lakeport.cli.options import Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
+from lakeport.cli.options import Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
+from lakeport.frame import Frame
 from lakeport.kernel.history import CommitInfo, format_time
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, format_schema
@@ -16,29 +17,32 @@ from lakeport.kernel.snapshot import Snapshot
 
 
 def schema(
-    target: Target,
+    target: ReadTarget,
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
     """Show the columns, the version and the properties of a table."""
-    snapshot = open_frame(target, option, version, timestamp).snapshot
+    frame = open_frame(target, option, version, timestamp)
+    snapshot = frame.definition
+    table = Described.of(frame)
     if json:
-        print_json(_schema_document(snapshot))
+        print_json(_schema_document(snapshot, table))
         return
     rows = [
         [f.name, format_type(f.type), "" if f.nullable else "not null", _role(f.name, snapshot)]
         for f in snapshot.schema
     ]
     print_table(["column", "type", "null", "partition"], rows, [False] * 4)
-    print_text(f"\n{printable(snapshot.root)} at version {snapshot.version}, made {format_time(snapshot.timestamp)}")
+    made = "" if table.made is None else f", made {table.made}"
+    print_text(f"\n{printable(table.place)} at version {snapshot.version}{made}")
     for name, value in sorted(snapshot.properties.items()):
         print_text(f"  {printable(name)} = {printable(str(value))}")
 
 
 def files(
-    target: Target,
+    target: ReadTarget,
     where: Where = None,
     limit: Limit = None,
     version: Version = None,
@@ -61,7 +65,7 @@ def files(
 
 
 def history(
-    target: Target,
+    target: ReadTarget,
     limit: Limit = None,
     version: Version = None,
     timestamp: Timestamp = None,
@@ -76,6 +80,21 @@ def history(
         return
     rows = [[d["version"], d["timestamp"], d["operation"], _pairs(d["operationParameters"])] for d in documents]
     print_table(["version", "time", "operation", "parameters"], rows, [True, False, False, False])
+
+
+class Described(NamedTuple):
+    """Where a table is, and when its version was made, if that is known."""
+
+    place: str
+    made: str | None
+
+    @classmethod
+    def of(cls, frame: Frame) -> Self:
+        """Of a table behind signed URLs there is only a name."""
+        if frame.source.prunes:
+            return cls(frame.target, None)
+        snapshot = frame.definition
+        return cls(snapshot.root, format_time(snapshot.timestamp))
 
 
 def format_type(data_type: DataType) -> str:
@@ -95,13 +114,13 @@ def _role(name: str, snapshot: Snapshot) -> str:
     return "partition" if name in snapshot.partition_columns else ""
 
 
-def _schema_document(snapshot: Snapshot) -> dict[str, Any]:
+def _schema_document(snapshot: Snapshot, table: Described) -> dict[str, Any]:
     columns = msgspec.json.decode(format_schema(snapshot.schema))["fields"]
     protocol = snapshot.protocol
     return {
-        "table": snapshot.root,
+        "table": table.place,
         "version": snapshot.version,
-        "timestamp": format_time(snapshot.timestamp),
+        "timestamp": table.made,
         "columns": [column | {"partition": column["name"] in snapshot.partition_columns} for column in columns],
         "partitionColumns": snapshot.partition_columns,
         "properties": snapshot.properties,

@@ -13,12 +13,12 @@ import typer
 
 from lakeport.cli.display import print_json
 from lakeport.cli.formats import Format, format_of, open_writer
-from lakeport.cli.options import Columns, Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
+from lakeport.cli.options import Columns, Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
 from lakeport.cli.progress import expected_rows, showing
 
 
 def export(
-    target: Target,
+    target: ReadTarget,
     out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write.", show_default=False)],
     format: Annotated[Format | None, typer.Option(help="By default, what the name of OUT ends with.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,

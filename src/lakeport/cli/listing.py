@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -29,10 +30,18 @@ def ls(
     json: Json = False,
 ) -> None:
     """List the shares of a profile, the schemas of a share, or the tables of a schema. As JSON, one object per line."""
-    profile, _, name = (target or "").rpartition("#") if "#" in (target or "") else (target or "", "", "")
+    profile, name = _split(target or "")
     with connect(profile or None) as connection:
         share, schema = _parts(connection, name)
         print_listed(_listed(connection, share, schema, all), json)
+
+
+def _split(target: str) -> tuple[str, str]:
+    """The profile, which may itself contain `#`, and the name behind it."""
+    if "#" not in target or target.rstrip().endswith("}") or os.path.isfile(target):
+        return target, ""
+    profile, _, name = target.rpartition("#")
+    return profile, name
 
 
 def _parts(connection: Connection, name: str) -> tuple[str, str]:

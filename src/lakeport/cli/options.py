@@ -14,6 +14,14 @@ _Rows = TypeVar("_Rows", Frame, Changes)
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="A Delta table: a path, or a URL like s3://…", show_default=False)
 ]
+ReadTarget = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="A Delta table: a path, a URL like s3://…, or a shared one, PROFILE#share.schema.table.",
+        show_default=False,
+    ),
+]
 Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows for which this holds, as `amount > 100`.")]
 Columns = Annotated[
     list[str] | None,

@@ -211,6 +211,8 @@ def _format_profile(endpoint: str, token: str, expires: int | None) -> str:
 
 def _server(endpoint: str | None, config: Path | None, catalog: str) -> tuple[str, str]:
     """What recipients reach the server by, and its catalog; options come before what the configuration says."""
+    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+        raise ValueError(f"--endpoint takes a URL like https://host/delta-sharing, not {endpoint!r}")
     if config is None:
         if endpoint is None:
             say(f"the profile is for a server on this machine ({_LOCAL}): --endpoint tells another one")

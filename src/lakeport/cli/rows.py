@@ -8,14 +8,14 @@ import pyarrow as pa
 import typer
 
 from lakeport.cli.display import print_json, print_json_lines, print_table, print_text
-from lakeport.cli.options import Columns, Json, Limit, StorageOption, Target, Timestamp, Version, Where, open_frame
+from lakeport.cli.options import Columns, Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
 from lakeport.cli.values import json_rows
 from lakeport.frame import Changes, Frame
 from lakeport.kernel.schema import is_variant_field
 
 
 def head(
-    target: Target,
+    target: ReadTarget,
     limit: Annotated[int, typer.Option("-n", "--limit", min=0, metavar="N", help="How many rows.")] = 10,
     where: Where = None,
     columns: Columns = None,
@@ -30,7 +30,7 @@ def head(
 
 
 def count(
-    target: Target,
+    target: ReadTarget,
     where: Where = None,
     limit: Limit = None,
     version: Version = None,
@@ -53,10 +53,11 @@ def print_rows(view: Frame | Changes, json: bool) -> None:
         print_json_lines(rows)
         return
     schema = view.schema
-    numbers = [_is_number(field.type) and not is_variant_field(field) for field in schema]
-    print_table(schema.names, [list(row.values()) for row in rows], numbers)
+    print_table(schema.names, [list(row.values()) for row in rows], [is_number(field) for field in schema])
 
 
-def _is_number(data_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type))
+def is_number(field: pa.Field) -> bool:
+    """Whether a column is aligned to the right."""
+    types, data_type = pa.types, field.type
+    is_numeric = types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type)
+    return bool(is_numeric) and not is_variant_field(field)

@@ -163,7 +163,7 @@ class LineReader:
         if vector is None or vector.storage_type == "i":
             return vector
         identity = file.deletion_vector_file_id or f"{file.id}-deletion-vector"
-        size = (vector.offset or 0) + vector.size_in_bytes + _AROUND_A_VECTOR
+        size = (vector.offset or 1) + vector.size_in_bytes + _AROUND_A_VECTOR
         path = self._place(identity, size, vector.path_or_inline_dv, file.expiration_timestamp)
         return msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=path)
 

@@ -19,7 +19,7 @@ from lakeport.source import Moment, TableSource
 
 T = TypeVar("T")
 
-_NEAR = 0.5
+_NEAR = 0.8
 _MOST_NAMES = 3
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -187,14 +188,22 @@ def store_root(path: str) -> str:
     return f"{scheme}://{rest.partition('/')[0]}"
 
 
-_CLIENT_OPTIONS = frozenset(
-    {"allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout", "user_agent"}
+_CLIENT_OPTION = re.compile(
+    r"(?:aws_|azure_|google_)?(allow_http|allow_invalid_certificates|connect_timeout|default_content_type|http1_only"
+    r"|http2_\w+|pool_idle_timeout|pool_max_idle_per_host|proxy_\w+|randomize_addresses|read_timeout|timeout|user_agent)",
+    re.IGNORECASE,
 )
+"""Options of the HTTP client. obstore does not survive them among those of a store."""
 
 
 def open_store(root: str, options: Mapping[str, Any]) -> ObjectStore:
-    client: Any = {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
-    config: Any = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
+    client: Any = {}
+    config: Any = {}
+    for name, value in options.items():
+        if found := _CLIENT_OPTION.fullmatch(name):
+            client[found[1].lower()] = value
+        else:
+            config[name] = value
     credential_provider = config.pop("credential_provider", None)
     if root.startswith("http://"):
         client["allow_http"] = True

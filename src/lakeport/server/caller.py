@@ -29,7 +29,7 @@ class Caller:
 
     def fingerprint(self, *parameters: object) -> str:
         """What a page token is bound to: the table, the recipient, and what was asked for."""
-        parts = (self.table.id, self.recipient.id, self.file_id_hash, parameters)
+        parts = (self.table.id, self.recipient.id, self.file_id_hash, self.capabilities.response_formats, parameters)
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
 
     def check_history(self, *parameters: object) -> None:

@@ -92,6 +92,10 @@ class ServerConfig(Settings, frozen=True):
     path: str | None = None
     """The file that the settings come from; `load_config` sets it."""
 
+    def __post_init__(self) -> None:
+        if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
+            raise ValueError("publicUrl is no URL like https://sharing.example.com")
+
     @property
     def url(self) -> str:
         """What recipients reach the API by, as far as the settings tell."""

@@ -25,13 +25,17 @@ class Lines:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.ended = False
+        self._begun = False
         self._error: Exception | None = None
         self._busy = Lock()
 
     def read(self) -> bytes:
-        """The next piece; empty at the end. An error comes after the lines that were before it."""
+        """The next piece; empty at the end. An error comes after the lines that were before it, but for the first
+        piece in their place: nothing has been sent, and the status can tell."""
         with self._busy:
-            return self._read()
+            piece = self._read()
+            self._begun = True
+            return piece
 
     def close(self) -> None:
         """Ends what makes the lines, if it has not come to its end. A piece that is being read is waited for."""
@@ -52,7 +56,7 @@ class Lines:
             except StopIteration:
                 self.ended = True
             except Exception as error:
-                if not some:
+                if not some or not self._begun:
                     raise
                 self._error = error
                 break

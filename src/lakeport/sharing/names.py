@@ -58,7 +58,7 @@ def check_name(kind: Kind, name: str) -> None:
 
 def parse_table_name(text: str) -> TableName:
     """The parts of `share.schema.table`; the name of the share may have periods itself. Raises `ValueError`."""
-    parts = text.rsplit(".", 2) if isinstance(text, str) else []
+    parts = text.rsplit(".", 2)
     if len(parts) != 3:
         raise ValueError(f"{text!r} is no shared table: write share.schema.table")
     _check_parts(text, parts)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from lakeport.client.sync.definition import SYNCED_TABLE, SYNCED_VERSION, copied_definition
+from lakeport.client.sync.names import parse_copy
 from lakeport.client.sync.plan import Live, VersionPlan, Wanted, live_files
 from lakeport.errors import SyncError, TableNotFoundError
 from lakeport.kernel.actions import Add, AddCdc, DomainMetadata, Remove
@@ -14,7 +18,7 @@ from lakeport.kernel.conflicts import Reads
 from lakeport.kernel.engine import Engine, ExpressionHandler, JsonHandler, ParquetHandler, StorageClient
 from lakeport.kernel.paths import encode_path
 from lakeport.kernel.post_commit import finish_commit
-from lakeport.kernel.row_tracking import ROW_TRACKING_DOMAIN, assigns_row_ids, encode_high_water_mark, high_water_mark
+from lakeport.kernel.row_tracking import ROW_TRACKING_DOMAIN, assigns_row_ids, high_water_mark
 from lakeport.kernel.scan_files import ScanFile, decode_num_records
 from lakeport.kernel.snapshot import Snapshot, Table
 
@@ -45,10 +49,8 @@ class Destination:
         self.engine = engine
         self.root = engine.storage.resolve(path)
         self.snapshot: Snapshot | None = None
-        try:
+        with suppress(TableNotFoundError):
             self.snapshot = Table.for_path(engine, self.root).latest_snapshot()
-        except TableNotFoundError:
-            pass
 
     @property
     def version(self) -> int:
@@ -107,40 +109,34 @@ class Destination:
     def commit(self, shared: Snapshot, table: str, arrived: Arrived) -> None:
         """The next version of the copy. Raises `CommitConflictError` if somebody else has written to it meanwhile, and
         `CommitUnknownError`."""
-        if arrived.plan.restated and self.snapshot is not None:
-            adds = [self._add(one, self._path(one, arrived), data_change=False) for one in arrived.plan.restated]
-            self._commit(self.snapshot, table, StagedActions(adds=adds), shared.timestamp)
-        now = self.engine.now()
-        adds = [
-            self._add(one, self._path(one, arrived), data_change=arrived.changes_rows(one.name))
-            for one in arrived.plan.added
-        ]
-        removes = [_remove(file, self._uri(file), now, arrived, self.root) for file in arrived.plan.removed]
-        staged = StagedActions(adds=adds, removes=removes, changes=arrived.changes)
-        self._commit(shared, table, staged, shared.timestamp)
-
-    def _commit(self, shared: Snapshot, table: str, staged: StagedActions, time: int) -> None:
         definition = copied_definition(self.root, self.snapshot, shared, table)
+        new = [self._add(one, arrived, data_change=arrived.changes_rows(one.name)) for one in arrived.plan.added]
+        restated = [self._add(one, arrived, data_change=False) for one in arrived.plan.restated]
+        staged = StagedActions(
+            adds=[*new, *restated],
+            removes=[self._remove(file, arrived) for file in arrived.plan.removed],
+            changes=arrived.changes,
+        )
         if assigns_row_ids(definition.protocol, definition.metadata):
             staged.domains |= self._row_ids(staged.adds)
-        engine: Engine = _At(self.engine, time) if time else self.engine
         committed = Committer(
-            engine,
+            _At(self.engine, shared.timestamp) if shared.timestamp else self.engine,
             self.snapshot,
             definition,
             Reads(self.root, everything=True),
             staged,
             operation=OPERATION,
-            parameters={"table": table, "version": definition.metadata.configuration[SYNCED_VERSION]},
+            parameters={"table": table, "version": str(shared.version)},
             metrics={
-                "numAddedFiles": len(staged.adds),
-                "numAddedBytes": sum(add.size for add in staged.adds),
+                "numAddedFiles": len(new),
+                "numAddedBytes": sum(add.size for add in new),
                 "numRemovedFiles": len(staged.removes),
             },
         ).commit()
-        finish_commit(self.engine, committed, self.snapshot)
-        table_now = Table.for_path(self.engine, self.root)
-        self.snapshot = table_now.latest_snapshot() if self.snapshot is None else self.snapshot.refresh()
+        # The totals of a version do not count files twice of which more is told.
+        finish_commit(self.engine, replace(committed, adds=committed.adds[: len(new)]), self.snapshot)
+        # Not a later one: what another writer commits now has to be seen as a conflict by the next commit.
+        self.snapshot = Table.for_path(self.engine, self.root).snapshot_at_version(committed.version)
 
     def _row_ids(self, adds: Iterable[Add]) -> dict[str, DomainMetadata]:
         """The highest row id of the copy, as its log has to tell it."""
@@ -152,18 +148,13 @@ class Destination:
         highest = max([before, *ends])
         if highest == before:
             return {}
-        return {ROW_TRACKING_DOMAIN: DomainMetadata(ROW_TRACKING_DOMAIN, encode_high_water_mark(highest))}
+        mark = msgspec.json.encode({"rowIdHighWaterMark": highest}).decode()
+        return {ROW_TRACKING_DOMAIN: DomainMetadata(ROW_TRACKING_DOMAIN, mark)}
 
-    def _path(self, wanted: Wanted, arrived: Arrived) -> str:
-        return arrived.paths[wanted.name]
-
-    def _uri(self, file: ScanFile) -> str:
-        return file.uri or encode_path(file.path.removeprefix(f"{self.root}/"))
-
-    def _add(self, wanted: Wanted, path: str, *, data_change: bool) -> Add:
+    def _add(self, wanted: Wanted, arrived: Arrived, *, data_change: bool) -> Add:
         file = wanted.file
         return Add(
-            path=path,
+            path=arrived.paths[wanted.name],
             partition_values=file.partition_values,
             size=file.size,
             modification_time=file.modification_time or self.engine.now(),
@@ -176,21 +167,20 @@ class Destination:
             clustering_provider=file.clustering_provider,
         )
 
-
-def _remove(file: ScanFile, uri: str, now: int, arrived: Arrived, root: str) -> Remove:
-    ((name, _),) = live_files([file], root)
-    return Remove(
-        path=uri,
-        data_change=arrived.changes_rows(name),
-        deletion_timestamp=now,
-        extended_file_metadata=True,
-        partition_values=file.partition_values,
-        size=file.size,
-        tags=file.tags,
-        deletion_vector=file.deletion_vector,
-        base_row_id=file.base_row_id,
-        default_row_commit_version=file.default_row_commit_version,
-    )
+    def _remove(self, file: ScanFile, arrived: Arrived) -> Remove:
+        relative = file.path.removeprefix(f"{self.root}/")
+        return Remove(
+            path=file.uri or encode_path(relative),
+            data_change=arrived.changes_rows(parse_copy(relative) or file.path),
+            deletion_timestamp=self.engine.now(),
+            extended_file_metadata=True,
+            partition_values=file.partition_values,
+            size=file.size,
+            tags=file.tags,
+            deletion_vector=file.deletion_vector,
+            base_row_id=file.base_row_id,
+            default_row_commit_version=file.default_row_commit_version,
+        )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
@@ -36,7 +36,11 @@ class Fetcher:
     def __init__(self, storage: StorageClient, root: str, progress: Progress | None = None) -> None:
         self._storage, self._root = storage, root
         self._run = new_run()
-        self._known: dict[str, list[FileStatus]] | None = None
+        self._has_looked = False
+        self._there: set[str] = set()
+        self._copies: dict[str, list[FileStatus]] = {}
+        """What is there, by name."""
+        self._expected: set[str] = set()
         self._tell = progress or (lambda done, total: None)
         self._lock = Lock()
         self._done = self._total = 0
@@ -44,56 +48,60 @@ class Fetcher:
         """What was fetched so far; what was there already does not count."""
 
     def fetch(self, plan: VersionPlan, source: StorageClient) -> dict[str, str]:
-        """The paths, relative to the table, of the data files of the plan, by their names. All of them are there, and so
-        are their deletion vectors.
+        """The paths, relative to the table, of the data files of the plan, by their names. All of them are there then,
+        and so are their deletion vectors.
 
         Raises `MissingFileError` if the share no longer has one, `CorruptTableError` for one that is damaged, and what
         the storages raise. Files that are complete stay: the next sync finds them."""
-        there = self._found([*plan.missing, *plan.vectors])
-        paths = {**plan.present, **there}
-        files = [wanted for wanted in plan.missing if wanted.name not in there]
-        vectors = [wanted for wanted in plan.vectors if self._vector_path(wanted) not in self._names]
+        needed, with_vectors = plan.missing, plan.vectors
+        if needed or with_vectors:
+            self._look()
+        there = self._found(needed)
+        files = [wanted for wanted in needed if wanted.name not in there]
+        vectors = [wanted for wanted in with_vectors if self._vector_path(wanted) not in self._there]
         self._total += sum(wanted.file.size for wanted in files)
         stop = Event()
         tasks = [partial(self._fetch_file, source, wanted, stop) for wanted in files]
         tasks += [partial(self._fetch_vector, source, wanted) for wanted in vectors]
         _run_all(tasks, stop)
-        return paths | {wanted.name: copy_path(wanted.name, self._run) for wanted in files}
+        return plan.present | there | {wanted.name: copy_path(wanted.name, self._run) for wanted in files}
 
-    def fetch_changes(self, files: Iterable[Wanted], source: StorageClient, directory: str) -> dict[str, str]:
+    def fetch_changes(self, files: Sequence[Wanted], source: StorageClient, directory: str) -> dict[str, str]:
         """The same for files of the change data feed, which have a directory of their own."""
-        stop = Event()
-        named = {wanted.name: f"{directory}/{copy_path(wanted.name, self._run)}" for wanted in (files := list(files))}
+        paths = {wanted.name: f"{directory}/{copy_path(wanted.name, self._run)}" for wanted in files}
         self._total += sum(wanted.file.size for wanted in files)
-        _run_all([partial(self._fetch_to, source, wanted, named[wanted.name], stop) for wanted in files], stop)
-        return named
+        stop = Event()
+        _run_all([partial(self._fetch_to, source, wanted, paths[wanted.name], stop) for wanted in files], stop)
+        return paths
 
-    def missing_bytes(self, plan: VersionPlan) -> tuple[int, int]:
-        """How many files of the plan, and how many bytes, are not there yet."""
-        there = self._found(plan.missing)
-        files = [wanted for wanted in plan.missing if wanted.name not in there]
-        return len(files), sum(wanted.file.size for wanted in files)
-
-    def _found(self, needed: Iterable[Wanted]) -> dict[str, str]:
-        """Data files that an earlier sync left, or that an earlier version has, by their names."""
-        if self._known is None:
-            self._names: set[str] = set()
-            self._known = {}
-            if any(True for _ in needed):
-                self._look()
-        found: dict[str, str] = {}
+    def expect(self, plan: VersionPlan) -> None:
+        """Counts what `fetch` would fetch."""
+        needed = plan.missing
+        if needed:
+            self._look()
+        there = self._found(needed)
         for wanted in needed:
-            for file in self._known.get(wanted.name, ()):
-                if file.size == wanted.file.size and self._is_whole(file):
-                    found[wanted.name] = file.path.removeprefix(f"{self._root}/")
-        return found
+            if wanted.name not in there and wanted.name not in self._expected:
+                self._expected.add(wanted.name)
+                self.files, self.bytes = self.files + 1, self.bytes + wanted.file.size
+
+    def _found(self, needed: Sequence[Wanted]) -> dict[str, str]:
+        """Data files that an earlier sync left, or that an earlier version has, by their names."""
+        return {
+            wanted.name: file.path.removeprefix(f"{self._root}/")
+            for wanted in needed
+            for file in self._copies.get(wanted.name, ())
+            if file.size == wanted.file.size and self._is_whole(file)
+        }
 
     def _look(self) -> None:
-        assert self._known is not None
+        if self._has_looked:
+            return
+        self._has_looked = True
         for file in self._storage.list_from(self._root, ""):
-            self._names.add(file.path)
+            self._there.add(file.path)
             if name := parse_copy(file.path.removeprefix(f"{self._root}/")):
-                self._known.setdefault(name, []).append(file)
+                self._copies.setdefault(name, []).append(file)
 
     def _is_whole(self, file: FileStatus) -> bool:
         try:
@@ -123,8 +131,8 @@ class Fetcher:
             output.abort()
             raise
         with self._lock:
-            self.files += 1
-            self.bytes += size
+            self.files, self.bytes = self.files + 1, self.bytes + size
+            self._copies.setdefault(wanted.name, []).append(FileStatus(path, size))
 
     def _fetch_vector(self, source: StorageClient, wanted: Wanted) -> None:
         vector, path = wanted.file.deletion_vector, self._vector_path(wanted)
@@ -136,7 +144,7 @@ class Fetcher:
         with suppress(FileExistsError):  # another sync was faster: with the same bytes
             self._storage.write(path, bytes([FILE_VERSION]) + frame)
         with self._lock:
-            self._names.add(path)
+            self._there.add(path)
 
     def _vector_path(self, wanted: Wanted) -> str:
         location = wanted.vector.location(self._root) if wanted.vector else None
@@ -149,7 +157,7 @@ class Fetcher:
             self._tell(self._done, max(self._total, self._done))
 
 
-def _run_all(tasks: list[Callable[[], None]], stop: Event) -> None:
+def _run_all(tasks: Sequence[Callable[[], None]], stop: Event) -> None:
     """Runs the tasks, some at once. Raises what the first one raises that fails, when no other runs any more."""
     with ThreadPoolExecutor(_AT_ONCE, "lakeport-sync") as pool:
         futures = [pool.submit(task) for task in tasks]

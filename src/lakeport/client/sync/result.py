@@ -22,7 +22,7 @@ class SyncResult:
     removed_files: int = 0
     """They are no longer in the table; their bytes stay until a vacuum, for the versions before."""
     fetched_files: int = 0
-    """Those of the added ones that were not there already."""
+    """Data files, of rows and of changes, that were not there already."""
     fetched_bytes: int = 0
     verified_rows: int | None = None
     """How many rows were compared with those of the share, and found equal."""

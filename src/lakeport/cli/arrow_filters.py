@@ -1,0 +1,181 @@
+"""Arrow's filters as the kernel's.
+
+An Arrow expression can be looked at only as text. So what the text is read as is built again, and used only if Arrow
+says that the two are equal.
+"""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.kernel.arrays import array_of, null_of, scalar_of
+from lakeport.kernel.expressions import Column, CompareOp, Comparison, Expression, In, IsNull, Literal, Not
+
+_TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[(),]|[^\s(),"]+)', re.DOTALL)
+_OPERATORS: dict[str, CompareOp] = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def parse_arrow_filter(filter: pc.Expression, schema: pa.Schema) -> Expression | None:
+    """The filter over the columns of a schema, or None if it is not one of those that are understood: comparisons with
+    a constant, IN, tests for null, and AND and OR of such."""
+    parser = _Parser(str(filter), schema)
+    try:
+        read = parser.node()
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, SyntaxError, RecursionError):
+        return None
+    return read.ours if parser.is_at_end and read.arrow.equals(filter) else None
+
+
+def columns_in_arrow_filter(filter: pc.Expression | None, schema: pa.Schema) -> list[str]:
+    """The columns that the filter may read: all whose names are in its text."""
+    text = "" if filter is None else str(filter)
+    return [name for name in schema.names if name in text]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a part of the text is read as, twice."""
+
+    ours: Expression
+    arrow: pc.Expression
+
+
+class _Parser:
+    """Its methods raise `ValueError` and others for a text that is not understood."""
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self._tokens = _TOKEN.findall(text)
+        self._schema = schema
+        self._next = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._next == len(self._tokens)
+
+    def node(self) -> _Read:
+        match self._peek(0), self._peek(1):
+            case "is_valid", "(":
+                return self._valid()
+            case "is_null", "(":
+                return self._null()
+            case "if_else", "(":
+                return self._in()
+            case "(", "(" | "is_valid" | "is_null" | "if_else":
+                return self._pair()
+            case _:
+                return self._comparison()
+
+    def _pair(self) -> _Read:
+        self._expect("(")
+        left, word, right = self.node(), self._take(), self.node()
+        self._expect(")")
+        if word == "and":
+            return _Read(left.ours & right.ours, left.arrow & right.arrow)
+        if word == "or":
+            return _Read(left.ours | right.ours, left.arrow | right.arrow)
+        raise ValueError(word)
+
+    def _comparison(self) -> _Read:
+        self._expect("(")
+        field, operator = self._field(), self._take()
+        constant = _value(self._until(")"), field.type)
+        arrow = _ARROW[operator](pc.field(field.name), pc.scalar(scalar_of(constant, field.type)))
+        return _Read(Comparison(_OPERATORS[operator], Column((field.name,)), Literal(constant)), arrow)
+
+    def _valid(self) -> _Read:
+        self._expect("is_valid", "(")
+        field = self._field()
+        self._expect(")")
+        return _Read(Not(IsNull(Column((field.name,)))), pc.field(field.name).is_valid())
+
+    def _null(self) -> _Read:
+        self._expect("is_null", "(")
+        field = self._field()
+        self._expect(",", "{nan_is_null=false}", ")")
+        return _Read(IsNull(Column((field.name,))), pc.field(field.name).is_null())
+
+    def _in(self) -> _Read:
+        """`if_else(is_valid(a), is_in(a, {value_set=int64:[1, 2], null_matching_behavior=MATCH}), null[bool])`"""
+        self._expect("if_else", "(", "is_valid", "(")
+        field = self._field()
+        self._expect(")", ",", "is_in", "(")
+        self._field()
+        self._expect(",")
+        values = [_value(text, field.type) for text in self._set()]
+        self._expect(",", "null_matching_behavior=MATCH}", ")", ",", "null[bool]", ")")
+        column = pc.field(field.name)
+        options = pc.SetLookupOptions(value_set=array_of(values, field.type), skip_nulls=False)
+        found = pc.is_in(column, options=options)
+        arrow = pc.if_else(column.is_valid(), found, pc.scalar(null_of(pa.bool_())))
+        return _Read(In(Column((field.name,)), tuple(map(Literal, values))), arrow)
+
+    def _set(self) -> list[str]:
+        """The values between brackets. Of very many the text leaves some out: then it is not equal in the end."""
+        while not self._take().endswith(":["):  # the type, which may have commas in it
+            pass
+        values = [self._until(",", "]")]
+        while self._tokens[self._next - 1] == ",":
+            values.append(self._until(",", "]"))
+        return values
+
+    def _field(self) -> pa.Field:
+        name = self._take()
+        if self._schema.names.count(name) != 1:
+            raise ValueError(name)
+        return self._schema.field(name)
+
+    def _until(self, *ends: str) -> str:
+        parts = [self._take()]
+        while self._peek(0) not in ends:
+            parts.append(self._take())
+        self._take()
+        return " ".join(parts)
+
+    def _peek(self, ahead: int) -> str:
+        return self._tokens[self._next + ahead] if self._next + ahead < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token: str = self._tokens[self._next]
+        self._next += 1
+        return token
+
+    def _expect(self, *tokens: str) -> None:
+        for token in tokens:
+            if self._take() != token:
+                raise ValueError(token)
+
+
+_ARROW: dict[str, Callable[[Any, Any], Any]] = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def _value(text: str, data_type: pa.DataType) -> Any:
+    """A constant as Arrow writes it. Raises `ValueError` for one of a type whose order Arrow and others may not share,
+    as floats."""
+    types = pa.types
+    if types.is_signed_integer(data_type):
+        return int(text)
+    if types.is_string(data_type):
+        return literal_eval(text)  # its escapes are those of C
+    if types.is_date32(data_type):
+        return date.fromisoformat(text)
+    if types.is_timestamp(data_type):
+        return datetime.fromisoformat(text)
+    if types.is_decimal(data_type):
+        return Decimal(text)
+    raise ValueError(str(data_type))

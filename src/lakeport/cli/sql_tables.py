@@ -1,0 +1,109 @@
+"""The tables that SQL text names: shared ones, and Delta tables by their paths."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from lakeport.client import GivenProfile
+from lakeport.connection import Connection, connect
+from lakeport.frame import Frame, scan
+from lakeport.sharing.names import TableName, is_table_url
+
+_STORAGE = re.compile(r"(s3|s3a|gs|az|azure|adl|abfs|abfss)://", re.IGNORECASE)
+_FILES = frozenset({".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".db", ".duckdb", ".xlsx"})
+"""What DuckDB reads by itself."""
+
+
+class NamedTable(NamedTuple):
+    """A table as SQL names it; what it leaves out is empty."""
+
+    database: str
+    schema: str
+    name: str
+
+
+def tables_in(text: str) -> set[NamedTable]:
+    """The tables that the statements name in full, or by a quoted place. Text that cannot be read has none: DuckDB says what is wrong with it."""
+    from sqlglot import ErrorLevel, exp, parse
+    from sqlglot.errors import SqlglotError
+
+    # It says on the log which statements it does not know; they are DuckDB's to judge.
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        statements = parse(_EXPLAIN.sub("", text), read="duckdb", error_level=ErrorLevel.IGNORE)
+    except (SqlglotError, RecursionError):
+        return set()
+    found = (table for statement in statements if statement is not None for table in statement.find_all(exp.Table))
+    return {
+        NamedTable(table.catalog, table.db, table.name)
+        for table in found
+        if table.name and (table.db or table.this.args.get("quoted"))
+    }
+
+
+_EXPLAIN = re.compile(r"^\s*EXPLAIN(\s+ANALYZE)?\b(\s*\([^)]*\))?", re.IGNORECASE)
+"""sqlglot does not look into what is explained."""
+
+
+class Catalog:
+    """Frames over the tables that SQL names. Without profiles, the one of the environment is taken if it is needed."""
+
+    def __init__(self, profiles: Sequence[GivenProfile], storage_options: Mapping[str, Any]) -> None:
+        self._profiles, self._storage_options = profiles, storage_options
+
+    @cached_property
+    def connections(self) -> list[Connection]:
+        """Raises `ValueError` if there is no profile."""
+        options = self._storage_options
+        return [connect(profile, storage_options=options) for profile in self._profiles or [None]]
+
+    def close(self) -> None:
+        for connection in self.__dict__.get("connections", []):
+            connection.close()
+
+    def open(self, table: NamedTable) -> Frame | None:
+        """The frame over a table, or None if it is DuckDB's own affair."""
+        if table.database and table.schema:
+            return self._connection(table).scan(TableName(*table))
+        if not table.schema and _is_place(table.name):
+            return scan(table.name, storage_options=self._storage_options)
+        return None
+
+    def _connection(self, table: NamedTable) -> Connection:
+        """The one that has the share."""
+        if len(self.connections) == 1:
+            return self.connections[0]
+        having = [c for c in self.connections if table.database.lower() in self._shares[c]]
+        if len(having) > 1:
+            raise ValueError(
+                f"more than one profile has a share {table.database!r}: write 'PROFILE#{'.'.join(table)}', with quotes"
+            )
+        if not having:
+            shares = sorted(name for names in self._shares.values() for name in names)
+            raise ValueError(f"no profile has a share {table.database!r}; there are {', '.join(shares) or 'none'}")
+        return having[0]
+
+    @cached_property
+    def _shares(self) -> dict[Connection, set[str]]:
+        return {c: {share.name.lower() for share in c.shares()} for c in self.connections}
+
+    def names(self) -> Iterator[str]:
+        """The names of all tables that are shared."""
+        for connection in self.connections:
+            for table in connection.all_tables():
+                yield f"{table.share}.{table.schema}.{table.name}"
+
+
+def _is_place(name: str) -> bool:
+    """Whether a name is a table of Delta: a shared one, or a place in a storage or on a disk that is no file."""
+    if is_table_url(name):
+        return True
+    if PurePath(name).suffix.lower() in _FILES:
+        return False
+    return bool(_STORAGE.match(name)) or os.path.isdir(os.path.join(name.removeprefix("file://"), "_delta_log"))

@@ -1,0 +1,187 @@
+"""`sync_table`: brings a copy of a shared table up to date.
+
+The files of a version are fetched first, then one commit makes them a version of the copy. Whatever ends a sync, the
+copy is at a whole version, and the next sync goes on from there, with the files that are already there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lakeport.client.http import HttpPool
+from lakeport.client.options import ClientOptions
+from lakeport.client.profiles import open_profile
+from lakeport.client.rest import SharingServer
+from lakeport.client.sync.destination import Arrived, Destination
+from lakeport.client.sync.fetch import Fetcher
+from lakeport.client.sync.plan import plan_version, planned_files
+from lakeport.client.sync.result import Progress, SyncResult
+from lakeport.client.sync.source import SharedVersion, SyncSource
+from lakeport.client.sync.verify import verify_copy
+from lakeport.engine import default_engine
+from lakeport.errors import MissingFileError, SharingError
+from lakeport.kernel.actions import AddCdc
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.paths import parse_target
+from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
+from lakeport.kernel.write_context import CHANGE_DIRECTORY
+from lakeport.sharing.names import parse_table_url
+
+_CHASES = 10
+"""How often a table is begun anew whose latest version changes while its URLs have to be renewed."""
+
+
+def sync_table(
+    target: str,
+    dest: str,
+    *,
+    full: bool = False,
+    squash: bool = False,
+    verify: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
+    client: ClientOptions = ClientOptions(),  # noqa: B008  # frozen
+) -> SyncResult:
+    """Makes the Delta table at `dest`, a path or a URL, a copy of the shared table `profile#share.schema.table`, or
+    brings it up to date. Data files and deletion vectors are copied byte for byte; schema, partitioning, properties and
+    protocol are followed. Of the first sync there is one version; from then on the copy gets a version for each of the
+    provider's, where the history is shared, with its time; else, or with `squash`, one for all of them.
+
+    What the share removes is removed from the table; the bytes stay, for older versions, until a vacuum.
+
+    `full` makes the copy what the share has now whatever somebody else did to it, and even if the shared table is
+    another one than before. `verify` compares all rows with those of the share, and the sizes of all files. With
+    `dry_run` nothing is written. `progress` is told bytes. `storage_options` are obstore's, for `dest`; `client` is how
+    the share is read.
+
+    Raises `SyncError` for a copy that cannot be brought up to date or is not what is shared, `SharingError`,
+    `StorageError`, and `CommitConflictError` if somebody else writes to the copy meanwhile."""
+    url = parse_table_url(parse_target(target))
+    with SharingServer(open_profile(url.profile), HttpPool(client.http), formats=("delta",)) as server:
+        destination = Destination(engine or default_engine(storage_options), parse_target(dest))
+        return sync_from(
+            SyncSource(server, url.name),
+            destination,
+            full=full,
+            squash=squash,
+            verify=verify,
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+
+def sync_from(
+    source: SyncSource,
+    destination: Destination,
+    *,
+    full: bool = False,
+    squash: bool = False,
+    verify: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> SyncResult:
+    """The same for a table and a copy that are opened already."""
+    run = _Run(source, destination, Fetcher(destination.engine.storage, destination.root, progress))
+    for chase in range(_CHASES):
+        try:
+            return run.run(full, squash, verify, dry_run)
+        except SharingError as error:
+            if error.code != "VERSION_CHANGED" or chase == _CHASES - 1:
+                raise
+    raise AssertionError
+
+
+class _Run:
+    def __init__(self, source: SyncSource, destination: Destination, fetcher: Fetcher) -> None:
+        self._source, self._destination, self._fetcher = source, destination, fetcher
+        self._table = str(source.name)
+        self._commits = self._added = self._removed = 0
+
+    def run(self, full: bool, squash: bool, verify: bool, dry_run: bool) -> SyncResult:
+        head = self._source.head()
+        self._destination.check(head, self._table, full=full)
+        known = self._destination.synced_version
+        versions = self._versions(None if full or squash else known, head.version)
+        if known == head.version and not full:
+            versions = iter(())
+        last = self._plan_all(versions) if dry_run else self._copy_all(versions)
+        verified = None
+        if verify and not dry_run:
+            assert self._destination.snapshot is not None
+            last = last or self._source.at(head.version)
+            verified = verify_copy(self._destination.snapshot, last.snapshot)
+        return self._result(last.version if last else head.version, verified, dry_run)
+
+    def _versions(self, known: int | None, latest: int) -> Iterator[SharedVersion]:
+        if known is None:
+            yield self._source.at(latest)
+        else:
+            yield from self._source.versions(known, latest)
+
+    def _copy_all(self, versions: Iterator[SharedVersion]) -> SharedVersion | None:
+        """The last version, if there is any."""
+        shared = None
+        for shared in versions:
+            try:
+                self._copy(shared)
+            except MissingFileError:
+                if shared.is_last:
+                    raise
+                # The provider has vacuumed the files of this version: its changes come with a later one.
+        return shared
+
+    def _copy(self, shared: SharedVersion) -> None:
+        plan = plan_version(self._destination.live(), shared.files)
+        before = self._destination.synced_version
+        paths = self._fetcher.fetch(plan, shared.storage)
+        changes = self._changes(shared, before)
+        changed = None if before is None else self._source.changed_names(before + 1, shared.version)
+        self._destination.commit(shared.snapshot, self._table, Arrived(plan, paths, changed, changes))
+        self._count(len(plan.added), len(plan.removed))
+
+    def _changes(self, shared: SharedVersion, before: int | None) -> list[AddCdc]:
+        """The change data of the version, if it is the next one."""
+        if before is None or before + 1 != shared.version or not ENABLE_CHANGE_DATA_FEED.of(shared.snapshot.properties):
+            return []
+        found = self._source.change_files(shared.version)
+        if found is None:
+            return []
+        paths = self._fetcher.fetch_changes(found.files, found.storage, CHANGE_DIRECTORY)
+        return [
+            AddCdc(
+                path=paths[one.name],
+                partition_values=one.file.partition_values,
+                size=one.file.size,
+                data_change=False,
+            )
+            for one in found.files
+        ]
+
+    def _plan_all(self, versions: Iterator[SharedVersion]) -> SharedVersion | None:
+        """The same without doing it."""
+        shared, live = None, self._destination.live()
+        for shared in versions:
+            plan = plan_version(live, shared.files)
+            self._fetcher.expect(plan)
+            self._count(len(plan.added), len(plan.removed))
+            live = planned_files(shared.files)
+        return shared
+
+    def _count(self, added: int, removed: int) -> None:
+        self._commits, self._added, self._removed = self._commits + 1, self._added + added, self._removed + removed
+
+    def _result(self, source_version: int, verified: int | None, dry_run: bool) -> SyncResult:
+        return SyncResult(
+            version=self._destination.version,
+            source_version=source_version,
+            commits=self._commits,
+            added_files=self._added,
+            removed_files=self._removed,
+            fetched_files=self._fetcher.files,
+            fetched_bytes=self._fetcher.bytes,
+            verified_rows=verified,
+            dry_run=dry_run,
+        )

@@ -1,0 +1,417 @@
+"""Copies of shared tables: byte for byte, version by version, and whole at any moment."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakeport
+from lakeport import tables
+from lakeport.client.http import HttpPool
+from lakeport.client.profiles import open_profile
+from lakeport.client.rest import SharingServer
+from lakeport.client.sync.destination import Destination
+from lakeport.client.sync.run import sync_from
+from lakeport.client.sync.source import SyncSource
+from lakeport.engine import default_engine, memory_engine
+from lakeport.errors import CommitConflictError, MissingFileError, SharingError, SyncError
+from lakeport.sharing.names import TableName
+from tests.client.syncing import Provider, changes, data_files, providing, rows, snapshot, synced_version
+from tests.interop.shareable import OWN, orders, write_orders
+
+TRACKED = {"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"}
+
+
+@pytest.fixture
+def provider(tmp_path: Path) -> Iterator[Provider]:
+    """A provider of two tables of five versions, one of them with advanced features."""
+    with providing(tmp_path / "provider", *OWN) as found:
+        for name, properties in OWN.items():
+            write_orders(found.path(name), properties)
+        yield found
+
+
+def write_more(path: str) -> None:
+    """Five versions: rows are inserted, moved, deleted and changed, and a property is set."""
+    tables.append(path, orders(30, 40))
+    tables.optimize(path)
+    tables.delete(path, "id % 10 = 5")
+    tables.update(path, {"amount": "0.0"}, "id < 3")
+    tables.set_properties(path, {"quality": "gold"})
+
+
+@pytest.mark.parametrize("table", OWN)
+def test_the_first_sync_copies_the_bytes_and_what_the_log_says_of_them(
+    provider: Provider, tmp_path: Path, table: str
+) -> None:
+    dest = tmp_path / "copy"
+    result = provider.sync(table, dest)
+    source, copy = snapshot(provider.path(table)), snapshot(dest)
+    assert (result.version, result.source_version, result.commits) == (0, 4, 1)
+    assert sorted(data_files(dest).values()) == sorted(data_files(provider.path(table)).values())
+    assert result.fetched_files == len(data_files(dest))
+    assert result.fetched_bytes == sum(map(len, data_files(dest).values()))
+    assert copy.protocol == source.protocol
+    assert copy.metadata.id == source.metadata.id
+    assert copy.metadata.schema_string == source.metadata.schema_string
+    assert copy.metadata.partition_columns == source.metadata.partition_columns
+    noted = {"lakeport.sync.table": f"share.schema.{table}", "lakeport.sync.version": "4"}
+    assert copy.properties == source.properties | noted
+    assert rows(dest) == rows(provider.path(table))
+    mine, theirs = (sorted(f.stats or "" for f in lakeport.scan(str(p)).files()) for p in (dest, provider.path(table)))
+    assert mine == theirs
+
+
+def test_a_copy_that_is_up_to_date_is_left_alone(provider: Provider, tmp_path: Path) -> None:
+    provider.sync("plain", tmp_path / "copy")
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "copy").rglob("*")}
+    result = provider.sync("plain", tmp_path / "copy")
+    assert (result.version, result.source_version, result.commits, result.fetched_files) == (0, 4, 0, 0)
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "copy").rglob("*")} == before
+
+
+@pytest.mark.parametrize("table", OWN)
+def test_every_version_of_the_provider_becomes_one_of_the_copy(
+    provider: Provider, tmp_path: Path, table: str
+) -> None:
+    dest, path = tmp_path / "copy", provider.path(table)
+    provider.sync(table, dest)
+    write_more(path)
+    result = provider.sync(table, dest, verify=True)
+    assert (result.version, result.source_version, result.commits) == (5, 9, 5)
+    assert result.verified_rows == lakeport.scan(path).count()
+    assert [rows(dest, version) for version in range(6)] == [rows(path, version) for version in range(4, 10)]
+    assert changes(dest, 1) == changes(path, 5)
+    assert snapshot(dest).properties["quality"] == "gold"
+    mine, theirs = (lakeport.scan(str(p)).history(4) for p in (dest, path))
+    assert [c.info["operation"] for c in mine] == ["SYNC"] * 4
+    assert [c.info["operationParameters"]["version"] for c in mine] == ["9", "8", "7", "6"]
+    assert abs(mine[1].info["timestamp"] - theirs[1].timestamp) < 1000
+
+
+def test_rows_that_are_only_moved_are_no_changes(provider: Provider, tmp_path: Path) -> None:
+    provider.sync("plain", tmp_path / "copy")
+    tables.optimize(provider.path("plain"))
+    result = provider.sync("plain", tmp_path / "copy")
+    assert result.removed_files > 0
+    assert changes(tmp_path / "copy", 1) == []
+
+
+def test_files_are_fetched_once(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("advanced"), tmp_path / "copy"
+    first = provider.sync("advanced", dest)
+    tables.delete(path, "id = 7")
+    deleted = provider.sync("advanced", dest)
+    assert (deleted.added_files, deleted.removed_files, deleted.fetched_files) == (1, 1, 0)
+    tables.restore(path, version=4)
+    restored = provider.sync("advanced", dest)
+    assert (restored.added_files, restored.fetched_files) == (1, 0)
+    assert len(list(dest.glob("*.parquet"))) == first.fetched_files
+    assert rows(dest) == rows(path)
+
+
+@pytest.mark.parametrize("squash", [True, False])
+def test_one_version_stands_for_all_where_the_history_is_not_shared_or_not_wanted(tmp_path: Path, squash: bool) -> None:
+    with providing(tmp_path / "provider", "orders", history_shared=squash) as provider:
+        write_orders(provider.path("orders"), OWN["advanced"])
+        dest = tmp_path / "copy"
+        provider.sync("orders", dest, squash=squash)
+        write_more(provider.path("orders"))
+        result = provider.sync("orders", dest, squash=squash, verify=True)
+        assert (result.version, result.source_version, result.commits) == (1, 9, 1)
+        assert rows(dest) == rows(provider.path("orders"))
+        assert rows(dest, 0) == rows(provider.path("orders"), 4)
+
+
+def test_schema_protocol_and_partitioning_are_followed(tmp_path: Path) -> None:
+    with providing(tmp_path / "provider", "orders") as provider:
+        path, dest = provider.path("orders"), tmp_path / "copy"
+        tables.create(path, orders(0, 10))
+        provider.sync("orders", dest)
+        tables.add_columns(path, {"note": "string"})
+        tables.set_properties(path, OWN["advanced"])
+        tables.rename_column(path, "amount", "total")
+        tables.delete(path, "id = 3")
+        tables.overwrite(path, orders(5, 25), partition_by=["day"], overwrite_schema=True)
+        provider.sync("orders", dest, verify=True)
+        assert [rows(dest, version) for version in range(6)] == [rows(path, version) for version in range(6)]
+        assert snapshot(dest).partition_columns == ("day",)
+        assert snapshot(dest).protocol == snapshot(path).protocol
+        assert snapshot(dest).schema == snapshot(path).schema
+
+
+def test_rows_keep_their_ids_and_versions_their_times(tmp_path: Path) -> None:
+    with providing(tmp_path / "provider", "orders") as provider:
+        path, dest = provider.path("orders"), tmp_path / "copy"
+        tables.create(path, orders(0, 10), properties=TRACKED)
+        tables.append(path, orders(10, 20))
+        provider.sync("orders", dest)
+        tables.append(path, orders(20, 30))
+        tables.update(path, {"amount": "0.0"}, "id < 3")
+        provider.sync("orders", dest)
+        mine, theirs = (lakeport.scan(str(p)).with_row_tracking().to_arrow() for p in (dest, path))
+        assert mine.sort_by("id").equals(theirs.sort_by("id"))
+        assert [c.timestamp for c in lakeport.scan(str(dest)).history()] == [
+            c.timestamp for c in lakeport.scan(path).history()
+        ][:3]
+        mark = snapshot(dest).domain_metadata["delta.rowTracking"]
+        assert mark == snapshot(path).domain_metadata["delta.rowTracking"]
+
+
+def test_a_server_that_knows_only_the_parquet_format_gives_the_rows_too(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("plain"), str(tmp_path / "copy")
+    with SharingServer(open_profile(provider.profile), HttpPool(), formats=("parquet",)) as server:
+        source = SyncSource(server, TableName("share", "schema", "plain"))
+        sync_from(source, Destination(default_engine(), dest))
+        write_more(path)
+        result = sync_from(source, Destination(default_engine(), dest), verify=True)
+    assert (result.version, result.source_version) == (5, 9)
+    assert [rows(dest, version) for version in range(6)] == [rows(path, version) for version in range(4, 10)]
+    assert sorted(data_files(dest).values()) == sorted(data_files(path).values())
+
+
+def test_the_copy_may_be_in_any_storage(provider: Provider) -> None:
+    engine = memory_engine()
+    provider.sync("advanced", "memory:///copy", engine=engine)
+    tables.delete(provider.path("advanced"), "id = 7")
+    result = provider.sync("advanced", "memory:///copy", engine=engine, verify=True)
+    assert (result.version, result.source_version) == (1, 5)
+    copied = lakeport.scan("memory:///copy", engine=engine).to_arrow().sort_by("id")
+    assert copied.equals(lakeport.scan(provider.path("advanced")).to_arrow().sort_by("id"))
+
+
+# What a copy must not be
+
+
+def test_a_table_that_was_made_anew_is_refused_and_copied_in_full(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("plain"), tmp_path / "copy"
+    provider.sync("plain", dest)
+    shutil.rmtree(path)
+    tables.create(path, pa.table({"x": [1, 2, 3]}))
+    with providing(provider.folder, "plain") as again:
+        with pytest.raises(SyncError, match=r"not the table that was copied here as share\.schema\.plain.*full=True"):
+            again.sync("plain", dest)
+        assert synced_version(dest) == 4
+        result = again.sync("plain", dest, full=True, verify=True)
+    assert (result.version, result.source_version) == (1, 0)
+    assert rows(dest) == rows(path)
+    assert snapshot(dest).metadata.id == snapshot(path).metadata.id
+
+
+def test_a_table_that_went_back_is_refused(provider: Provider, tmp_path: Path) -> None:
+    path, dest = Path(provider.path("plain")), tmp_path / "copy"
+    provider.sync("plain", dest)
+    for file in [*path.glob("_delta_log/*4.json"), *path.glob("_delta_log/*4.crc")]:
+        file.unlink()
+    with providing(tmp_path / "provider", "plain") as again, pytest.raises(SyncError, match="is at version 3"):
+        again.sync("plain", dest)
+
+
+def test_a_copy_that_somebody_else_has_changed_is_refused_and_repaired_in_full(
+    provider: Provider, tmp_path: Path
+) -> None:
+    path, dest = provider.path("plain"), tmp_path / "copy"
+    provider.sync("plain", dest)
+    tables.delete(str(dest), "id = 7")
+    for _ in range(2):
+        with pytest.raises(SyncError, match=r"another writer has changed the copy in version 1 \(DELETE\)"):
+            provider.sync("plain", dest)
+    provider.sync("plain", dest, full=True, verify=True)
+    assert rows(dest) == rows(path)
+    tables.append(path, orders(30, 40))
+    assert provider.sync("plain", dest, verify=True).commits == 1
+
+
+def test_a_vacuum_is_no_change(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("plain"), tmp_path / "copy"
+    provider.sync("plain", dest)
+    tables.optimize(path)
+    provider.sync("plain", dest)
+    assert tables.vacuum(str(dest), retention=0, enforce_retention=False, dry_run=False).files
+    tables.append(path, orders(30, 40))
+    assert provider.sync("plain", dest, verify=True).commits == 1
+
+
+def test_a_table_that_is_no_copy_is_never_touched(provider: Provider, tmp_path: Path) -> None:
+    tables.create(str(tmp_path / "mine"), orders(0, 10))
+    for full in (False, True):
+        with pytest.raises(SyncError, match="no sync has made"):
+            provider.sync("plain", tmp_path / "mine", full=full)
+    assert snapshot(tmp_path / "mine").version == 0
+
+
+def test_who_writes_to_the_copy_meanwhile_is_noticed(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("plain"), tmp_path / "copy"
+    provider.sync("plain", dest)
+    tables.append(path, orders(30, 40))
+    written = []
+
+    def write(done: int, total: int) -> None:
+        if not written:
+            written.append(tables.append(str(dest), orders(90, 91)))
+
+    with pytest.raises(CommitConflictError):
+        provider.sync("plain", dest, progress=write)
+    assert snapshot(dest).version == 1
+    with pytest.raises(SyncError, match="WRITE"):
+        provider.sync("plain", dest)
+
+
+def test_of_two_syncs_at_once_one_gives_way(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("plain"), tmp_path / "copy"
+    provider.sync("plain", dest)
+    tables.append(path, orders(30, 40))
+    inner = []
+
+    def sync_too(done: int, total: int) -> None:
+        if not inner:
+            inner.append(None)
+            inner[0] = provider.sync("plain", dest)
+
+    with pytest.raises(CommitConflictError):
+        provider.sync("plain", dest, progress=sync_too)
+    assert provider.sync("plain", dest, verify=True).commits == 0
+
+
+# What may happen on the way
+
+
+class Stop(Exception):  # noqa: N818  # as an interrupt
+    """Ends a sync in the middle."""
+
+
+def stop_after(calls: int) -> object:
+    count = 0
+
+    def stop(done: int, total: int) -> None:
+        nonlocal count
+        count += 1
+        if count > calls:
+            raise Stop
+
+    return stop
+
+
+def test_a_sync_that_ends_early_is_gone_on_with(provider: Provider, tmp_path: Path) -> None:
+    dest = tmp_path / "copy"
+    with pytest.raises(Stop):
+        provider.sync("advanced", dest, progress=stop_after(3))
+    assert not (dest / "_delta_log").exists()
+    there = {file.name for file in dest.glob("*.parquet")}
+    assert 0 < len(there) <= 3
+    result = provider.sync("advanced", dest, verify=True)
+    assert result.fetched_files == result.added_files - len(there)
+    assert there <= data_files(dest).keys()
+
+
+def test_what_a_killed_sync_left_half_is_not_taken(provider: Provider, tmp_path: Path) -> None:
+    dest = tmp_path / "copy"
+    with pytest.raises(Stop):
+        provider.sync("plain", dest, progress=stop_after(3))
+    left = list(dest.glob("*.parquet"))
+    assert left
+    for file in left:
+        data = file.read_bytes()
+        file.write_bytes(data[: len(data) // 2])
+    result = provider.sync("plain", dest, verify=True)
+    assert result.fetched_files == result.added_files
+    assert not {file.name for file in left} & data_files(dest).keys()
+
+
+@pytest.mark.parametrize("history_shared", [True, False])
+def test_urls_that_expire_meanwhile_are_renewed(tmp_path: Path, history_shared: bool) -> None:
+    settings = {"history_shared": history_shared, "pre_signed_url_timeout_seconds": 1}
+    with providing(tmp_path / "provider", "orders", **settings) as provider:
+        write_orders(provider.path("orders"), OWN["advanced"])
+        provider.sync("orders", tmp_path / "copy", verify=True, progress=lambda done, total: time.sleep(1.2))
+        write_more(provider.path("orders"))
+        provider.sync("orders", tmp_path / "copy", verify=True, progress=lambda done, total: time.sleep(1.2))
+        assert rows(tmp_path / "copy") == rows(provider.path("orders"))
+
+
+def test_versions_whose_files_the_provider_has_vacuumed_come_with_a_later_one(
+    provider: Provider, tmp_path: Path
+) -> None:
+    path, dest = provider.path("plain"), tmp_path / "copy"
+    provider.sync("plain", dest)
+    write_more(path)
+    tables.vacuum(path, retention=0, enforce_retention=False, dry_run=False)
+    result = provider.sync("plain", dest, verify=True)
+    assert result.source_version == 11
+    assert 0 < result.commits < 7
+    assert rows(dest) == rows(path)
+    copied = {int(c.info["operationParameters"]["version"]): c.version for c in lakeport.scan(str(dest)).history()}
+    for shared, version in copied.items():
+        if shared > 8:
+            assert rows(dest, version) == rows(path, shared)
+
+
+def test_a_file_that_the_provider_has_lost_ends_the_sync_and_the_copy_stays(
+    provider: Provider, tmp_path: Path
+) -> None:
+    path, dest = provider.path("plain"), tmp_path / "copy"
+    provider.sync("plain", dest)
+    before = rows(dest)
+    tables.append(path, orders(30, 40))
+    newest = max(Path(path).rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    newest.unlink()
+    with pytest.raises((MissingFileError, SharingError)):
+        provider.sync("plain", dest)
+    assert rows(dest) == before
+    assert synced_version(dest) == 4
+
+
+def test_a_file_of_another_size_than_the_share_says_is_refused(provider: Provider, tmp_path: Path) -> None:
+    for file in Path(provider.path("plain")).rglob("*.parquet"):
+        file.write_bytes(file.read_bytes() + b"more")
+    with pytest.raises(lakeport.LakeportError, match="Parquet file of its size"):
+        provider.sync("plain", tmp_path / "copy")
+    assert not (tmp_path / "copy" / "_delta_log").exists()
+
+
+# Looking before and after
+
+
+def test_a_dry_run_says_what_a_run_does_and_writes_nothing(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("advanced"), tmp_path / "copy"
+    planned = provider.sync("advanced", dest, dry_run=True)
+    assert planned.dry_run
+    assert not dest.exists()
+    done = provider.sync("advanced", dest)
+    tables.append(path, orders(30, 40))
+    tables.optimize(path, purge=True)
+    later = provider.sync("advanced", dest, dry_run=True)
+    assert snapshot(dest).version == 0
+    done_later = provider.sync("advanced", dest)
+    for plan, run in ((planned, done), (later, done_later)):
+        for name in ("source_version", "commits", "added_files", "removed_files", "fetched_files", "fetched_bytes"):
+            assert getattr(plan, name) == getattr(run, name)
+
+
+def test_verification_finds_a_file_that_was_changed_cut_or_removed(provider: Provider, tmp_path: Path) -> None:
+    dest = tmp_path / "copy"
+    provider.sync("plain", dest, verify=True)
+    file = Path(lakeport.scan(str(dest)).files()[0].path)
+    data = file.read_bytes()
+    others = [found.path for found in lakeport.scan(str(dest)).files() if found.size == len(data)]
+    other = next((Path(path).read_bytes() for path in others if Path(path).read_bytes() != data), None)
+    if other is not None:
+        file.write_bytes(other)
+        with pytest.raises(SyncError, match="but not those that are shared"):
+            provider.sync("plain", dest, verify=True)
+    file.write_bytes(data[:-1])
+    with pytest.raises(SyncError, match="has .* bytes, and should have"):
+        provider.sync("plain", dest, verify=True)
+    file.unlink()
+    with pytest.raises(SyncError, match="is gone"):
+        provider.sync("plain", dest, verify=True)
+
+
+def test_what_is_no_shared_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no shared table"):
+        lakeport.sync(str(tmp_path / "table"), str(tmp_path / "copy"))
