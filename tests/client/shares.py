@@ -30,7 +30,7 @@ def profile_text(endpoint: str, token: str = TOKEN, **more: Any) -> str:
 
 @contextmanager
 def sharing_tables(folder: Path, **table_settings: Any) -> Iterator[Shared]:
-    """`sales.eu.orders` (version 0: three orders of two cities, 1: one more), `sales.eu.cities` and `hr.team.people`."""
+    """`sales.eu.orders` (version 0: three orders, 1: one more), `sales.eu.cities` and `hr.team.people`."""
     feed = {"delta.enableChangeDataFeed": "true"}
     orders = {"id": [1, 2, 3], "city": ["Oslo", "Cork", "Oslo"], "amount": [120, 80, 40]}
     tables.create(str(folder / "orders"), orders, partition_by=["city"], properties=feed)

@@ -13,7 +13,7 @@ from lakeport.client.rest import SharingServer
 from lakeport.errors import SharingError
 from lakeport.sharing.names import TableName
 from lakeport.sharing.profile import BearerToken, Profile
-from tests.client.scripted_http import scripted
+from tests.client.scripted_http import reply, scripted
 from tests.client.shares import NOWHERE, profile_text, sharing_tables
 
 PROFILE = Profile(endpoint=NOWHERE, credentials=BearerToken(token="abc"))
@@ -45,7 +45,9 @@ def test_a_profile_comes_from_the_environment(tmp_path: Path) -> None:
     ids=str,
 )
 def test_without_a_profile_it_is_said_where_one_is_looked_for(environment: Mapping[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"give one, or set LAKEPORT_PROFILE, or LAKEPORT_ENDPOINT and LAKEPORT_BEARER"):
+    with pytest.raises(
+        ValueError, match=r"give one, or set LAKEPORT_PROFILE, or LAKEPORT_ENDPOINT and LAKEPORT_BEARER"
+    ):
         open_profile(None, environment)
 
 
@@ -88,5 +90,8 @@ def test_a_table_that_is_offered_both_ways_is_read_by_urls(tmp_path: Path) -> No
 
 
 def test_names_are_not_near_if_the_server_does_not_tell_any() -> None:
-    with scripted({}) as script, SharingServer(Profile(endpoint=script.url, credentials=PROFILE.credentials)) as server:
+    with (
+        scripted(lambda _: reply(status=403)) as script,
+        SharingServer(Profile(endpoint=script.url, credentials=PROFILE.credentials)) as server,
+    ):
         assert near_names(server, TableName("a", "b", "c")) == []

@@ -327,11 +327,26 @@ def test_what_a_killed_sync_left_half_is_not_taken(provider: Provider, tmp_path:
 def test_urls_that_expire_meanwhile_are_renewed(tmp_path: Path, history_shared: bool) -> None:
     settings = {"history_shared": history_shared, "pre_signed_url_timeout_seconds": 1}
     with providing(tmp_path / "provider", "orders", **settings) as provider:
-        write_orders(provider.path("orders"), OWN["advanced"])
-        provider.sync("orders", tmp_path / "copy", verify=True, progress=lambda done, total: time.sleep(1.2))
-        write_more(provider.path("orders"))
-        provider.sync("orders", tmp_path / "copy", verify=True, progress=lambda done, total: time.sleep(1.2))
-        assert rows(tmp_path / "copy") == rows(provider.path("orders"))
+        path, dest = provider.path("orders"), tmp_path / "copy"
+        tables.create(path, orders(0, 10), partition_by=["day"], properties=OWN["advanced"])
+        for start in range(10, 80, 10):
+            tables.append(path, orders(start, start + 10))
+        tables.delete(path, "id % 5 = 1")
+        for more in range(2):  # with more files than are fetched at once, so that some are fetched after the sleep
+            provider.sync("orders", dest, verify=True, progress=sleeping_once(1.5))
+            tables.overwrite(path, orders(more, 100))
+        assert rows(dest) == rows(path, synced_version(dest))
+
+
+def sleeping_once(seconds: float) -> object:
+    slept: list[float] = []
+
+    def sleep(done: int, total: int) -> None:
+        if not slept:
+            slept.append(seconds)
+            time.sleep(seconds)
+
+    return sleep
 
 
 def test_versions_whose_files_the_provider_has_vacuumed_come_with_a_later_one(
@@ -366,10 +381,15 @@ def test_a_file_that_the_provider_has_lost_ends_the_sync_and_the_copy_stays(
     assert synced_version(dest) == 4
 
 
-def test_a_file_of_another_size_than_the_share_says_is_refused(provider: Provider, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "said"), [(b"", "ends before|refuses"), (b"X", "does not end as a Parquet file of its size")]
+)
+def test_a_file_that_is_not_what_the_share_says_is_refused(
+    provider: Provider, tmp_path: Path, damage: bytes, said: str
+) -> None:
     for file in Path(provider.path("plain")).rglob("*.parquet"):
-        file.write_bytes(file.read_bytes() + b"more")
-    with pytest.raises(lakeport.LakeportError, match="Parquet file of its size"):
+        file.write_bytes(file.read_bytes()[:-1] + damage)
+    with pytest.raises(lakeport.LakeportError, match=said):
         provider.sync("plain", tmp_path / "copy")
     assert not (tmp_path / "copy" / "_delta_log").exists()
 

@@ -23,3 +23,8 @@ def test_options_of_the_http_client_open_a_store(option: dict[str, str]) -> None
 def test_an_option_that_no_store_has_is_named() -> None:
     with pytest.raises(StorageError, match="nonsense"):
         open_store("s3://bucket", _S3 | {"nonsense": "1"})
+
+
+@pytest.mark.parametrize("name", ["azure_storage_account_key", "AZURE_CLIENT_ID", "google_service_account"])
+def test_options_that_name_another_cloud_are_for_its_stores(name: str) -> None:
+    assert open_store("s3://bucket", _S3 | {name: "x"}).config == open_store("s3://bucket", _S3).config

@@ -20,7 +20,7 @@ from lakeport import tables
 from tests.conftest import missing
 from tests.server.running import TOKEN, Running, running, sharing
 
-EXAMPLES = os.environ.get("LAKEPORT_SCHEMATHESIS_EXAMPLES", "40")
+EXAMPLES = os.environ.get("LAKEPORT_SCHEMATHESIS_EXAMPLES", "20")
 SEED = "4"
 FIXED = """
 [parameters]
@@ -49,7 +49,14 @@ def checked(server: Running, folder: Path, settings: str) -> str:
     if not program.exists():
         missing("schemathesis is not installed: pip install schemathesis")
     (folder / "schemathesis.toml").write_text(settings)
-    command = [program, "--config-file", "schemathesis.toml", "run", f"{server.endpoint}/openapi.json", "--no-color"]
+    command = [
+        str(program),
+        "--config-file",
+        "schemathesis.toml",
+        "run",
+        f"{server.endpoint}/openapi.json",
+        "--no-color",
+    ]
     command += ["--header", f"Authorization: Bearer {TOKEN}", "--checks", "all", "--seed", SEED]
     command += ["--exclude-checks", "positive_data_acceptance", "--max-examples", EXAMPLES, "--continue-on-failure"]
     command += ["--phases", "examples,coverage,fuzzing", "--request-timeout", "20"]

@@ -40,7 +40,7 @@ from tests.test_acceptance import (
     path_of,
 )
 
-# Rows that Spark does not find in the table itself either: of a commit that both deletes and restores rows of a file.
+# Rows that Spark does not find when it reads the table itself, either: those of an inline deletion vector of 34 bytes.
 LOST = {"krs--cdf-table-with-dv": {(3, "delete", 5), (3, "insert", 6)}}
 PAGES = {"spark.delta.sharing.queryPagination.enabled": "true", "spark.delta.sharing.maxFilesPerQueryRequest": "1"}
 

@@ -232,6 +232,8 @@ def test_the_signing_key_comes_from_the_settings_then_the_environment_then_the_c
     assert signing_key(ServerConfig(signing_key="of the settings file"), source) == b"of the settings file"
     with pytest.raises(CatalogError, match="too short"):
         signing_key(ServerConfig(signing_key="short"), source)
+    with pytest.raises(CatalogError, match=r"signingKeyFile cannot be read: .*nowhere"):
+        signing_key(ServerConfig(signing_key_file=str(tmp_path / "nowhere")), source)
     source.close()
 
 

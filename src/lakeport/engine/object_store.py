@@ -149,7 +149,7 @@ def open_ranges(storage: StorageClient | ObjectFiles, file: FileStatus) -> pa.Na
     """Random access to a file by way of `storage.read`: whole if it is small, by ranges otherwise."""
     if file.size <= _WHOLE_OBJECT_LIMIT:
         return pa.BufferReader(storage.read(file.path))
-    return pa.PythonFile(io.BufferedReader(_Ranges(storage, file), buffer_size=1 << 16), mode="r")
+    return pa.PythonFile(_Ranges(storage, file), mode="r")
 
 
 class _Ranges(io.RawIOBase):
@@ -172,14 +172,12 @@ class _Ranges(io.RawIOBase):
         self._position = max(0, base + offset)
         return self._position
 
-    def readinto(self, buffer: Any) -> int:
-        length = min(len(buffer), self._file.size - self._position)
-        if length <= 0:
-            return 0
-        data = self._storage.read(self._file.path, self._position, length)
-        buffer[: len(data)] = data
+    def read(self, size: int = -1) -> bytes:
+        rest = max(0, self._file.size - self._position)
+        length = rest if size < 0 else min(size, rest)
+        data = self._storage.read(self._file.path, self._position, length) if length else b""
         self._position += len(data)
-        return len(data)
+        return data
 
 
 def store_root(path: str) -> str:
@@ -195,11 +193,19 @@ _CLIENT_OPTION = re.compile(
 )
 """Options of the HTTP client. obstore does not survive them among those of a store."""
 
+_CLOUDS = {"s3": "aws_", "s3a": "aws_", "gs": "google_"}
+_CLOUDS |= dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure_")
+_NAMES_CLOUD = re.compile(r"(aws_|azure_|google_)", re.IGNORECASE)
+
 
 def open_store(root: str, options: Mapping[str, Any]) -> ObjectStore:
+    """Options that name another cloud are for other stores. Raises `StorageError`."""
     client: Any = {}
     config: Any = {}
+    cloud = _CLOUDS.get(root.partition(":")[0].lower())
     for name, value in options.items():
+        if cloud and (named := _NAMES_CLOUD.match(name)) and named[1].lower() != cloud:
+            continue
         if found := _CLIENT_OPTION.fullmatch(name):
             client[found[1].lower()] = value
         else:

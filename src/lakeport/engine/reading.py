@@ -27,6 +27,9 @@ _R = TypeVar("_R")
 _ToRows = Callable[[Iterable[pa.RecordBatch]], Iterator[FilteredBatch]]
 _BATCHES_AHEAD = 2
 """How many batches of a file may wait to be taken."""
+MOST_WAITED_FOR = 64 << 20
+"""Bytes of files; what they hold in memory when they are decoded is a few times as much."""
+_MOST_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -96,24 +99,39 @@ def read_rows(
         return reader.read(engine, file, batch_size=batch_size)
 
     # One file more than there are cores: none of them waits while a finished file is being taken.
-    return in_order(files, read_file, threads or pa.cpu_count() + 1)
+    return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else _weight)
 
 
-def in_order(items: Iterable[_T], produce: Callable[[_T], Iterator[_R]], threads: int) -> Iterator[_R]:
-    """What `produce` gives for each item, in the order of the items, while the next ones are already under way."""
-    under_way: deque[_Producer[_R]] = deque()
-    todo = iter(items)
+def _weight(file: ScanFile | ChangeFile) -> int:
+    """A file that comes over a network is waited for most of the time: more of them can be under way than there are
+    cores, as long as they are small. One on a disk costs a core at once."""
+    return file.size if "://" in file.path else MOST_WAITED_FOR
+
+
+def in_order(
+    items: Iterable[_T], produce: Callable[[_T], Iterator[_R]], threads: int, weigh: Callable[[_T], int] | None = None
+) -> Iterator[_R]:
+    """What `produce` gives for each item, in the order of the items, while the next ones are already under way:
+    `threads` of them, or more that together do not weigh more than `MOST_WAITED_FOR`."""
+    under_way: deque[tuple[_Producer[_R], int]] = deque()
+    weighed = ((item, weigh(item) if weigh else MOST_WAITED_FOR) for item in items)
+    following = next(weighed, None)
     try:
         while True:
-            while len(under_way) < threads and (item := next(todo, None)) is not None:
-                under_way.append(_Producer(produce(item)))
+            while following is not None and _has_room([weight for _, weight in under_way], following[1], threads):
+                under_way.append((_Producer(produce(following[0])), following[1]))
+                following = next(weighed, None)
             if not under_way:
                 return
-            yield from under_way[0].take()
+            yield from under_way[0][0].take()
             under_way.popleft()
     finally:
-        for producer in under_way:
+        for producer, _ in under_way:
             producer.stop()
+
+
+def _has_room(weights: list[int], more: int, threads: int) -> bool:
+    return len(weights) < threads or (len(weights) < _MOST_THREADS and sum(weights) + more < MOST_WAITED_FOR)
 
 
 class _Producer(Generic[_R]):

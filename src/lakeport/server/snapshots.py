@@ -148,7 +148,7 @@ class TableCache:
         key = (table.location, frozenset(table.storage.items()))
         with self._lock:
             if key not in self._tables:
-                engine = self._engine(self._options | table.storage)
+                engine = self._engine(table.storage_options(self._options))
                 self._tables[key] = CachedTable(engine, table.location, self._stale_is_fine)
             self._tables.move_to_end(key)
             found = self._tables[key]

@@ -99,14 +99,15 @@ class _Run:
         self._source, self._destination, self._fetcher = source, destination, fetcher
         self._table = str(source.name)
         self._commits = self._added = self._removed = 0
+        self._goes_on = True
+        """Whether the copy is an earlier version of the shared table, so that what changed since is told."""
 
     def run(self, full: bool, squash: bool, verify: bool, dry_run: bool) -> SyncResult:
         head = self._source.head()
         self._destination.check(head, self._table, full=full)
-        known = self._destination.synced_version
-        versions = self._versions(None if full or squash else known, head.version)
-        if known == head.version and not full:
-            versions = iter(())
+        known = None if full else self._destination.synced_version
+        versions = iter(()) if known == head.version else self._versions(None if squash else known, head.version)
+        self._goes_on = not full
         last = self._plan_all(versions) if dry_run else self._copy_all(versions)
         verified = None
         if verify and not dry_run:
@@ -135,7 +136,7 @@ class _Run:
 
     def _copy(self, shared: SharedVersion) -> None:
         plan = plan_version(self._destination.live(), shared.files)
-        before = self._destination.synced_version
+        before = self._destination.synced_version if self._goes_on else None
         paths = self._fetcher.fetch(plan, shared.storage)
         changes = self._changes(shared, before)
         changed = None if before is None else self._source.changed_names(before + 1, shared.version)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+_CLOUD = re.compile(r"aws_|azure_storage_|azure_|google_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,11 @@ class Table:
     """`url`: signed URLs; `dir`: temporary credentials for the locations."""
     storage: dict[str, str] = field(default_factory=dict, repr=False)
     """Options of the object store, by obstore's names; they come before those of the server."""
+
+    def storage_options(self, server: Mapping[str, Any]) -> dict[str, Any]:
+        """Its own options, and those of the server that it has not, with or without the prefix of a cloud."""
+        own = {_without_cloud(name) for name in self.storage}
+        return {name: value for name, value in server.items() if _without_cloud(name) not in own} | self.storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +89,10 @@ class CatalogSource(Protocol):
 
     def signing_key(self) -> bytes | None:
         """The secret that all servers on this catalog share, to sign tokens and URLs; None if it keeps none."""
+
+
+def _without_cloud(name: str) -> str:
+    """An option has several spellings."""
+    lower = name.lower()
+    found = _CLOUD.match(lower)
+    return lower[found.end() :] if found else lower

@@ -57,7 +57,7 @@ class CredentialVendor:
         to be had, 500 if the cloud fails, which is logged with its reason.
         """
         _check_shared_by_directory(table)
-        storage = {**self._storage_options, **table.storage}
+        storage = table.storage_options(self._storage_options)
         place = _allowed_place(table, location, StoreOptions(storage, azure.PREFIXES).get("account_name"))
         key = (table.id, place, tuple(sorted(table.storage.items())))
         granted = self._granted.get(key, lambda: self._grant(table, place, storage))

@@ -67,7 +67,7 @@ class Signers:
     def _place(self, table: Table, root: str, public_url: str) -> Place:
         if root.startswith("/"):
             return DiskPlace(root, table.id, self._urls, public_url, self._seconds, self._now)
-        options = tuple(sorted((self._storage | table.storage).items()))
+        options = tuple(sorted(table.storage_options(self._storage).items()))
         return object_place(root, self._stores(store_root(root), options), self._seconds, self._now)
 
 

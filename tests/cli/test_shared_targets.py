@@ -1,0 +1,100 @@
+"""The commands that read take `PROFILE#share.schema.table`, and do with it what they do with a path."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Run
+from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
+
+ORDERS = "sales.eu.orders"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    with sharing_tables(tmp_path_factory.mktemp("shared")) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["count"],
+        ["count", "--where", "amount > 50", "--version", "0"],
+        ["head", "--json", "--columns", "id,city", "--where", "city = 'Oslo'"],
+        ["changes", "--json", "--start-version", "0"],
+        ["changes", "--json", "--start-version", "1", "--columns", "id"],
+    ],
+    ids=" ".join,
+)
+def test_a_shared_table_reads_like_the_table_itself(lakeport: Run, shared: Shared, arguments: list[str]) -> None:
+    command, *options = arguments
+    own = lakeport(command, shared.folder / "orders", *options)
+    result = lakeport(command, shared.target(ORDERS), *options)
+    assert (result.code, result.err) == (0, "")
+    assert sorted(result.out.splitlines()) == sorted(own.out.splitlines())
+
+
+def test_the_columns_of_a_shared_table_are_shown_with_its_name(lakeport: Run, shared: Shared) -> None:
+    out = lakeport("schema", shared.target(ORDERS)).out
+    assert "sales.eu.orders at version 1\n" in out
+    assert "delta.enableChangeDataFeed = true" in out
+    (document,) = lakeport("schema", shared.target(ORDERS), "--json").documents
+    (own,) = lakeport("schema", shared.folder / "orders", "--json").documents
+    assert document | {"table": "", "timestamp": ""} == own | {"table": "", "timestamp": ""}
+    assert document["table"] == ORDERS
+
+
+def test_the_files_of_a_shared_table_are_listed_without_urls(lakeport: Run, shared: Shared) -> None:
+    documents = lakeport("files", shared.target(ORDERS), "--json").documents
+    own = lakeport("files", shared.folder / "orders", "--json").documents
+    assert sorted(d["size"] for d in documents) == sorted(d["size"] for d in own)
+    assert all(d["path"].startswith("delta-sharing:///") and "?" not in d["path"] for d in documents)
+
+
+def test_a_shared_table_is_exported(lakeport: Run, shared: Shared, tmp_path: Path) -> None:
+    result = lakeport("export", shared.target(ORDERS), tmp_path / "x.parquet", "--json", "--where", "id < 3")
+    assert result.documents[0]["rows"] == 2
+    assert sorted(pq.read_table(tmp_path / "x.parquet")["id"].to_pylist()) == [1, 2]
+
+
+def test_the_history_of_a_shared_table_is_not_told(lakeport: Run, shared: Shared) -> None:
+    result = lakeport("history", shared.target(ORDERS))
+    assert result.code == 1
+    assert "read its changes instead" in result.err
+
+
+def test_failures_are_told_in_one_line(lakeport: Run, shared: Shared, tmp_path: Path) -> None:
+    expired, wrong = tmp_path / "expired.share", tmp_path / "wrong.share"
+    expired.write_text(profile_text(NOWHERE, expirationTime="2020-01-01T00:00:00Z"))
+    wrong.write_text(profile_text(shared.server.endpoint, "wrong-token"))
+    failures = {
+        shared.target("sales.eu.ordres"): "did you mean sales.eu.orders?",
+        f"{expired}#{ORDERS}": "has expired, at 2020-01-01T00:00:00Z: ask the provider for a new profile",
+        f"{wrong}#{ORDERS}": "the token is wrong or has expired: ask the provider for a new profile",
+        f"{tmp_path}/nowhere.share#{ORDERS}": "there is no profile at",
+    }
+    for target, words in failures.items():
+        for command in ("head", "count", "schema"):
+            result = lakeport(command, target)
+            assert (result.code, result.out) == (1, "")
+            assert words in result.err
+            assert len(result.err.splitlines()) == 1
+            assert "wrong-token" not in result.err
+
+
+def test_what_is_wrong_with_the_call_is_told_as_for_a_path(lakeport: Run, shared: Shared) -> None:
+    assert lakeport("head", shared.target(ORDERS), "--columns", "nope").code == 2
+    assert lakeport("head", shared.target(ORDERS), "--where", "amount >").code == 2
+    assert lakeport("head", shared.target(ORDERS), "--version", "7").code == 1
+
+
+def test_a_token_that_expires_soon_is_warned_of(lakeport: Run, shared: Shared, tmp_path: Path) -> None:
+    soon = tmp_path / "soon.share"
+    expires = (datetime.now(UTC) + timedelta(days=2, minutes=1)).isoformat()
+    soon.write_text(profile_text(shared.server.endpoint, expirationTime=expires))
+    with pytest.warns(UserWarning, match="expires in 2.0 days"):
+        assert lakeport("count", f"{soon}#{ORDERS}").out == "4\n"

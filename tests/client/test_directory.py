@@ -1,0 +1,131 @@
+"""Tables in their own directories: temporary credentials as options of a storage, and when they are renewed. What they
+open is tried with real storages in tests/interop/test_directory_access.py."""
+
+from collections.abc import Callable
+
+import pytest
+
+from lakeport.client.directory import check_offered_by_urls
+from lakeport.client.temporary import TemporaryStorage, storage_options
+from lakeport.errors import SharingError, UnsupportedFeatureError
+from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken
+from lakeport.sharing.names import TableName
+
+NAME = TableName("sales", "eu", "orders")
+AWS = AwsTempCredentials(access_key_id="id", secret_access_key="secret", session_token="session")
+HOUR_MS = 3_600_000
+
+
+class Vendor:
+    """Gives credentials that live for an hour, and counts them."""
+
+    def __init__(self, lifetime_ms: int = HOUR_MS) -> None:
+        self.now = 1_700_000_000.0
+        self.given = 0
+        self.lifetime_ms = lifetime_ms
+
+    def ask(self) -> Credentials:
+        self.given += 1
+        expires = int(self.now * 1000) + self.lifetime_ms
+        return Credentials(location="s3://bucket/orders/", expiration_time=expires, aws_temp_credentials=AWS)
+
+    def storage(self) -> TemporaryStorage:
+        return TemporaryStorage(self.ask, {"region": "eu-west-1"}, now=lambda: self.now)
+
+
+def test_credentials_are_asked_for_when_they_are_needed_and_then_kept() -> None:
+    vendor = Vendor()
+    storage = vendor.storage()
+    assert vendor.given == 0
+    assert storage.location == "s3://bucket/orders"
+    assert storage.current() is storage.current()
+    assert vendor.given == 1
+
+
+@pytest.mark.parametrize(("lifetime_ms", "kept_ms"), [(HOUR_MS, HOUR_MS - 300_000), (10_000, 8_000)])
+def test_credentials_are_renewed_before_they_expire(lifetime_ms: int, kept_ms: int) -> None:
+    vendor = Vendor(lifetime_ms)
+    storage = vendor.storage()
+    first = storage.current()
+    vendor.now += (kept_ms - 1) / 1000
+    assert storage.current() is first
+    vendor.now += 0.002
+    assert storage.current() is not first
+    assert vendor.given == 2
+
+
+def test_credentials_that_are_refused_are_renewed_once_for_all_who_hold_them() -> None:
+    vendor = Vendor()
+    storage = vendor.storage()
+    first = storage.current()
+    second = storage.refused(first)
+    assert second is not first
+    assert storage.refused(first) is second
+    assert vendor.given == 2
+
+
+def test_credentials_that_have_expired_when_they_come_are_used_all_the_same() -> None:
+    vendor = Vendor(lifetime_ms=-5000)  # the clocks differ
+    assert vendor.storage().current() is not None
+    assert vendor.given == 1
+
+
+OPTIONS: dict[str, tuple[Credentials, dict[str, str]]] = {
+    "aws": (
+        Credentials(location="s3a://b/t", expiration_time=1, aws_temp_credentials=AWS),
+        {"access_key_id": "id", "secret_access_key": "secret", "session_token": "session"},
+    ),
+    "azure": (
+        Credentials(
+            location="abfss://c@a.dfs.core.windows.net/t",
+            expiration_time=1,
+            azure_user_delegation_sas=AzureUserDelegationSas(sas_token="?sv=1&sig=x"),
+        ),
+        {"sas_key": "sv=1&sig=x"},
+    ),
+}
+
+
+@pytest.mark.parametrize("cloud", OPTIONS)
+def test_credentials_are_options_by_the_names_of_obstore(cloud: str) -> None:
+    given, expected = OPTIONS[cloud]
+    assert storage_options(given) == expected
+
+
+def test_a_token_of_google_is_given_by_a_provider() -> None:
+    google = GcpOauthToken(oauth_token="token")
+    given = storage_options(Credentials(location="gs://b/t", expiration_time=2_000, gcp_oauth_token=google))
+    provider: Callable[[], dict[str, object]] = given["credential_provider"]
+    assert provider()["token"] == "token"
+
+
+def test_credentials_of_no_known_kind_are_refused() -> None:
+    with pytest.raises(SharingError, match="no temporary credentials of a kind"):
+        storage_options(Credentials(location="s3://b/t", expiration_time=1))
+
+
+@pytest.mark.parametrize("location", ["wasbs://c@a/t", "/data/t", "file:///data/t"])
+def test_a_storage_that_cannot_be_read_is_named(location: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="a storage which Lakeport does not read"):
+        storage_options(Credentials(location=location, expiration_time=1, aws_temp_credentials=AWS))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"metaData":{}}',
+        b'{"metaData":{"accessModes":["url"]}}',
+        b'{"metaData":{"accessModes":["url","dir"]}}',
+        b'{"metaData":{"accessModes":null}}',
+        b'{"metaData":{"accessModes":7}}',
+        b"{",
+    ],
+)
+def test_a_table_is_offered_by_urls_unless_its_metadata_say_otherwise(line: bytes) -> None:
+    check_offered_by_urls(line, NAME)
+
+
+def test_a_table_that_is_offered_by_its_directory_only_is_told() -> None:
+    with pytest.raises(SharingError, match="by its directory only") as failed:
+        check_offered_by_urls(b'{"metaData":{"accessModes":["dir"]}}', NAME)
+    assert failed.value.code == "DIRECTORY_ONLY"
