@@ -82,7 +82,7 @@ if need mvn maven; then
     rm -f "$peers/sharing-connector.unpublished"
     once sharing-connector "$DELTA-$DELTA_SHARING_JVM" sharing_connector
     # A registry that has no such artifact is no fault of this machine: its tests are skipped, with this as the reason.
-    [ -e "$peers/sharing-connector-$DELTA-$DELTA_SHARING_JVM.ready" ] || ! grep -q "Could not find artifact" "$peers/build.log" ||
+    [ -e "$peers/sharing-connector-$DELTA-$DELTA_SHARING_JVM.ready" ] || ! grep -qiE "(could not|unable to) find artifact" "$peers/build.log" ||
         touch "$peers/sharing-connector.unpublished"
 else
     say "Delta's libraries for Spark need Maven: install it and run make interop again."

@@ -17,7 +17,7 @@ SCHEMA = pa.schema(
         **{"a b": pa.int64(), "and": pa.int64(), "is_valid": pa.int64(), "raw": pa.binary()},
     }
 )
-ID, S = pc.field("id"), pc.field("s")
+number, text = pc.field("id"), pc.field("s")
 
 
 def isin(column: pc.Expression, values: pa.Array) -> pc.Expression:
@@ -27,12 +27,12 @@ def isin(column: pc.Expression, values: pa.Array) -> pc.Expression:
 
 
 UNDERSTOOD: list[tuple[pc.Expression, str]] = [
-    (ID > 1, "id > 1"),
-    (ID != -5, "id <> -5"),
-    ((ID >= 1) & (ID <= 9) | ID.is_null(), "(id >= 1 AND id <= 9 OR id IS NULL)"),
-    (ID.is_valid() & (S == "x"), "id IS NOT NULL AND s = 'x'"),
-    (S == 'a "b"\n\\ (and) é€\t', "s = 'a \"b\"\n\\ (and) é€\t'"),
-    (S == "", "s = ''"),
+    (number > 1, "id > 1"),
+    (number != -5, "id <> -5"),
+    ((number >= 1) & (number <= 9) | number.is_null(), "(id >= 1 AND id <= 9 OR id IS NULL)"),
+    (number.is_valid() & (text == "x"), "id IS NOT NULL AND s = 'x'"),
+    (text == 'a "b"\n\\ (and) é€\t', "s = 'a \"b\"\n\\ (and) é€\t'"),
+    (text == "", "s = ''"),
     (pc.field("small") < pa.scalar(3, pa.int8()), "small < 3"),
     (pc.field("day") == date(2026, 1, 31), "day = '2026-01-31'"),
     (pc.field("price") > pa.scalar(Decimal("-1.50"), pa.decimal128(10, 2)), "price > '-1.50'"),
@@ -44,9 +44,9 @@ UNDERSTOOD: list[tuple[pc.Expression, str]] = [
         pc.field("local") < pa.scalar(datetime(2026, 1, 1, 0, 0, 0, 1), pa.timestamp("us")),
         "local < '2026-01-01 00:00:00.000001'",
     ),
-    (isin(ID, pa.array([1, 2])), "id IN (1, 2)"),
-    (isin(S, pa.array(["a", "b, ]c"])), "s IN ('a', 'b, ]c')"),
-    (isin(ID, pa.array(range(12))) & (ID < 5), f"id IN ({', '.join(map(str, range(12)))}) AND id < 5"),
+    (isin(number, pa.array([1, 2])), "id IN (1, 2)"),
+    (isin(text, pa.array(["a", "b, ]c"])), "s IN ('a', 'b, ]c')"),
+    (isin(number, pa.array(range(12))) & (number < 5), f"id IN ({', '.join(map(str, range(12)))}) AND id < 5"),
 ]
 
 
@@ -61,18 +61,18 @@ LEFT_ALONE: dict[str, pc.Expression] = {
     "floats, which others order differently": pc.field("x") > 1.0,
     "a boolean": pc.field("flag") == True,  # noqa: E712  # builds an expression
     "binary": pc.field("raw") == b"a",
-    "a constant of another type": ID == pa.scalar(1, pa.int32()),
-    "two columns": ID == pc.field("small"),
-    "a function": pc.utf8_lower(S) == "a",
+    "a constant of another type": number == pa.scalar(1, pa.int32()),
+    "two columns": number == pc.field("small"),
+    "a function": pc.utf8_lower(text) == "a",
     "a name with a space": pc.field("a b") == 1,
-    "a name that is a word": (pc.field("and") == 1) & (ID == 1) & (pc.field("is_valid") == 1),
+    "a name that is a word": (pc.field("and") == 1) & (number == 1) & (pc.field("is_valid") == 1),
     "a column that is not there": pc.field("other") == 1,
-    "NOT": ~(ID == 1),
+    "NOT": ~(number == 1),
     "nan as null": pc.field("x").is_null(nan_is_null=True),
     "a bare column": pc.field("flag"),
-    "IN that finds null": pc.is_in(ID, options=pc.SetLookupOptions(value_set=pa.array([1]), skip_nulls=True)),
-    "too many values for the text": isin(ID, pa.array(range(10_000))),
-    "text with nothing at its end": S == "\0",
+    "IN that finds null": pc.is_in(number, options=pc.SetLookupOptions(value_set=pa.array([1]), skip_nulls=True)),
+    "too many values for the text": isin(number, pa.array(range(10_000))),
+    "text with nothing at its end": text == "\0",
 }
 
 
@@ -90,5 +90,5 @@ def test_a_filter_that_is_not_understood_for_certain_is_left_alone(case: str) ->
 
 
 def test_a_filter_may_read_the_columns_that_its_text_names() -> None:
-    assert columns_in_arrow_filter((ID > 1) & (S == "day"), SCHEMA) == ["id", "s", "day", "and"]
+    assert columns_in_arrow_filter((number > 1) & (text == "day"), SCHEMA) == ["id", "s", "day", "and"]
     assert columns_in_arrow_filter(None, SCHEMA) == []

@@ -1,6 +1,7 @@
 """`lakeport ls`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -57,15 +58,12 @@ def test_ls_takes_the_profile_of_the_environment(
 
 
 def test_the_name_of_a_share_may_have_periods(lakeport: Run, shared: Shared) -> None:
-    with running(sharing({})) as server:
-        assert lakeport("ls", profile_text(server.endpoint)).code == 0
-    table = sharing({"x.team.people": shared.folder / "people"})
-    renamed = [type(table.shares[0])(id="1", name="acme.eu"), type(table.tables[0])]
-    content = type(table)(
-        shares=(renamed[0],),
+    people = sharing({"x.team.people": shared.folder / "people"})
+    content = replace(
+        people,
+        shares=(replace(people.shares[0], name="acme.eu"),),
         schemas=(("acme.eu", "team"),),
-        tables=(renamed[1](id="2", share="acme.eu", schema="team", name="people", location=table.tables[0].location),),
-        recipients=table.recipients,
+        tables=(replace(people.tables[0], share="acme.eu"),),
     )
     with running(content) as server:
         profile = profile_text(server.endpoint)
