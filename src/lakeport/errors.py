@@ -22,6 +22,7 @@
     ├ SyncError                 a copy of a shared table that cannot be brought up to date, or is not what is shared
     └ StorageError              (also OSError)             .path
       ├ AccessDeniedError       (also PermissionError)
+      ├ UnusableStorageError                               it cannot even be opened: its URL or an option is wrong
       └ OutOfSpaceError                                    the disk is full: nothing was written
 
 A message says what, where, and what to do. Bad arguments are `ValueError`s.
@@ -188,6 +189,10 @@ class StorageError(LakeportError, OSError):
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(f"{message} [{path}]")
         self.path = path
+
+
+class UnusableStorageError(StorageError):
+    """The storage of `path` cannot be opened: its URL, or an option, is not one that such a storage has."""
 
 
 class OutOfSpaceError(StorageError):

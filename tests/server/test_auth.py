@@ -80,6 +80,14 @@ def test_a_trusted_proxy_tells_the_address(server: Running, forwarded: str, stat
     assert server.get("shares", token="far", headers={"X-Forwarded-For": forwarded}).status_code == status
 
 
+def test_what_a_proxy_tells_counts_and_not_what_its_client_has_told_before() -> None:
+    headers = [(b"x-forwarded-for", b"10.0.0.1"), (b"host", b"x"), (b"x-forwarded-for", b"192.0.2.8")]
+    scope = {"client": ("127.0.0.1", 1), "headers": headers}
+    assert Proxies(["127.0.0.1"]).client_address(scope) == "192.0.2.8"
+    assert Proxies(["127.0.0.1", "192.0.2.8"]).client_address(scope) == "10.0.0.1"
+    assert Proxies(["127.0.0.1"]).client_address(scope | {"headers": [(b"x-forwarded-for", b"")]}) == "127.0.0.1"
+
+
 def test_anyone_else_cannot_tell_an_address() -> None:
     far = recipient("far", "far", ip_allow_list=("10.0.0.0/8",))
     with running(sharing({"a.b.c": "/nowhere"}, far)) as server:

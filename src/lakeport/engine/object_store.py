@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeport.engine.object_upload import ObjectUpload, first_line, store_errors
-from lakeport.errors import MissingFileError, StorageError
+from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
 from lakeport.kernel.engine import FileStatus, StorageClient
 
 if TYPE_CHECKING:
@@ -224,4 +224,4 @@ def open_store(root: str, options: Mapping[str, Any]) -> ObjectStore:
             credential_provider=credential_provider,
         )
     except Exception as error:  # obstore's own, and ValueError for options that it does not know
-        raise StorageError(f"cannot open the storage: {first_line(error)}", path=root) from error
+        raise UnusableStorageError(f"cannot open the storage: {first_line(error)}", path=root) from error

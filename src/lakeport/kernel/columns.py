@@ -68,6 +68,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, path: str) -> pa.Record
 
     Nullable columns that the file lacks are null. Raises `CorruptTableError` for required ones, and for types that
     Delta does not widen into those of the schema."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
     sources = list(batch.schema)
     arrays, fields = [], []
     for target in schema:

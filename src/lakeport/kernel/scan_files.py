@@ -146,9 +146,18 @@ class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The columns that are in the data files."""
         return tuple(f for f in self.table_schema if f.name not in self.partition_columns)
 
+    @cached_property
+    def arrow_data_fields(self) -> tuple[pa.Field, ...]:
+        """The same, as the rows have them."""
+        return tuple(map(arrow_field, self.data_fields))
+
+    @cached_property
+    def _physical_fields(self) -> tuple[pa.Field, ...]:
+        return tuple(physical_field(f, self.mapping_mode) for f in self.data_fields)
+
     def physical_schema(self, file: ScanFile) -> pa.Schema:
         """What to read from a data file: pass it to the Parquet handler."""
-        fields = [physical_field(f, self.mapping_mode) for f in self.data_fields]
+        fields = list(self._physical_fields)
         if self.with_row_tracking:
             for name in (self.row_id_column, self.row_commit_version_column):
                 fields += [pa.field(name, pa.int64())] if name else []

@@ -43,8 +43,9 @@ def living_rows(vector: DeletionVector | None, batch: pa.RecordBatch) -> pa.Bool
 def logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.RecordBatch:
     """A physical batch of the file as the table has it, deleted rows included."""
     arrays = {}
-    for index, field in enumerate(state.data_fields):
-        arrays[field.name] = to_logical(batch.column(index), batch.schema.field(index), arrow_field(field))
+    physical = batch.schema
+    for index, field in enumerate(state.arrow_data_fields):
+        arrays[field.name] = to_logical(batch.column(index), physical.field(index), field)
     for field in state.table_schema:
         if field.name in state.partition_columns:
             arrays[field.name] = _partition_column(state, file, field, batch.num_rows)

@@ -64,10 +64,11 @@ class Proxies:
     def client_address(self, scope: Scope) -> str:
         """The peer, or the last address before the trusted proxies that it came through."""
         peer: str = scope["client"][0] if scope.get("client") else ""
-        forwarded = header(scope, b"x-forwarded-for") if self._trusts(peer) else None
-        if forwarded is None:
+        if not self._trusts(peer):
             return peer
-        for address in reversed([part.strip() for part in forwarded.split(",")]):
+        # Some proxies put a header of their own behind the one that the client has made up.
+        forwarded = [str(value, "latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        for address in reversed([part.strip() for part in ",".join(forwarded).split(",") if part.strip()]):
             if not self._trusts(address):
                 return address
         return peer

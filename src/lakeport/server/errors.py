@@ -19,6 +19,7 @@ from lakeport.errors import (
     TableNotFoundError,
     UnknownColumnError,
     UnsupportedFeatureError,
+    UnusableStorageError,
     VersionNotFoundError,
 )
 from lakeport.server.asgi import Header, Reply, json_reply
@@ -42,6 +43,7 @@ _REFUSALS: tuple[tuple[type[LakeportError], int, str, str | None], ...] = (
     (TableNotFoundError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (MissingFileError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (AccessDeniedError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
+    (UnusableStorageError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (CorruptTableError, 400, "RESOURCE_DOES_NOT_EXIST", _DAMAGED),
 )
 _PROVIDERS_FAULT = (TableNotFoundError, CorruptTableError, StorageError)
