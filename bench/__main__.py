@@ -10,6 +10,7 @@ from pathlib import Path
 from bench import client, server, tables
 from bench.comparing import ROUNDS, compare, measure, report
 
+
 def bench_log(folder: Path) -> None:
     log = tables.large_json_log(folder)
     if log is None:

@@ -196,9 +196,27 @@ def lakeport_shared_two_columns(target: str) -> Callable[[], int]:
 
 
 def lakeport_shared_ten_rows(target: str) -> Callable[[], int]:
+    """The number of requests that ten rows take."""
+    import logging
+
     import lakeport
 
-    return lambda: lakeport.scan(target).limit(10).to_arrow().num_rows
+    logger = logging.getLogger("urllib3.connectionpool")
+    logger.setLevel(logging.DEBUG)
+    requests: list[logging.LogRecord] = []
+
+    class Note(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            requests.extend([record] if "HTTP/" in record.getMessage() else [])
+
+    logger.addHandler(Note())
+
+    def work() -> int:
+        rows = lakeport.scan(target).limit(10).to_arrow()
+        assert rows.num_rows == 10
+        return len(requests)
+
+    return work
 
 
 def delta_sharing(target: str, *, delta: bool = False) -> Callable[[], int]:

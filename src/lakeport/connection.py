@@ -17,7 +17,7 @@ def connect(profile: GivenProfile = None, **options: Any) -> Connection:
     the environment says (LAKEPORT_PROFILE, or LAKEPORT_ENDPOINT and LAKEPORT_BEARER_TOKEN). Nothing is asked of it yet.
 
     `options` are those of `lakeport.client.ClientOptions`: `proxy`, `ca_file`, `connect_seconds`, `read_seconds`,
-    `retries`, `total_seconds`, `access`, `storage_options`.
+    `retries`, `total_seconds`, `access`, `storage_options`, `cache`, `cache_bytes`.
 
     Raises `ValueError` for what is no profile, and `OSError` if its file cannot be read. A token that expires within a
     week is warned of; with one that has expired, every question raises `AuthenticationError`."""

@@ -72,21 +72,13 @@ LEFT_ALONE: dict[str, pc.Expression] = {
     "a bare column": pc.field("flag"),
     "IN that finds null": pc.is_in(number, options=pc.SetLookupOptions(value_set=pa.array([1]), skip_nulls=True)),
     "too many values for the text": isin(number, pa.array(range(10_000))),
-    "text with nothing at its end": text == "\0",
+    "text with a character that the text does not show": text == "\0",
 }
 
 
 @pytest.mark.parametrize("case", LEFT_ALONE)
 def test_a_filter_that_is_not_understood_for_certain_is_left_alone(case: str) -> None:
-    found = parse_arrow_filter(LEFT_ALONE[case], SCHEMA)
-    if case == "text with nothing at its end":
-        assert found is None or format_expression(found) == "s = '\0'"
-    elif case == "a name that is a word":
-        assert found is None or "and" in format_expression(found)
-    elif case == "too many values for the text":
-        assert found is None or format_expression(found).count(",") == 9_999
-    else:
-        assert found is None
+    assert parse_arrow_filter(LEFT_ALONE[case], SCHEMA) is None
 
 
 def test_a_filter_may_read_the_columns_that_its_text_names() -> None:

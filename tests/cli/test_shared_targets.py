@@ -1,5 +1,7 @@
 """The commands that read take `PROFILE#share.schema.table`, and do with it what they do with a path."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,5 +98,10 @@ def test_a_token_that_expires_soon_is_warned_of(lakeport: Run, shared: Shared, t
     soon = tmp_path / "soon.share"
     expires = (datetime.now(UTC) + timedelta(days=2, minutes=1)).isoformat()
     soon.write_text(profile_text(shared.server.endpoint, expirationTime=expires))
-    with pytest.warns(UserWarning, match="expires in 2.0 days"):
+    with pytest.warns(UserWarning, match=r"expires in 2\.0 days"):
         assert lakeport("count", f"{soon}#{ORDERS}").out == "4\n"
+    command = [sys.executable, "-m", "lakeport", "count", f"{soon}#{ORDERS}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "4\n"
+    assert done.stderr.startswith("lakeport: warning: the token for http://127.0.0.1")
+    assert len(done.stderr.splitlines()) == 1

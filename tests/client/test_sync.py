@@ -76,9 +76,7 @@ def test_a_copy_that_is_up_to_date_is_left_alone(provider: Provider, tmp_path: P
 
 
 @pytest.mark.parametrize("table", OWN)
-def test_every_version_of_the_provider_becomes_one_of_the_copy(
-    provider: Provider, tmp_path: Path, table: str
-) -> None:
+def test_every_version_of_the_provider_becomes_one_of_the_copy(provider: Provider, tmp_path: Path, table: str) -> None:
     dest, path = tmp_path / "copy", provider.path(table)
     provider.sync(table, dest)
     write_more(path)
@@ -249,7 +247,7 @@ def test_who_writes_to_the_copy_meanwhile_is_noticed(provider: Provider, tmp_pat
     path, dest = provider.path("plain"), tmp_path / "copy"
     provider.sync("plain", dest)
     tables.append(path, orders(30, 40))
-    written = []
+    written: list[object] = []
 
     def write(done: int, total: int) -> None:
         if not written:
@@ -266,7 +264,7 @@ def test_of_two_syncs_at_once_one_gives_way(provider: Provider, tmp_path: Path) 
     path, dest = provider.path("plain"), tmp_path / "copy"
     provider.sync("plain", dest)
     tables.append(path, orders(30, 40))
-    inner = []
+    inner: list[object] = []
 
     def sync_too(done: int, total: int) -> None:
         if not inner:
@@ -325,8 +323,10 @@ def test_what_a_killed_sync_left_half_is_not_taken(provider: Provider, tmp_path:
 
 @pytest.mark.parametrize("history_shared", [True, False])
 def test_urls_that_expire_meanwhile_are_renewed(tmp_path: Path, history_shared: bool) -> None:
-    settings = {"history_shared": history_shared, "pre_signed_url_timeout_seconds": 1}
-    with providing(tmp_path / "provider", "orders", **settings) as provider:
+    serving = providing(
+        tmp_path / "provider", "orders", history_shared=history_shared, pre_signed_url_timeout_seconds=1
+    )
+    with serving as provider:
         path, dest = provider.path("orders"), tmp_path / "copy"
         tables.create(path, orders(0, 10), partition_by=["day"], properties=OWN["advanced"])
         for start in range(10, 80, 10):
@@ -366,9 +366,7 @@ def test_versions_whose_files_the_provider_has_vacuumed_come_with_a_later_one(
             assert rows(dest, version) == rows(path, shared)
 
 
-def test_a_file_that_the_provider_has_lost_ends_the_sync_and_the_copy_stays(
-    provider: Provider, tmp_path: Path
-) -> None:
+def test_a_file_that_the_provider_has_lost_ends_the_sync_and_the_copy_stays(provider: Provider, tmp_path: Path) -> None:
     path, dest = provider.path("plain"), tmp_path / "copy"
     provider.sync("plain", dest)
     before = rows(dest)
@@ -425,7 +423,7 @@ def test_verification_finds_a_file_that_was_changed_cut_or_removed(provider: Pro
         with pytest.raises(SyncError, match="but not those that are shared"):
             provider.sync("plain", dest, verify=True)
     file.write_bytes(data[:-1])
-    with pytest.raises(SyncError, match="has .* bytes, and should have"):
+    with pytest.raises(SyncError, match=r"has .* bytes, and should have"):
         provider.sync("plain", dest, verify=True)
     file.unlink()
     with pytest.raises(SyncError, match="is gone"):

@@ -15,7 +15,7 @@ from lakeport.errors import LakeportError
 from tests.client.syncing import providing, rows
 from tests.interop.shareable import SHAREABLE, address
 from tests.server.running import TOKEN, running, sharing
-from tests.test_acceptance import BY_NAME, assert_expected, path_of
+from tests.test_acceptance import BY_NAME, ODD_CHECKPOINT, assert_expected, path_of
 
 pytestmark = pytest.mark.shared
 
@@ -54,7 +54,7 @@ def log_of(name: str) -> list[Path]:
     return sorted((Path(path_of(name)) / "_delta_log").iterdir())
 
 
-GROWN = [name for name in SHAREABLE if len(grown(name)) > 1]
+GROWN = [name for name in SHAREABLE if len(grown(name)) > 1 and name != ODD_CHECKPOINT]
 
 
 @pytest.mark.parametrize("name", GROWN or _NO_TABLES)
@@ -64,15 +64,14 @@ def test_a_copy_of_a_table_that_grows_has_the_rows_of_every_version(name: str, t
     provided, dest = tmp_path / "provider" / "table", tmp_path / "copy"
     shutil.copytree(path_of(name), provided, ignore=shutil.ignore_patterns("_delta_log"))
     versions = grown(name)
-    for shown in sorted({versions[0], versions[len(versions) // 2], versions[-1]}):
-        publish(name, provided, shown)
-        with providing(tmp_path / "provider", "table") as provider:
+    with providing(tmp_path / "provider", "table") as provider:
+        for shown in sorted({versions[0], versions[len(versions) // 2], versions[-1]}):
+            publish(name, provided, shown)
             try:
                 lakeport.scan(str(provided)).to_arrow()
             except LakeportError:
                 continue  # such a version cannot be read by anybody
-            result = provider.sync("table", dest, verify=True)
-            assert result.source_version == shown
+            assert provider.sync("table", dest, verify=True).source_version == shown
     for commit in lakeport.scan(str(dest)).history():
         shared = int(commit.info["operationParameters"]["version"])
         assert rows(dest, commit.version) == rows(provided, shared)

@@ -106,7 +106,7 @@ def main() -> NoReturn:
     sys.exit(_KILLED + terminated[0] if terminated else code)
 
 
-def _tell_warning(message: Warning | str, *_: object) -> None:
+def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
     """A warning for people: without the line of the program that gives it."""
     print(f"lakeport: warning: {_one_line(str(message))}", file=sys.stderr)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +15,8 @@ from lakeport.errors import InvalidFilterError, LakeportError
 
 if TYPE_CHECKING:
     import duckdb
+
+T = TypeVar("T")
 
 _OWN_DATABASES = frozenset({"memory", "system", "temp", "main"})
 """Names that DuckDB keeps for itself."""
@@ -26,6 +29,7 @@ class SqlSession:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self._duckdb = _open_duckdb()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="lakeport-sql")
         self._attached: set[str] = set()
         self._datasets: list[FrameDataset] = []
 
@@ -33,6 +37,7 @@ class SqlSession:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._worker.shutdown()
         self._duckdb.close()
         self.catalog.close()
 
@@ -47,17 +52,35 @@ class SqlSession:
     def reading(self, reader: pa.RecordBatchReader) -> Iterator[Iterator[pa.RecordBatch]]:
         """The batches of a result; what goes wrong while they are taken is raised as `run` raises it."""
         with self._errors(), closing(reader):
-            yield iter(reader)
+            yield self._batches(reader)
 
     def _run_one(self, query: str) -> Iterator[pa.RecordBatchReader]:
         self._datasets.clear()
         for table in tables_in(query):
             self._open(table)
         with self._errors():
-            relation: Any = self._duckdb.sql(query)  # None if there are no rows to tell
-            reader = None if relation is None else pa.RecordBatchReader.from_stream(relation)
+            reader = self._wait_for(lambda: self._start(query))
         if reader is not None:
             yield reader
+
+    def _start(self, query: str) -> pa.RecordBatchReader | None:
+        relation: Any = self._duckdb.sql(query)  # None if there are no rows to tell
+        return None if relation is None else pa.RecordBatchReader.from_stream(relation)
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        batches = iter(reader)
+        while (batch := self._wait_for(lambda: next(batches, None))) is not None:
+            yield batch
+
+    def _wait_for(self, work: Callable[[], T]) -> T:
+        """What the work gives. It is done in another thread: this one listens for an interrupt, which DuckDB does
+        not."""
+        done = self._worker.submit(work)
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            self._duckdb.interrupt()
+            raise
 
     def _open(self, table: NamedTable) -> None:
         if table.database and table.database.lower() in self._databases() - self._attached:

@@ -29,7 +29,8 @@ class NamedTable(NamedTuple):
 
 
 def tables_in(text: str) -> set[NamedTable]:
-    """The tables that the statements name in full, or by a quoted place. Text that cannot be read has none: DuckDB says what is wrong with it."""
+    """The tables that the statements name in full, or by a quoted place. Text that cannot be read has none: DuckDB says
+    what is wrong with it."""
     from sqlglot import ErrorLevel, exp, parse
     from sqlglot.errors import SqlglotError
 

@@ -37,15 +37,6 @@ class SignedUrl:
     """Milliseconds since the epoch, if the server tells."""
 
 
-@dataclass
-class LocalLog:
-    """The files of a log, by their names in `_delta_log`, and the URLs of the data files, by their paths."""
-
-    files: dict[str, tuple[bytes, int]] = field(default_factory=dict)
-    """Content, and modification time in milliseconds since the epoch."""
-    urls: dict[str, SignedUrl] = field(default_factory=dict)
-
-
 class _FileAction(msgspec.Struct, rename="camel"):
     """A file action of the delta format; what an old server leaves out has a default."""
 
@@ -225,10 +216,22 @@ def _metadata(found: wire.Metadata) -> Metadata:
 
 def snapshot_log(version: int, head: Iterable[Told], files: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
     """The log of one version: a checkpoint with the protocol, the metadata and the files, as old as the version is, if
-    the lines tell."""
+    the lines tell. Raises `SharingError` for a file that is told twice."""
     lines = [*head, *files]
+    _check_told_once(lines)
     time = max((told.timestamp for told in lines if told.timestamp is not None), default=0)
     return {_checkpoint_name(version): (_checkpoint(version, lines), time)}
+
+
+def _check_told_once(lines: Iterable[Told]) -> None:
+    """A file that is told twice would be read twice. Raises `SharingError`."""
+    paths = [told.action.path for told in lines if isinstance(told.action, Add)]
+    if len(set(paths)) < len(paths):
+        raise SharingError(
+            "the server sent a file of the table twice; its provider has to look into it",
+            status=502,
+            code="MALFORMED_ANSWER",
+        )
 
 
 def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:

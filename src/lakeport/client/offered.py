@@ -74,14 +74,16 @@ class OfferedTable:
 
 
 def near_names(server: SharingServer, name: TableName) -> list[str]:
-    """The names of tables that are shared and look like this one; none if the server does not list them."""
+    """The names of tables that are shared and look like this one; none if the server does not list them, or lists this
+    very one."""
     try:
         shares = [share.name for share in server.shares()]
         like = [share for share in shares if share.lower() == name.share.lower()] or _close(name.share, shares)
         tables = [f"{t.share}.{t.schema}.{t.name}" for share in like for t in server.all_tables(share)]
     except SharingError:
         return []
-    return _close(str(name), tables)
+    is_there = str(name).lower() in (table.lower() for table in tables)
+    return [] if is_there else _close(str(name), tables)
 
 
 def _close(text: str, names: list[str]) -> list[str]:

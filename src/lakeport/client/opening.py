@@ -32,7 +32,7 @@ def open_server(profile: GivenProfile, options: ClientOptions) -> SharingServer:
 
 def open_table(server: SharingServer, name: TableName, options: ClientOptions) -> TableSource:
     """A table, by the way that was chosen or that its provider offers. Nothing is asked of the server yet."""
-    by_urls = SharedTable(server, name)
+    by_urls = SharedTable(server, name, options.open_cache())
     by_directory = DirectoryTable(server, name, options.storage_options)
     ways: dict[str | None, list[TableSource]] = {"url": [by_urls], "dir": [by_directory], None: [by_urls, by_directory]}
     return OfferedTable(server, name, *ways[options.access])

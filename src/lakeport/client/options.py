@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Literal
 
 from lakeport.client.connections import ConnectionOptions
+from lakeport.client.file_cache import DEFAULT_LIMIT, FileCache
 from lakeport.client.http import HttpOptions
 from lakeport.client.retrying import RetryOptions
 
@@ -29,6 +31,10 @@ class ClientOptions:
     connect_seconds: float = 15.0
     read_seconds: float = 60.0
     """The longest time without a single byte."""
+    cache: str | PathLike[str] | None = None
+    """A directory where contents of files are kept, so that they are fetched only once."""
+    cache_bytes: int = DEFAULT_LIMIT
+    """As much is kept, at most."""
     retries: int = 8
     """How often a request is tried again."""
     total_seconds: float = 300.0
@@ -37,6 +43,9 @@ class ClientOptions:
     def __post_init__(self) -> None:
         if self.access not in ("url", "dir", None):
             raise ValueError(f"{self.access!r} is no access mode: there are 'url' and 'dir'")
+
+    def open_cache(self) -> FileCache | None:
+        return None if self.cache is None else FileCache(self.cache, self.cache_bytes)
 
     @property
     def http(self) -> HttpOptions:

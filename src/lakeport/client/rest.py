@@ -41,7 +41,7 @@ class SharingServer:
         self.profile = profile
         self.http = http or HttpPool()
         self._session = Session(profile, self.http)
-        self._pending_seconds, self._formats = pending_seconds, formats
+        self._pending_seconds, self.formats = pending_seconds, formats
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +106,7 @@ class SharingServer:
     def query(self, table: TableName, request: QueryRequest) -> TableAnswer:
         """The files of a version, or those of a range of versions, from the page on that the request names."""
         pages = QueryPages(
-            self._session, table_path(table), request, _about(table), self._pending_seconds, self._formats
+            self._session, table_path(table), request, _about(table), self._pending_seconds, self.formats
         )
         return TableAnswer(pages.page(None), pages.page)
 
@@ -123,7 +123,7 @@ class SharingServer:
 
     def _answer(self, table: TableName, what: str, parameters: dict[str, str]) -> TableAnswer:
         path = f"{table_path(table)}/{what}"
-        pages = ParameterPages(self._session, path, parameters, _about(table), self._formats)
+        pages = ParameterPages(self._session, path, parameters, _about(table), self.formats)
         return TableAnswer(pages.page(None), pages.page)
 
     def _pages(self, path: str, kind: type[ListPage], about: str) -> Iterator[ListPage]:

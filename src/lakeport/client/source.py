@@ -11,6 +11,7 @@ import msgspec
 
 from lakeport.client.answers import TableAnswer
 from lakeport.client.directory import check_offered_by_urls
+from lakeport.client.file_cache import FileCache
 from lakeport.client.local_log import LOG, LineReader, SignedUrl, Told, changes_log, snapshot_log
 from lakeport.client.rest import SharingServer
 from lakeport.client.storage import SharedStorage
@@ -43,9 +44,9 @@ class SharedTable:
 
     prunes = True
 
-    def __init__(self, server: SharingServer, name: TableName) -> None:
+    def __init__(self, server: SharingServer, name: TableName, cache: FileCache | None = None) -> None:
         self._server, self._name = server, name
-        self._storage = SharedStorage(server.http)
+        self._storage = SharedStorage(server.http, cache)
         self.engine = engine_over(self._storage)
         self._numbers = count()
         self._pins: dict[tuple[int | None, Moment | None], _Pin] = {}
@@ -77,6 +78,8 @@ class SharedTable:
             refresh_token=pin.refresh_token if pin else None,
         )
         answer = self._server.query(self._name, request)
+        if pin is not None:
+            self._check_version(answer.version, pin.version)
         reader = LineReader(answer.response_format, str(self._name))
         head = self._head(reader, answer)
         log = snapshot_log(answer.version, head, reader.read(answer.lines()))
@@ -117,9 +120,12 @@ class SharedTable:
         renewed: Callable[[], Mapping[str, SignedUrl]] | None = None,
     ) -> Snapshot:
         root = f"{LOG}/{next(self._numbers)}/{self._name}"
-        fresh = FreshUrls(urls or {}, renewed or dict)
-        self._storage.add_log(root, log, fresh, list(urls or ()))
-        return Table.for_path(self.engine, root).snapshot_at_version(version)
+        self._storage.add_log(root, log)
+        snapshot = Table.for_path(self.engine, root).snapshot_at_version(version)
+        if urls:
+            table = f"{self._server.host}/{snapshot.metadata.id}"
+            self._storage.add_files(urls, FreshUrls(urls, renewed or dict), table)
+        return snapshot
 
     def _head(self, reader: LineReader, answer: TableAnswer) -> list[Told]:
         check_offered_by_urls(answer.metadata_line, self._name)
@@ -134,18 +140,21 @@ class SharedTable:
         def renew() -> Mapping[str, SignedUrl]:
             nonlocal token
             answer = self._server.query(self._name, msgspec.structs.replace(request, refresh_token=token))
-            if answer.version != version:
-                raise SharingError(
-                    f"the URLs of version {version} of {self._name} have expired, and the server now has version "
-                    f"{answer.version}; read the table again",
-                    status=409,
-                    code="VERSION_CHANGED",
-                )
+            self._check_version(answer.version, version)
             urls = _urls(answer, str(self._name))
             token = (answer.end and answer.end.refresh_token) or token
             return urls
 
         return renew
+
+    def _check_version(self, found: int, wanted: int) -> None:
+        if found != wanted:
+            raise SharingError(
+                f"what is being read is version {wanted} of {self._name}, and the server now answers with version "
+                f"{found}; scan the table anew",
+                status=409,
+                code="VERSION_CHANGED",
+            )
 
     def _renewed_changes(self, request: ChangesRequest) -> Callable[[], Mapping[str, SignedUrl]]:
         return lambda: _urls(self._server.changes(self._name, request), str(self._name))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import pyarrow as pa
 
+from lakeport.client.file_cache import FileCache
 from lakeport.client.http import DataUrlRefused, HttpPool
 from lakeport.client.local_log import DATA
 from lakeport.engine.object_store import open_ranges
-from lakeport.errors import MissingFileError, StorageError
+from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
+
+_NEW_URLS = 2
+"""How often another URL is asked for, for one range of a file."""
 
 
 class Urls(Protocol):
@@ -25,20 +29,31 @@ class Urls(Protocol):
         """Another URL, in place of one that the storage refuses. Raises `SharingError`."""
 
 
+class _Shared(NamedTuple):
+    """How a file is read, and the table that it is of."""
+
+    urls: Urls
+    table: str
+
+
 class SharedStorage:
     """A `StorageClient` that reads logs by their names and data files by their URLs. Nothing can be written."""
 
-    def __init__(self, http: HttpPool) -> None:
-        self._http = http
+    def __init__(self, http: HttpPool, cache: FileCache | None = None) -> None:
+        self._http, self._cache = http, cache
         self._logs: dict[str, dict[str, tuple[bytes, int]]] = {}
-        self._urls: dict[str, Urls] = {}
+        self._files: dict[str, _Shared] = {}
         self._lock = Lock()
 
-    def add_log(self, root: str, files: dict[str, tuple[bytes, int]], urls: Urls, paths: Sequence[str]) -> None:
-        """A log at `root`, and the data files that it names."""
+    def add_log(self, root: str, files: dict[str, tuple[bytes, int]]) -> None:
+        """A log at `root`."""
         with self._lock:
             self._logs[f"{root}/_delta_log"] = files
-            self._urls.update(dict.fromkeys(paths, urls))
+
+    def add_files(self, paths: Iterable[str], urls: Urls, table: str) -> None:
+        """Data files, by the newest of their URLs. `table` tells it from all others that there are or ever were."""
+        with self._lock:
+            self._files.update(dict.fromkeys(paths, _Shared(urls, table)))
 
     def resolve(self, path: str) -> str:
         return path.rstrip("/")
@@ -85,24 +100,40 @@ class SharedStorage:
         self._refuse(paths[0] if paths else "")
 
     def _fetch(self, path: str, start: int, length: int) -> bytes:
-        urls = self._urls.get(path)
-        if urls is None:
+        shared = self._files.get(path)
+        if shared is None:
             raise MissingFileError("the server has not shared this file", path=path)
         if length <= 0:
             return b""
-        url = urls.current(path)
-        try:
-            return self._http.get_range(url, start, length)
-        except DataUrlRefused:
-            return self._fetch_again(path, urls.refused(path, url), start, length)
+        if self._cache is None:
+            return self._download(path, shared.urls, start, length)
+        key = f"{shared.table}\n{path}"
+        data = self._cache.get(key, start, length)
+        if data is None:
+            data = self._download(path, shared.urls, start, length)
+            self._cache.put(key, start, data)
+        return data
 
-    def _fetch_again(self, path: str, url: str, start: int, length: int) -> bytes:
+    def _download(self, path: str, urls: Urls, start: int, length: int) -> bytes:
+        """By the URL that is known; where the storage refuses it, by new ones."""
+        url = urls.current(path)
+        for _ in range(_NEW_URLS):
+            try:
+                return self._http.get_range(url, start, length)
+            except DataUrlRefused:
+                url = urls.refused(path, url)
         try:
             return self._http.get_range(url, start, length)
         except DataUrlRefused as error:
-            raise MissingFileError(
-                f"the storage refuses the file, by a new URL too (status {error.status}); ask the provider", path=path
-            ) from error
+            raise _refusal(path, error.status) from error
 
     def _refuse(self, path: str) -> NoReturn:
         raise StorageError("a shared table can only be read", path=path)
+
+
+def _refusal(path: str, status: int) -> LakeportError:
+    if status in (404, 410):
+        return MissingFileError(f"the storage does not have the file (status {status})", path=path)
+    return AccessDeniedError(
+        f"the storage refuses the file, by a new URL too (status {status}); ask the provider", path=path
+    )

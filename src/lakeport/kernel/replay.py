@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,7 @@ from lakeport.kernel.arrays import from_numpy, own_copy
 from lakeport.kernel.checkpoint import read_checkpoint_adds
 from lakeport.kernel.engine import AS_STORED, Engine, FileStatus
 from lakeport.kernel.file_keys import decode_paths, file_keys, first_occurrences, present_actions
+from lakeport.kernel.lazy import lazy_property
 from lakeport.kernel.log import Checkpoint, LogSegment
 from lakeport.kernel.partitions import compact_partitions, partition_struct
 from lakeport.kernel.state import STATE_FIELDS, TableState, read_checkpoint_state
@@ -135,14 +135,14 @@ class LogReplay:
         else:
             self._base = None if segment.checkpoint is None else CheckpointFiles(engine, root, segment.checkpoint)
 
-    @cached_property
+    @lazy_property
     def new_commits(self) -> Commits:
         """The commits that are newer than the older replay; all of them if there is none."""
         known = self._older.segment.version if self._older else -1
         files = [commit.file for commit in reversed(self.segment.commits) if commit.first > known]
         return read_commits(self._engine, self._root, files)
 
-    @cached_property
+    @lazy_property
     def commits(self) -> Commits:
         merged, older = self.new_commits, self._older
         while older is not None:  # by turns, not by recursion: a snapshot can be refreshed any number of times
@@ -151,7 +151,7 @@ class LogReplay:
         self._older = None
         return merged
 
-    @cached_property
+    @lazy_property
     def state(self) -> TableState:
         """The newest action of each kind in the whole segment."""
         if self.segment.checkpoint is None:

@@ -14,7 +14,7 @@ from lakeport.kernel.columns import physical_field
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import ROW_INDEX, FileStatus
 from lakeport.kernel.paths import ABSOLUTE
-from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema, parse_schema
+from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_field, arrow_schema, parse_schema
 
 ROW_ID = StructField("_row_id", PrimitiveType("long"))
 ROW_COMMIT_VERSION = StructField("_row_commit_version", PrimitiveType("long"))

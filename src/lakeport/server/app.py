@@ -64,7 +64,6 @@ def _services(
     config: ServerConfig, limits: Limits, watcher: CatalogWatcher, key: bytes, tables: TableAnswers | None
 ) -> Services:
     tokens, proxies, measured = TokenSigner(key), Proxies(config.trusted_proxies), Metrics()
-    answers = Workers("answers", limits.answer_threads)
     if tables is None:
         cache = TableCache(config.storage, config.delta_table_cache_size, config.staleness_acceptable)
         measured.watch("tables_cached", "Tables whose snapshots are kept.", lambda: len(cache))
@@ -81,8 +80,8 @@ def _services(
         doorkeeper=Doorkeeper(lambda: watcher.catalog, RateLimiter(config.rate_limit)),
         proxies=proxies,
         lookups=Workers("lookups", limits.lookup_threads),
-        answers=answers,
-        queries=AsyncQueries(tokens, answers, config.async_query_after_seconds),
+        answers=Workers("answers", limits.answer_threads),
+        queries=AsyncQueries(tokens, config.async_query_after_seconds),
         metrics=measured,
         audit=AuditLog(config.audit_log),
         document=describe_api(config),

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -18,7 +19,7 @@ from lakeport.errors import SharingError
 from lakeport.server.answers import Answer
 from lakeport.server.streaming import Lines, begin
 from lakeport.server.tokens import TokenSigner
-from lakeport.server.workers import Workers
+from lakeport.server.workers import Lane
 from lakeport.sharing.models import QueryRequest
 
 _KIND = "query"
@@ -34,6 +35,14 @@ _POLL_SECONDS = 5.0
 """How long a poll waits at most if the server is configured not to wait at all."""
 
 Begun: TypeAlias = tuple[Lines, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How an answer is made, which blocks, and where."""
+
+    answer: Callable[[], Answer]
+    lane: Lane
 
 
 class AsyncQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -52,8 +61,8 @@ class AsyncQuery(msgspec.Struct, frozen=True, array_like=True):
 class AsyncQueries:
     """The queries under way in this process. Its methods belong to the event loop."""
 
-    def __init__(self, tokens: TokenSigner, workers: Workers, after_seconds: float) -> None:
-        self._tokens, self._workers, self._after = tokens, workers, after_seconds
+    def __init__(self, tokens: TokenSigner, after_seconds: float) -> None:
+        self._tokens, self._after = tokens, after_seconds
         self._running: dict[str, asyncio.Task[Begun]] = {}
 
     def new_id(self, query: AsyncQuery) -> str | None:
@@ -75,15 +84,15 @@ class AsyncQueries:
             raise _unknown()
         return query
 
-    async def started(self, query_id: str, request: QueryRequest, plan: Callable[[], Answer]) -> Begun | None:
+    async def started(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
         """The beginning of the answer, or None if it is not there in time. Raises what planning raises."""
         return await self._result(_key(query_id, request), plan, self._after)
 
-    async def polled(self, query_id: str, request: QueryRequest, plan: Callable[[], Answer]) -> Begun | None:
+    async def polled(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
         """The same for who has been told to ask again."""
         return await self._result(_key(query_id, request), plan, self._after or _POLL_SECONDS)
 
-    async def _result(self, key: str, plan: Callable[[], Answer], seconds: float) -> Begun | None:
+    async def _result(self, key: str, plan: Plan, seconds: float) -> Begun | None:
         deadline = time.monotonic() + seconds
         while True:
             task = self._running.get(key) or self._start(key, plan)
@@ -95,8 +104,8 @@ class AsyncQueries:
                 del self._running[key]
                 return task.result()
 
-    def _start(self, key: str, plan: Callable[[], Answer]) -> asyncio.Task[Begun]:
-        task = asyncio.create_task(self._workers.run(begin, plan))
+    def _start(self, key: str, plan: Plan) -> asyncio.Task[Begun]:
+        task = asyncio.create_task(plan.lane.run(begin, plan.answer))
         self._running[key] = task
         loop = asyncio.get_running_loop()
         task.add_done_callback(lambda _: loop.call_later(_KEPT_SECONDS, self._forget, key, task))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 import socket
 import ssl
 import time
@@ -46,11 +47,19 @@ def serve(
     sense, `OSError` if the address cannot be listened on.
     """
     set_up_logging(config.log_format)
+    _allow_many_connections()
     app = create_app(config, limits=limits)
     settings = server_settings(app, config, grace_seconds)
     sockets = listen(config.host, config.port, limits.stall_seconds)
     lines = list(_announcement(config, sockets, app.services.watcher.catalog))
     GracefulServer(settings, app, drain_seconds, lambda: announce("\n".join(lines))).run(sockets)
+
+
+def _allow_many_connections() -> None:
+    """Every connection takes a file descriptor: as many as the system gives without being asked for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> uvicorn.Config:

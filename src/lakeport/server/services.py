@@ -46,10 +46,10 @@ class Vendor(Protocol):
 class Limits:
     """What the server spends on clients, beyond what the configuration says."""
 
-    lookup_threads: int = 16
-    """Threads for what is short: versions, metadata, credentials."""
-    answer_threads: int = 16
-    """Threads that plan queries and write their lines."""
+    lookup_threads: int = 32
+    """Threads for what is short: versions, metadata, credentials. One table has a quarter of them at most."""
+    answer_threads: int = 32
+    """Threads that plan queries and write their lines; the same."""
     body_seconds: float = 30.0
     """Within which the body of a request has to arrive."""
     head_seconds: float = 30.0

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, TableNotFoundError
 from lakeport.kernel.engine import Engine
+from lakeport.kernel.lazy import lazy_property
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.snapshot import Table as DeltaTable
@@ -54,7 +55,7 @@ class SharedSnapshot:
         """Everything that the log says of its files."""
         return self.delta.scan_builder().with_log_details().build()
 
-    @cached_property
+    @lazy_property
     def totals(self) -> Totals:
         files = size = vectors = 0
         for batch in self.delta.live_files(self.scan.columns):
@@ -80,8 +81,9 @@ class CachedTable:
         asked = time.monotonic()
         with self._lock:
             if self._latest is None or (self._looked < asked and not self._stale_is_fine):
-                self._looked = time.monotonic()
+                looked = time.monotonic()
                 self._latest = self._look(self._latest)
+                self._looked = looked  # not if it failed: who waited for that has not seen anything yet
             return self._latest
 
     def at_version(self, version: int) -> SharedSnapshot:

@@ -11,7 +11,7 @@ from lakeport.errors import SharingError
 from lakeport.server.answers import Answer
 from lakeport.server.asgi import NDJSON, Header, Receive, Scope, Send
 from lakeport.server.exchange import Exchange, exchange_of
-from lakeport.server.workers import Workers
+from lakeport.server.workers import Lane
 
 _log = logging.getLogger(__name__)
 
@@ -81,12 +81,12 @@ class LinesReply:
         first: bytes,
         headers: Sequence[Header],
         *,
-        workers: Workers,
+        lane: Lane,
         stall_seconds: float,
         refuse: Callable[[BaseException, Exchange], SharingError],
     ) -> None:
         self._lines, self._first, self._headers = lines, first, [(b"content-type", NDJSON), *headers]
-        self._workers, self._stall, self._refuse = workers, stall_seconds, refuse
+        self._lane, self._stall, self._refuse = lane, stall_seconds, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = exchange_of(scope)
@@ -102,7 +102,7 @@ class LinesReply:
             gone.cancel()
             exchange.files, exchange.bytes = self._lines.answer.files, self._lines.answer.size
             if not self._lines.ended:
-                await self._workers.run(self._lines.close)
+                await self._lane.run(self._lines.close)
 
     async def _send(self, exchange: Exchange, send: Send, gone: asyncio.Task[None]) -> None:
         piece, ended = self._first, self._lines.ended
@@ -112,7 +112,7 @@ class LinesReply:
             if ended:
                 return
             try:
-                piece = await self._workers.run(self._lines.read)
+                piece = await self._lane.run(self._lines.read)
                 ended = self._lines.ended
             except Exception as error:
                 refusal = self._refuse(error, exchange)

@@ -16,7 +16,7 @@ from lakeport.server.files.opening import FileState, OpenFile, open_file
 from lakeport.server.files.sending import FileSender
 from lakeport.server.signing.disk import FileUrl, FileUrls
 from lakeport.server.signing.places import table_roots
-from lakeport.server.workers import Workers
+from lakeport.server.workers import Lane, Workers
 
 _log = logging.getLogger(__name__)
 
@@ -36,14 +36,13 @@ class FilesApp:
         key: bytes,
         *,
         endpoint: str,
-        threads: int = 16,
+        threads: int = 32,
         stall_seconds: float = 60,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._catalog, self._now = catalog, now
         self._urls = FileUrls(key, endpoint)
-        self._workers = Workers("files", threads)
-        self._sender = FileSender(self._workers, stall_seconds)
+        self._workers, self._stall = Workers("files", threads), stall_seconds
 
     def close(self) -> None:
         self._workers.close()
@@ -51,14 +50,15 @@ class FilesApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             root, path = self._granted(scope)
-            file = await self._workers.run(_opened, root, path)
+            lane = self._workers.lane(root)
+            file = await lane.run(_opened, root, path)
         except SharingError as error:
             await error_reply(error)(scope, receive, send)
             return
         try:
-            await self._answer(file, scope, receive, send)
+            await self._answer(file, lane, scope, receive, send)
         finally:
-            await self._workers.run(file.close)
+            await lane.run(file.close)
 
     def _granted(self, scope: Scope) -> tuple[str, str]:
         """The directory and the path below it that the request may read. Raises `SharingError` (403, 404, 405)."""
@@ -85,7 +85,7 @@ class FilesApp:
             raise _denied("the URL has expired: query the table again for a new one")
         return url
 
-    async def _answer(self, file: OpenFile, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, file: OpenFile, lane: Lane, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             part = requested_part(scope, file.state)
         except SharingError as error:
@@ -97,7 +97,8 @@ class FilesApp:
         elif part.status == 200 and _PATH_SEND in (scope.get("extensions") or {}):
             await send({"type": _PATH_SEND, "path": file.path})
         else:
-            broken = await self._sender.send(file, part.start, part.length, scope, receive, send)
+            sender = FileSender(lane, self._stall)
+            broken = await sender.send(file, part.start, part.length, scope, receive, send)
             if broken and (exchange := _exchange(scope)):
                 exchange.error = broken
 

@@ -9,7 +9,7 @@ from lakeport.errors import StorageError
 from lakeport.server.asgi import Receive, Scope, Send
 from lakeport.server.files.opening import OpenFile
 from lakeport.server.streaming import abort
-from lakeport.server.workers import Workers
+from lakeport.server.workers import Lane
 
 _log = logging.getLogger(__name__)
 
@@ -20,8 +20,8 @@ _CHUNK_SIZE = 1 << 20
 class FileSender:
     """Sends bodies; a client that does not take a chunk within `stall_seconds` is cut off."""
 
-    def __init__(self, workers: Workers, stall_seconds: float) -> None:
-        self._workers, self._stall = workers, stall_seconds
+    def __init__(self, lane: Lane, stall_seconds: float) -> None:
+        self._lane, self._stall = lane, stall_seconds
 
     async def send(
         self, file: OpenFile, start: int, length: int, scope: Scope, receive: Receive, send: Send
@@ -45,7 +45,7 @@ class FileSender:
     async def _send_chunks(self, file: OpenFile, start: int, end: int, gone: asyncio.Task[None], send: Send) -> bool:
         """Whether the whole was sent before the client went away."""
         while not gone.done():
-            chunk = await self._workers.run(file.read, start, min(_CHUNK_SIZE, end - start))
+            chunk = await self._lane.run(file.read, start, min(_CHUNK_SIZE, end - start))
             start += len(chunk)
             async with asyncio.timeout(self._stall):
                 await send({"type": "http.response.body", "body": chunk, "more_body": start < end})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -13,9 +13,8 @@ from litestar import get, post, route
 from litestar.enums import HttpMethod
 from litestar.status_codes import HTTP_200_OK
 
-from lakeport.server.answers import Answer
 from lakeport.server.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply
-from lakeport.server.async_queries import AsyncQuery, Begun
+from lakeport.server.async_queries import AsyncQuery, Begun, Plan
 from lakeport.server.caller import Caller
 from lakeport.server.exchange import exchange_of
 from lakeport.server.routes.reading import (
@@ -31,7 +30,7 @@ from lakeport.server.routes.reading import (
 )
 from lakeport.server.services import Services, services_of
 from lakeport.server.streaming import LinesReply, begin
-from lakeport.server.workers import Workers
+from lakeport.server.workers import Lane
 from lakeport.sharing.capabilities import parse_capabilities
 from lakeport.sharing.lines import QueryStatus
 from lakeport.sharing.models import CredentialsAnswer
@@ -67,7 +66,7 @@ async def get_metadata(request: HttpRequest) -> Replying:
     plan = partial(
         services.tables.metadata, caller, parse_version(parameters.get("version")), parameters.get("timestamp")
     )
-    return await _answered(scope, caller, plan, services.lookups)
+    return await _answered(scope, caller, Plan(plan, services.lookups.lane(caller.table.id)))
 
 
 @post(f"{_TABLE}/query", status_code=HTTP_200_OK)
@@ -76,7 +75,7 @@ async def query_table(request: HttpRequest) -> Replying:
     caller = open_caller(scope, "queryTable")
     services = services_of(scope)
     query = decode_query(await read_body(request))
-    plan = partial(services.tables.query, caller, query)
+    plan = Plan(partial(services.tables.query, caller, query), services.answers.lane(caller.table.id))
     query_id = None
     if caller.capabilities.async_query:
         content = AsyncQuery(
@@ -88,8 +87,9 @@ async def query_table(request: HttpRequest) -> Replying:
         )
         query_id = services.queries.new_id(content)
     if query_id is None:
-        return await _answered(scope, caller, plan, services.answers)
-    return _begun_or_pending(scope, caller, query_id, await services.queries.started(query_id, query, plan))
+        return await _answered(scope, caller, plan)
+    begun = await services.queries.started(query_id, query, plan)
+    return _begun_or_pending(scope, caller, query_id, begun, plan)
 
 
 @post(f"{_TABLE}/queries/{{query_id:str}}", status_code=HTTP_200_OK)
@@ -108,8 +108,9 @@ async def get_query(request: HttpRequest) -> Replying:
         max_files=status.max_files or query.request.max_files,
         page_token=status.page_token or query.request.page_token,
     )
-    plan = partial(services.tables.query, caller, wanted)
-    return _begun_or_pending(scope, caller, query_id, await services.queries.polled(query_id, wanted, plan))
+    plan = Plan(partial(services.tables.query, caller, wanted), services.answers.lane(caller.table.id))
+    begun = await services.queries.polled(query_id, wanted, plan)
+    return _begun_or_pending(scope, caller, query_id, begun, plan)
 
 
 @get(f"{_TABLE}/changes")
@@ -118,7 +119,8 @@ async def get_changes(request: HttpRequest) -> Replying:
     caller = open_caller(scope, "getTableChanges")
     services = services_of(scope)
     changes = parse_changes_request(query_parameters(scope))
-    return await _answered(scope, caller, partial(services.tables.changes, caller, changes), services.answers)
+    plan = Plan(partial(services.tables.changes, caller, changes), services.answers.lane(caller.table.id))
+    return await _answered(scope, caller, plan)
 
 
 @post(f"{_TABLE}/temporary-table-credentials", status_code=HTTP_200_OK)
@@ -128,7 +130,8 @@ async def generate_credentials(request: HttpRequest) -> Reply:
     services = services_of(scope)
     wanted = decode_credentials_request(await read_body(request))
     exchange_of(scope).details = {"location": wanted.location or caller.table.location}
-    call = services.lookups.run(services.vendor.credentials, caller.table, wanted.location)
+    lane = services.lookups.lane(caller.table.id)
+    call = lane.run(services.vendor.credentials, caller.table, wanted.location)
     return json_reply(CredentialsAnswer(credentials=await _in_time(services, call)))
 
 
@@ -139,15 +142,16 @@ async def _version(scope: Scope) -> Reply:
     caller = open_caller(scope, "getTableVersion")
     services = services_of(scope)
     since = query_parameters(scope).get("startingTimestamp")
-    version = await _in_time(services, services.lookups.run(services.tables.version, caller, since))
+    lane = services.lookups.lane(caller.table.id)
+    version = await _in_time(services, lane.run(services.tables.version, caller, since))
     exchange_of(scope).details = {"version": version}
     return Reply(200, [(_VERSION, str(version).encode())])
 
 
-async def _answered(scope: Scope, caller: Caller, plan: Callable[[], Answer], workers: Workers) -> Replying:
+async def _answered(scope: Scope, caller: Caller, plan: Plan) -> Replying:
     """Plans an answer and sends it. Raises `SharingError` (503) if it does not begin in time."""
     services = services_of(scope)
-    return _reply(scope, caller, await _in_time(services, workers.run(begin, plan)), workers)
+    return _reply(scope, caller, await _in_time(services, plan.lane.run(begin, plan.answer)), plan.lane)
 
 
 async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
@@ -161,9 +165,9 @@ async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun | None) -> Replying:
+def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun | None, plan: Plan) -> Replying:
     if begun is not None:
-        return _reply(scope, caller, begun, services_of(scope).answers)
+        return _reply(scope, caller, begun, plan.lane)
     exchange_of(scope).details = {"pending": True}
     line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id)}) + b"\n"
     # Spark's client wants a version in every answer; it takes the one of the last.
@@ -171,7 +175,7 @@ def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun 
     return Reply(200, [(b"content-type", NDJSON), *headers], line)
 
 
-def _reply(scope: Scope, caller: Caller, begun: Begun, workers: Workers) -> Replying:
+def _reply(scope: Scope, caller: Caller, begun: Begun, lane: Lane) -> Replying:
     lines, first = begun
     services, exchange = services_of(scope), exchange_of(scope)
     exchange.details = {"responseFormat": lines.answer.response_format, **lines.answer.details}
@@ -179,7 +183,7 @@ def _reply(scope: Scope, caller: Caller, begun: Begun, workers: Workers) -> Repl
         lines,
         first,
         _headers(caller, lines.answer.version, lines.answer.capabilities),
-        workers=workers,
+        lane=lane,
         stall_seconds=services.limits.stall_seconds,
         refuse=services.refusal,
     )

@@ -1,0 +1,28 @@
+"""A shared table as a frame, in the formats that a test wants, and rows that can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.client.http import HttpPool
+from lakeport.client.rest import SharingServer
+from lakeport.client.source import SharedTable
+from lakeport.frame import Frame
+from lakeport.sharing.names import parse_table_name
+from lakeport.sharing.profile import BearerToken, Profile
+from tests.server.running import TOKEN
+
+
+def server_at(endpoint: str, http: HttpPool | None = None, **options: Any) -> SharingServer:
+    return SharingServer(Profile(endpoint=endpoint, credentials=BearerToken(token=TOKEN)), http, **options)
+
+
+def frame_of(server: SharingServer, name: str, **options: Any) -> Frame:
+    return Frame(SharedTable(server, parse_table_name(name), **options))
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    """The rows in an order of their own."""
+    return sorted(map(repr, table.to_pylist()))

@@ -1,0 +1,104 @@
+"""URLs that expire: asked for again in time, once for all threads, and never for other files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from lakeport.client.local_log import SignedUrl
+from lakeport.client.urls import FreshUrls
+from lakeport.errors import SharingError
+
+
+class Server:
+    """Gives URLs that live for some seconds of a clock that the test sets."""
+
+    def __init__(self, seconds: float | None = 100.0) -> None:
+        self.now, self.asked, self._seconds = 1_000.0, 0, seconds
+
+    def urls(self, *paths: str) -> Mapping[str, SignedUrl]:
+        expires = None if self._seconds is None else int((self.now + self._seconds) * 1000)
+        return {path: SignedUrl(f"{path}?{self.asked}", expires) for path in paths}
+
+    def fresh(self, fetch: Callable[[], Mapping[str, SignedUrl]] | None = None) -> FreshUrls:
+        def renew() -> Mapping[str, SignedUrl]:
+            self.asked += 1
+            return self.urls("a", "b")
+
+        return FreshUrls(self.urls("a", "b"), fetch or renew, lambda: self.now)
+
+
+def test_a_url_is_renewed_before_it_expires() -> None:
+    server = Server()
+    urls = server.fresh()
+    server.now += 79
+    assert urls.current("a") == "a?0"
+    server.now += 2
+    assert (urls.current("a"), urls.current("b")) == ("a?1", "b?1")
+    server.now += 79
+    assert urls.current("b") == "b?1"
+    assert server.asked == 1
+
+
+def test_a_long_life_is_renewed_five_minutes_before_its_end() -> None:
+    server = Server(36_000)
+    urls = server.fresh()
+    server.now += 36_000 - 301
+    assert urls.current("a") == "a?0"
+    server.now += 2
+    assert urls.current("a") == "a?1"
+
+
+def test_a_url_whose_life_is_not_told_is_good_until_it_is_refused() -> None:
+    server = Server(None)
+    urls = server.fresh()
+    server.now += 10**9
+    assert urls.current("a") == "a?0"
+    assert urls.refused("a", "a?0") == "a?1"
+    assert urls.current("b") == "b?1"
+
+
+def test_a_url_that_another_thread_has_renewed_is_not_renewed_again() -> None:
+    server = Server()
+    urls = server.fresh()
+    assert urls.refused("a", "a?0") == "a?1"
+    assert urls.refused("b", "b?0") == "b?1"
+    assert server.asked == 1
+
+
+def test_many_threads_ask_once() -> None:
+    server = Server()
+    urls = server.fresh()
+    server.now += 90
+    barrier, found = threading.Barrier(16), []
+
+    def read() -> None:
+        barrier.wait()
+        found.append(urls.current("a"))
+
+    threads = [threading.Thread(target=read) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ["a?1"] * 16
+    assert server.asked == 1
+
+
+def test_an_answer_without_one_of_the_files_is_an_error() -> None:
+    server = Server()
+    urls = server.fresh(lambda: server.urls("a"))
+    with pytest.raises(SharingError, match="did not renew the URLs of 1 of 2 files; read the table again") as failed:
+        urls.refused("b", "b?0")
+    assert failed.value.code == "URLS_NOT_RENEWED"
+
+
+def test_an_answer_with_urls_that_have_expired_is_taken_nevertheless() -> None:
+    server = Server(-5)
+    assert server.fresh().current("a") == "a?1"
+
+
+def test_a_url_is_not_in_the_repr() -> None:
+    assert "secret" not in repr(SignedUrl("https://storage/?secret", 5))

@@ -1,0 +1,213 @@
+"""Shared tables in their own directories: read with temporary credentials, which are renewed.
+
+MinIO holds sessions to their policies: what is read is read with nothing but the credentials that the server gives.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import lakeport
+from lakeport import tables
+from lakeport.cli.app import run
+from lakeport.client import ClientOptions, open_server
+from lakeport.client.directory import DirectoryStorage, DirectoryTable
+from lakeport.client.rest import SharingServer
+from lakeport.errors import AccessDeniedError, SharingError, StorageError
+from lakeport.frame import Frame
+from lakeport.server.catalog.model import Table
+from lakeport.sharing.models import Credentials
+from lakeport.sharing.names import TableName, parse_table_name
+from tests.client.shares import profile_text
+from tests.interop.servers import NAME, Bucket, azure_container, minio_bucket
+from tests.interop.test_credentials_minio import ROLE
+from tests.interop.test_tables import options
+from tests.server.running import running, sharing
+
+KEYS = ("access_key_id", "secret_access_key", "account_key")
+
+
+def reachable(bucket: Bucket) -> dict[str, Any]:
+    """Where the storage is, and no key to it."""
+    return {name: value for name, value in options(bucket).items() if name not in KEYS}
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A server that shares tables in a bucket by their directories."""
+
+    bucket: Bucket
+    profile: Path
+
+    def connect(self, **more: Any) -> lakeport.Connection:
+        return lakeport.connect(self.profile, storage_options=reachable(self.bucket), **more)
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
+    """`orders` is offered by its directory only, `both` by URLs too; `clone` has its files in another directory."""
+    folder = tmp_path_factory.mktemp("minio")
+    with minio_bucket(folder) as bucket:
+        own = options(bucket)
+        orders = f"{bucket.url}/data/orders"
+        feed = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+        tables.create(orders, {"id": [1, 2, 3], "city": ["Oslo", "Cork", "Oslo"]}, properties=feed, storage_options=own)
+        tables.append(orders, {"id": [4], "city": ["Bari"]}, storage_options=own)
+        tables.delete(orders, "id = 2", storage_options=own)
+        clone(bucket, orders, "clones/c")
+        places = {
+            "s.d.orders": orders,
+            "s.d.both": orders.replace("s3:", "s3a:"),
+            "s.d.clone": f"{bucket.url}/clones/c",
+        }
+        content = sharing(places, access_modes=("dir",), history_shared=True)
+        content = replace(content, tables=tuple(map(offered, content.tables)))
+        storage = {name: str(value).lower() if value is True else value for name, value in own.items()}
+        with running(content, storage=storage, temporary_credentials={"aws": {"roleArn": ROLE}}) as server:
+            profile = folder / "config.share"
+            profile.write_text(profile_text(server.endpoint))
+            yield Provider(bucket, profile)
+
+
+def offered(table: Table) -> Table:
+    if table.name == "both":
+        return replace(table, access_modes=("url", "dir"))
+    if table.name == "clone":
+        return replace(table, auxiliary_locations=(f"s3a://{NAME}/data/orders",))
+    return table
+
+
+def clone(bucket: Bucket, root: str, path: str) -> None:
+    """A table whose log names the files of another one by their whole paths."""
+    frame = lakeport.scan(root, storage_options=options(bucket)).at(version=1)
+    first = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}]
+    first += [{"metaData": msgspec.to_builtins(frame.snapshot.metadata)}]
+    adds = [
+        {"add": {"path": f.path, "partitionValues": {}, "size": f.size, "modificationTime": 0, "dataChange": True}}
+        for f in frame.files()
+    ]
+    lines = b"\n".join(msgspec.json.encode(action) for action in [*first, *adds])
+    bucket.put(f"{path}/_delta_log/{0:020d}.json", lines + b"\n")
+
+
+def ids(frame: Frame) -> list[int]:
+    return sorted(frame.to_arrow()["id"].to_pylist())
+
+
+def test_a_table_that_is_offered_by_its_directory_only_is_read_there(minio: Provider) -> None:
+    with minio.connect() as connection:
+        orders = connection.scan("s.d.orders")
+        assert orders.version == 2
+        assert ids(orders) == [1, 3, 4]
+        assert orders.count() == 3
+        assert ids(orders.where("city = 'Oslo'").select("id")) == [1, 3]
+        assert ids(orders.at(version=0)) == [1, 2, 3]
+        assert [commit.version for commit in orders.history()] == [2, 1, 0]
+        assert sorted(orders.changes(start=2).to_arrow()["_change_type"].to_pylist()) == ["delete"]
+        assert orders.files()[0].path.startswith(f"s3://{NAME}/data/orders/")
+
+
+def test_scan_reads_the_directory_too(minio: Provider) -> None:
+    assert ids(lakeport.scan(f"{minio.profile}#s.d.orders", storage_options=reachable(minio.bucket))) == [1, 3, 4]
+
+
+def test_a_table_that_is_offered_both_ways_is_read_in_its_directory_if_asked_for(minio: Provider) -> None:
+    by_urls = minio.connect().scan("s.d.both")
+    by_directory = minio.connect(access="dir").scan("s.d.both")
+    assert ids(by_urls) == ids(by_directory) == [1, 3, 4]
+    assert by_urls.files()[0].path.startswith("delta-sharing:///")
+    assert by_directory.files()[0].path.startswith(f"s3a://{NAME}/data/orders/")
+
+
+def test_files_in_another_directory_of_the_table_are_read_by_credentials_of_their_own(minio: Provider) -> None:
+    assert ids(minio.connect().scan("s.d.clone")) == [1, 2, 3, 4]
+
+
+def test_the_commands_read_a_directory(minio: Provider, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = [
+        f"--option={name}={str(value).lower() if value is True else value}"
+        for name, value in reachable(minio.bucket).items()
+    ]
+    assert run(["count", f"{minio.profile}#s.d.orders", *pairs]) == 0
+    assert capsys.readouterr().out == "3\n"
+
+
+class Spoilt(SharingServer):
+    """A server whose credentials are sometimes not good any more when they are used."""
+
+    spoil: Callable[[int], bool]
+    given = 0
+
+    def credentials(self, table: TableName, location: str | None = None) -> Credentials:
+        found = super().credentials(table, location)
+        keys = found.aws_temp_credentials
+        assert keys is not None
+        if self.spoil(self.given):
+            keys = msgspec.structs.replace(keys, session_token=keys.session_token[:-8] + "AAAAAAAA")
+        self.given += 1
+        return msgspec.structs.replace(found, aws_temp_credentials=keys)
+
+
+def spoilt(minio: Provider, spoil: Callable[[int], bool]) -> Spoilt:
+    opened = open_server(minio.profile, ClientOptions())
+    server = Spoilt(opened.profile, opened.http)
+    server.spoil = spoil
+    return server
+
+
+def test_credentials_that_the_storage_refuses_are_renewed(minio: Provider) -> None:
+    server = spoilt(minio, lambda number: number == 0)
+    table = DirectoryTable(server, parse_table_name("s.d.orders"), reachable(minio.bucket))
+    assert ids(Frame(table)) == [1, 3, 4]
+    assert server.given == 2
+
+
+def test_credentials_that_are_refused_again_are_an_error(minio: Provider) -> None:
+    server = spoilt(minio, lambda number: True)
+    table = DirectoryTable(server, parse_table_name("s.d.orders"), reachable(minio.bucket))
+    with pytest.raises((AccessDeniedError, StorageError)) as failed:
+        Frame(table).to_arrow()
+    assert server.given == 2
+    assert "AAAAAAAA" not in str(failed.value)
+
+
+def test_a_listing_goes_on_where_the_credentials_were_refused(minio: Provider) -> None:
+    server = spoilt(minio, lambda number: number == 0)
+    storage = DirectoryStorage(server, parse_table_name("s.d.orders"), reachable(minio.bucket))
+    log = f"{storage.location}/_delta_log"
+    commits = [file.path[-6:] for file in storage.list_from(log, "0") if file.path.endswith(".json")]
+    assert commits == ["0.json", "1.json", "2.json"]
+    assert server.given == 2
+    files = [file for file in storage.list_all(log) if file.path.endswith(".json")]
+    assert [len(content) for content in storage.read_many(files)] == [file.size for file in files]
+
+
+def test_nothing_can_be_written(minio: Provider) -> None:
+    frame = minio.connect().scan("s.d.orders")
+    assert frame.version == 2
+    with pytest.raises(StorageError, match="can only be read"):
+        frame.engine.storage.write(f"{frame.snapshot.root}/x", b"")
+    with pytest.raises(StorageError, match="can only be read"):
+        frame.engine.storage.delete([f"{frame.snapshot.root}/x"])
+
+
+def test_a_server_that_gives_no_credentials_is_told(minio: Provider) -> None:
+    with running(sharing({"s.d.t": "/nowhere"}, access_modes=("url",), history_shared=True)) as server:
+        connection = lakeport.connect(profile_text(server.endpoint), access="dir")
+        with pytest.raises(SharingError, match="not shared by its directory"):
+            connection.scan("s.d.t").to_arrow()
+
+
+def test_a_container_of_azure_is_read_by_a_signature(tmp_path: Path) -> None:
+    with azure_container(tmp_path) as bucket:
+        own = options(bucket)
+        tables.create(bucket.url, {"id": [1, 2]}, storage_options=own)
+        storage = {name: str(value).lower() if value is True else value for name, value in own.items()}
+        content = sharing({"s.d.t": bucket.url}, access_modes=("dir",), history_shared=True)
+        with running(content, storage=storage) as server:
+            connection = lakeport.connect(profile_text(server.endpoint), storage_options=reachable(bucket))
+            assert ids(connection.scan("s.d.t")) == [1, 2]
