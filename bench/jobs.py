@@ -219,7 +219,7 @@ def lakeport_shared_ten_rows(target: str) -> Callable[[], int]:
     return work
 
 
-def delta_sharing(target: str, *, delta: bool = False) -> Callable[[], int]:
+def delta_sharing(target: str, *, delta: bool | None = None) -> Callable[[], int]:
     """All columns: it cannot read fewer. What it gives is a DataFrame of pandas."""
     from delta_sharing import load_as_pandas
 

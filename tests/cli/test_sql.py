@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -124,9 +125,23 @@ def test_only_the_columns_of_a_query_are_read(tmp_path: Path) -> None:
     root = str(tmp_path / "t")
     tables.create(root, {"a": [1, 2], "`odd`.name": [3, 4], "c": ["x", "y"]})
     dataset = FrameDataset(scan(root))
-    scanner = dataset.scanner(columns=["`odd`.name"], filter=pa.compute.field("a") > 1)
-    assert scanner.to_table().to_pydict() == {"`odd`.name": [4]}
-    assert scanner.dataset_schema.names == ["`odd`.name", "a"]
+    scanner = dataset.scanner(columns=["`odd`.name"], filter=pc.field("a") > 1)
+    assert scanner.to_reader().read_all().to_pydict() == {"`odd`.name": [4]}
+    assert scanner.dataset_schema.names == ["`odd`.name"]
+    unknown = dataset.scanner(columns=["c"], filter=pc.field("a") + 1 > 2)
+    assert unknown.to_reader().read_all().to_pydict() == {"c": ["y"]}
+    assert unknown.dataset_schema.names == ["c", "a"]
+
+
+def test_a_query_that_needs_few_rows_stops_early_and_ends_well(tmp_path: Path) -> None:
+    root = str(tmp_path / "t")
+    for start in range(8):
+        rows = {"id": list(range(start * 50_000, (start + 1) * 50_000))}
+        tables.create(root, rows) if start == 0 else tables.append(root, rows)
+    command = [sys.executable, "-m", "lakeport", "sql", f"select id from '{root}' limit 1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("id") == 1
 
 
 CONDITIONS = [
@@ -184,7 +199,7 @@ def test_rows_are_written_in_the_format_that_is_asked_for(lakeport: Run, shared:
     out = tmp_path / "rows.parquet"
     assert lakeport("sql", query, "--out", out).code == 0
     assert pq.read_table(out)["id"].to_pylist() == [1, 2]
-    assert "--force" in lakeport("sql", query, "--out", out).err
+    assert lakeport("sql", query, "--out", out).err.startswith("lakeport: the file exists; --force replaces it")
     assert lakeport("sql", query, "--out", out, "--force").code == 0
     assert lakeport("sql", query, "--out", tmp_path / "rows").code == 2
 
@@ -247,7 +262,7 @@ def test_the_failure_of_a_scan_is_the_one_that_is_raised(tmp_path: Path) -> None
     next(root.glob("*.parquet")).unlink()
     dataset = FrameDataset(scan(str(root)))
     with pytest.raises(MissingFileError):
-        dataset.scanner().to_table()
+        dataset.scanner().to_reader().read_all()
     assert isinstance(dataset.error, MissingFileError)
 
 

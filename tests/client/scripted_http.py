@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 
+@dataclass(frozen=True)
 class Close:
     """The connection ends here."""
 
 
+@dataclass(frozen=True)
 class Reset:
     """The connection breaks here."""
 

@@ -1,15 +1,17 @@
 """Tables in their own directories: temporary credentials as options of a storage, and when they are renewed. What they
 open is tried with real storages in tests/interop/test_directory_access.py."""
 
-from collections.abc import Callable
+import time
 
 import pytest
 
 from lakeport.client.directory import check_offered_by_urls
 from lakeport.client.temporary import TemporaryStorage, storage_options
+from lakeport.engine.storage import Storage
 from lakeport.errors import SharingError, UnsupportedFeatureError
 from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken
 from lakeport.sharing.names import TableName
+from tests.client.scripted_http import reply, scripted
 
 NAME = TableName("sales", "eu", "orders")
 AWS = AwsTempCredentials(access_key_id="id", secret_access_key="secret", session_token="session")
@@ -92,11 +94,15 @@ def test_credentials_are_options_by_the_names_of_obstore(cloud: str) -> None:
     assert storage_options(given) == expected
 
 
-def test_a_token_of_google_is_given_by_a_provider() -> None:
+def test_a_token_of_google_is_sent_to_the_storage() -> None:
     google = GcpOauthToken(oauth_token="token")
-    given = storage_options(Credentials(location="gs://b/t", expiration_time=2_000, gcp_oauth_token=google))
-    provider: Callable[[], dict[str, object]] = given["credential_provider"]
-    assert provider()["token"] == "token"
+    expires = int(time.time() * 1000) + HOUR_MS
+    given = Credentials(location="gs://bucket/t", expiration_time=expires, gcp_oauth_token=google)
+    headers = {"last-modified": "Mon, 16 Nov 2026 00:00:00 GMT", "etag": "x"}
+    with scripted(lambda _: reply(b"here", headers=headers)) as server:
+        options = {"google_base_url": server.url, "allow_http": True}
+        assert Storage({**options, **storage_options(given)}).read("gs://bucket/t/file") == b"here"
+        assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer token"]
 
 
 def test_credentials_of_no_known_kind_are_refused() -> None:

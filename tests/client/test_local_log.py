@@ -22,7 +22,7 @@ from lakeport.errors import LakeportError, SharingError
 from lakeport.frame import Frame
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove
 from tests.client.reading import frame_of, rows_of, server_at
-from tests.client.scripted_http import Asked, Scripted, Steps, reply, scripted
+from tests.client.scripted_http import Asked, Steps, reply, scripted
 from tests.client.timing import pool
 from tests.server.running import Running, running, sharing
 
@@ -31,14 +31,14 @@ MAPS = {"partitionValues", "configuration", "options", "tags"}
 """Objects whose keys are data."""
 OPTIONAL = {
     "stats", "modificationTime", "dataChange", "tags", "timestamp", "version", "expirationTimestamp", "baseRowId",
-    "deletionVectorFileId", "name", "description", "numFiles", "createdTime", "defaultRowCommitVersion", "minWriterVersion",
+    "deletionVectorFileId", "name", "description", "numFiles", "createdTime", "defaultRowCommitVersion",
 }  # fmt: skip
 """What a server may leave out of a snapshot. (The size of a file is on its line or in its action.)"""
 
 Line = dict[str, Any]
 
 
-@dataclass
+@dataclass(repr=False)
 class Answer:
     """An answer of our server, which another one gives in its place."""
 
@@ -79,20 +79,21 @@ def answer(server: Running, request: pytest.FixtureRequest) -> Answer:
     return Answer(lines, kept, rows)
 
 
-@pytest.fixture(scope="module")
-def other(answer: Answer) -> Iterator[Scripted]:
-    with scripted(answer) as started:
-        yield started
+@dataclass(frozen=True, repr=False)
+class Other:
+    """The server that gives the answer in the other's place."""
+
+    url: str
+    http: HttpPool
+
+    def frame(self) -> Frame:
+        return frame_of(server_at(self.url, self.http), "a.b.c")
 
 
 @pytest.fixture(scope="module")
-def http() -> Iterator[HttpPool]:
-    with pool() as opened:
-        yield opened
-
-
-def frame(other: Scripted, http: HttpPool) -> Frame:
-    return frame_of(server_at(other.url, http), "a.b.c")
+def other(answer: Answer) -> Iterator[Other]:
+    with scripted(answer) as started, pool() as http:
+        yield Other(started.url, http)
 
 
 def encoded(lines: list[Line]) -> bytes:
@@ -121,26 +122,22 @@ RATES = st.sampled_from([0.0, 0.1, 0.5, 1.0])
 
 @SETTINGS
 @given(seed=st.integers(0, 2**32), rate=RATES)
-def test_order_and_fields_that_do_not_matter_do_not(
-    answer: Answer, other: Scripted, http: HttpPool, seed: int, rate: float
-) -> None:
+def test_order_and_fields_that_do_not_matter_do_not(answer: Answer, other: Other, seed: int, rate: float) -> None:
     chance = random.Random(seed)
     head, files, end = answer.lines[:2], answer.lines[2:-1], answer.lines[-1:]
     files = [altered(line, chance, rate) for line in files] + [{"aKindToCome": {"id": "x"}}]
     chance.shuffle(files)
     answer.body = encoded([*(altered(line, chance, rate) for line in head), *files, *end])
-    assert rows_of(frame(other, http).to_arrow()) == answer.expected
+    assert rows_of(other.frame().to_arrow()) == answer.expected
 
 
 @SETTINGS
 @given(data=st.data())
-def test_a_body_that_is_cut_off_is_an_error(
-    answer: Answer, other: Scripted, http: HttpPool, data: st.DataObject
-) -> None:
+def test_a_body_that_is_cut_off_is_an_error(answer: Answer, other: Other, data: st.DataObject) -> None:
     whole = encoded(answer.lines)
     answer.body = whole[: data.draw(st.integers(0, len(whole) - 2))]
     with pytest.raises(SharingError):
-        frame(other, http).to_arrow()
+        other.frame().to_arrow()
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -151,21 +148,19 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(value[key])
 
 
-WRONG = [None, [], {}, "x", -1, 1.5, True, "é\u0000", 2**70, [[]], {"a": {"b": 1}}]
+WRONG: list[Any] = [None, [], {}, "x", -1, 1.5, True, "é\u0000", 2**70, [[]], {"a": {"b": 1}}]
 
 
 @SETTINGS
 @given(seed=st.integers(0, 2**32))
-def test_a_wrong_value_is_an_error_or_makes_no_row_disappear(
-    answer: Answer, other: Scripted, http: HttpPool, seed: int
-) -> None:
+def test_a_wrong_value_is_an_error_or_makes_no_row_disappear(answer: Answer, other: Other, seed: int) -> None:
     chance = random.Random(seed)
     lines = json.loads(json.dumps(answer.lines[:-1]))
     held, key = chance.choice([place for line in lines for place in places(line) if not says_which_rows(*place)])
     held[key] = chance.choice(WRONG)
     answer.body = encoded([*lines, answer.lines[-1]])
     try:
-        assert frame(other, http).to_arrow().num_rows >= len(answer.expected)
+        assert other.frame().to_arrow().num_rows >= len(answer.expected)
     except LakeportError as error:
         assert len(str(error)) > 20  # noqa: PT017  # either is right
 
@@ -183,10 +178,10 @@ def says_which_rows(held: Any, key: Any) -> bool:
     ) or "cardinality" in (held if isinstance(held, dict) else ())
 
 
-def test_a_file_that_is_told_twice_is_an_error(answer: Answer, other: Scripted, http: HttpPool) -> None:
+def test_a_file_that_is_told_twice_is_an_error(answer: Answer, other: Other) -> None:
     answer.body = encoded([*answer.lines[:-1], answer.lines[2], answer.lines[-1]])
     with pytest.raises(SharingError, match="sent a file of the table twice"):
-        frame(other, http).to_arrow()
+        other.frame().to_arrow()
 
 
 def test_signed_urls_are_not_in_the_log(answer: Answer) -> None:

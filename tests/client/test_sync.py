@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -18,6 +19,7 @@ from lakeport.client.rest import SharingServer
 from lakeport.client.sync.destination import Destination
 from lakeport.client.sync.run import sync_from
 from lakeport.client.sync.source import SyncSource
+from lakeport.client.sync.verify import verify_copy
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CommitConflictError, MissingFileError, SharingError, SyncError
 from lakeport.sharing.names import TableName
@@ -113,6 +115,18 @@ def test_files_are_fetched_once(provider: Provider, tmp_path: Path) -> None:
     assert rows(dest) == rows(path)
 
 
+def test_a_large_file_comes_in_pieces(tmp_path: Path) -> None:
+    with providing(tmp_path / "provider", "numbers") as provider:
+        values = np.random.default_rng(1).integers(0, 1 << 60, 2_500_000)
+        tables.create(provider.path("numbers"), pa.table({"value": values}))
+        told: list[tuple[int, int]] = []
+        provider.sync("numbers", tmp_path / "copy", progress=lambda done, total: told.append((done, total)))
+        (data,) = data_files(provider.path("numbers")).values()
+        assert list(data_files(tmp_path / "copy").values()) == [data]
+        assert len(told) == 3
+        assert told[-1] == (len(data), len(data))
+
+
 @pytest.mark.parametrize("squash", [True, False])
 def test_one_version_stands_for_all_where_the_history_is_not_shared_or_not_wanted(tmp_path: Path, squash: bool) -> None:
     with providing(tmp_path / "provider", "orders", history_shared=squash) as provider:
@@ -181,6 +195,23 @@ def test_the_copy_may_be_in_any_storage(provider: Provider) -> None:
     assert (result.version, result.source_version) == (1, 5)
     copied = lakeport.scan("memory:///copy", engine=engine).to_arrow().sort_by("id")
     assert copied.equals(lakeport.scan(provider.path("advanced")).to_arrow().sort_by("id"))
+
+
+def test_names_may_be_in_any_letters(tmp_path: Path) -> None:
+    with providing(tmp_path / "provider", "bestellungen%ü") as provider:
+        write_orders(provider.path("bestellungen%ü"), OWN["advanced"])
+        provider.sync("bestellungen%ü", tmp_path / "ä%20b", verify=True)
+        assert rows(tmp_path / "ä%20b") == rows(provider.path("bestellungen%ü"))
+
+
+def test_change_data_that_the_provider_has_vacuumed_is_told_by_files(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("plain"), tmp_path / "copy"
+    provider.sync("plain", dest)
+    tables.update(path, {"amount": "0.0"}, "id = 7")
+    shutil.rmtree(f"{path}/_change_data")
+    assert provider.sync("plain", dest, verify=True).commits == 1
+    kinds = lakeport.scan(str(dest)).changes(start=1).to_arrow()["_change_type"].to_pylist()
+    assert sorted(set(kinds)) == ["delete", "insert"]
 
 
 # What a copy must not be
@@ -411,23 +442,37 @@ def test_a_dry_run_says_what_a_run_does_and_writes_nothing(provider: Provider, t
             assert getattr(plan, name) == getattr(run, name)
 
 
-def test_verification_finds_a_file_that_was_changed_cut_or_removed(provider: Provider, tmp_path: Path) -> None:
+def test_verification_finds_a_file_that_was_cut_or_removed_and_a_full_sync_repairs_it(
+    provider: Provider, tmp_path: Path
+) -> None:
     dest = tmp_path / "copy"
     provider.sync("plain", dest, verify=True)
     file = Path(lakeport.scan(str(dest)).files()[0].path)
-    data = file.read_bytes()
-    others = [found.path for found in lakeport.scan(str(dest)).files() if found.size == len(data)]
-    other = next((Path(path).read_bytes() for path in others if Path(path).read_bytes() != data), None)
-    if other is not None:
-        file.write_bytes(other)
-        with pytest.raises(SyncError, match="but not those that are shared"):
-            provider.sync("plain", dest, verify=True)
-    file.write_bytes(data[:-1])
-    with pytest.raises(SyncError, match=r"has .* bytes, and should have"):
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(SyncError, match="1 of the copy's files are gone"):
         provider.sync("plain", dest, verify=True)
     file.unlink()
-    with pytest.raises(SyncError, match="is gone"):
+    with pytest.raises(SyncError, match="pass full=True to fetch them again"):
         provider.sync("plain", dest, verify=True)
+    repaired = provider.sync("plain", dest, verify=True, full=True)
+    assert (repaired.fetched_files, repaired.removed_files) == (1, 1)
+
+
+def test_verification_finds_rows_that_differ(tmp_path: Path) -> None:
+    for name, data in {
+        "shared": orders(0, 10),
+        "other": pa.concat_tables([orders(0, 9), orders(8, 9)]),
+        "fewer": orders(0, 9),
+    }.items():
+        tables.create(str(tmp_path / name), data)
+    tables.create(str(tmp_path / "same"), orders(5, 10), partition_by=["day"])
+    tables.append(str(tmp_path / "same"), orders(0, 5))
+    shared = snapshot(tmp_path / "shared")
+    assert verify_copy(snapshot(tmp_path / "same"), shared) == 10
+    with pytest.raises(SyncError, match="has 10 rows, but not those that are shared in version 0"):
+        verify_copy(snapshot(tmp_path / "other"), shared)
+    with pytest.raises(SyncError, match="has 9 rows, and 10 are shared in version 0"):
+        verify_copy(snapshot(tmp_path / "fewer"), shared)
 
 
 def test_what_is_no_shared_table_is_refused(tmp_path: Path) -> None:

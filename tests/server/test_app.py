@@ -209,6 +209,9 @@ def test_every_answer_has_a_request_id_and_a_sane_one_is_kept(server: Running) -
 def test_health_readiness_and_metrics_need_no_token(server: Running) -> None:
     assert server.get("/health", token=None).json() == {"status": "alive"}
     assert server.get("/ready", token=None).json() == {"status": "ready"}
+    for probe in ("/health", "/ready"):  # some ask so
+        answer = server.request("HEAD", probe, token=None)
+        assert (answer.status_code, answer.content) == (200, b"")
     server.get(f"{ORDERS}/version")
     server.post(f"{ORDERS}/query")
     text = server.get("/metrics", token=None).text
@@ -290,6 +293,7 @@ def test_the_openapi_document_describes_every_route(server: Running) -> None:
         for method in route.methods - {"OPTIONS"}
     }
     routed -= {("GET", path) for path in ("/health", "/ready", "/metrics", "/openapi.json", "/docs")}
+    routed -= {("HEAD", path) for path in ("/health", "/ready")}
     assert described == routed
     assert len(OPERATIONS) == len(described)
     for path, methods in document["paths"].items():

@@ -107,6 +107,8 @@ def test_urls_of_files_name_what_the_client_reached(tmp_path: Path) -> None:
     assert Proxies(()).url({**scope, "headers": headers}) == "http://inside:80"
     assert Proxies(["10.0.0.0/8"]).url({**scope, "headers": headers}) == "https://share.example.org"
     assert Proxies(()).url({**scope, "headers": []}) == "http://0.0.0.0:80"
+    several = [(b"x-forwarded-proto", b"https, http"), (b"x-forwarded-host", b"share.example.org,inside")]
+    assert Proxies(["10.0.0.0/8"]).url({**scope, "headers": several}) == "https://share.example.org"
 
 
 @pytest.mark.parametrize(

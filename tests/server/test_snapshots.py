@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, Event
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +17,8 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import engine_over
 from lakeport.engine.storage import Storage
-from lakeport.errors import TableNotFoundError, VersionNotFoundError
+from lakeport.errors import StorageError, TableNotFoundError, VersionNotFoundError
+from lakeport.kernel.engine import FileStatus
 from lakeport.server import snapshots
 from lakeport.server.catalog.model import Table
 from lakeport.server.snapshots import CachedTable, SharedSnapshot, TableCache
@@ -146,6 +150,62 @@ def test_whoever_asks_sees_what_was_there_when_it_asked(tmp_path: Path) -> None:
             tables.append(target, numbers(version, 1))
             found = [threads.submit(table.latest) for _ in range(8)]
             assert {future.result().version for future in found} == {version}
+
+
+class FailingStorage(CountingStorage):
+    """While it `fails`, whoever looks into it gets an error, once `told` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(Storage())
+        self.fails, self.asked, self.told = False, Event(), Event()
+
+    def _look(self, path: str) -> str:
+        if self.fails:
+            self.asked.set()
+            assert self.told.wait(20)
+            self.fails = False
+            raise StorageError("the storage does not answer", path=path)
+        return path
+
+    def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+        return super().list_from(self._look(directory), first_name)
+
+    def status(self, path: str) -> FileStatus | None:
+        return super().status(self._look(path))
+
+
+def test_who_waited_for_a_look_that_failed_looks_again(tmp_path: Path) -> None:
+    target, storage = str(tmp_path / "t"), FailingStorage()
+    tables.create(target, numbers(0, 1))
+    table = CachedTable(engine_over(storage), target, stale_is_fine=False)
+    assert table.latest().version == 0
+    tables.append(target, numbers(1, 1))
+    storage.fails = True
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(table.latest)
+        assert storage.asked.wait(20)
+        second = threads.submit(table.latest)
+        time.sleep(0.05)  # until it waits for the first
+        storage.told.set()
+        with pytest.raises(StorageError):
+            first.result()
+        assert second.result().version == 1
+
+
+def test_threads_that_ask_for_an_older_version_at_once_get_the_same(tmp_path: Path) -> None:
+    target = str(tmp_path / "t")
+    tables.create(target, numbers(0, 3))
+    tables.append(target, numbers(3, 3))
+    table, _ = cached(target)
+    together = Barrier(4)
+
+    def ask() -> SharedSnapshot:
+        together.wait(20)
+        return table.at_version(0)
+
+    with ThreadPoolExecutor(4) as threads:
+        found = [future.result() for future in [threads.submit(ask) for _ in range(4)]]
+    assert all(shared is found[0] for shared in found)
 
 
 def test_a_log_that_is_cleaned_up_meanwhile_does_not_matter(tmp_path: Path) -> None:

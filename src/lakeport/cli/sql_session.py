@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import duckdb
 
 T = TypeVar("T")
+
+_AGAIN_SECONDS = 0.2
 
 _OWN_DATABASES = frozenset({"memory", "system", "temp", "main"})
 """Names that DuckDB keeps for itself."""
@@ -51,7 +53,7 @@ class SqlSession:
     @contextmanager
     def reading(self, reader: pa.RecordBatchReader) -> Iterator[Iterator[pa.RecordBatch]]:
         """The batches of a result; what goes wrong while they are taken is raised as `run` raises it."""
-        with self._errors(), closing(reader):
+        with closing(reader):
             yield self._batches(reader)
 
     def _run_one(self, query: str) -> Iterator[pa.RecordBatchReader]:
@@ -69,7 +71,11 @@ class SqlSession:
 
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         batches = iter(reader)
-        while (batch := self._wait_for(lambda: next(batches, None))) is not None:
+        while True:
+            with self._errors():
+                batch = self._wait_for(lambda: next(batches, None))
+            if batch is None:
+                return
             yield batch
 
     def _wait_for(self, work: Callable[[], T]) -> T:
@@ -79,7 +85,9 @@ class SqlSession:
         try:
             return done.result()
         except KeyboardInterrupt:
-            self._duckdb.interrupt()
+            while not done.done():  # a call that has not begun to run is not interrupted, but the next time
+                self._duckdb.interrupt()
+                wait([done], _AGAIN_SECONDS)
             raise
 
     def _open(self, table: NamedTable) -> None:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 T = TypeVar("T")
 
 
-class lazy_property(cached_property[T]):  # noqa: N801  # used like `property`
-    """A `cached_property` that is worked out once, while other threads wait, whatever happens to other objects.
+class lazy_property(Generic[T]):  # noqa: N801  # used like `property`
+    """An attribute that is worked out when it is first asked for. It is worked out once: other threads wait for it, but
+    not for that of other objects; one that fails is tried again.
 
-    The standard one makes threads wait for all objects of a class (Python 3.11), or works the value out in each of them
-    (later versions)."""
+    `functools.cached_property` makes threads wait for all objects of a class (Python 3.11), or works the value out in
+    each of them (later versions)."""
 
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+    def __init__(self, work_out: Callable[[Any], T]) -> None:
+        self._work_out, self.__doc__ = work_out, work_out.__doc__
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any]) -> T: ...
+
+    def __get__(self, instance: object, owner: type[Any]) -> Self | T:
+        """Called only until the value is there: then the object has it as an attribute of its own."""
         if instance is None:
             return self
-        values, name = instance.__dict__, self.attrname
-        with values.setdefault(f"_{name}_lock", RLock()):
-            if name not in values:
-                values[name] = self.func(instance)
-        return values[name]
+        values = instance.__dict__
+        with values.setdefault(f"_{self._name}_lock", RLock()):
+            if self._name not in values:
+                values[self._name] = self._work_out(instance)
+        value: T = values[self._name]
+        return value

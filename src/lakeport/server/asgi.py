@@ -52,3 +52,16 @@ def header(scope: Scope, name: bytes) -> str | None:
         if key == name:
             return str(value, "latin-1")
     return None
+
+
+async def disconnection(receive: Receive) -> None:
+    """Returns when the client has gone away. The body of the request must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def abort(scope: Scope) -> None:
+    """Cuts the connection off at once, with what is still in its buffers."""
+    cut = scope["state"].get("abort")
+    if cut is not None:
+        cut()

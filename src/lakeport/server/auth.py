@@ -78,7 +78,8 @@ class Proxies:
         peer = scope["client"][0] if scope.get("client") else ""
         proto = host = None
         if self._trusts(peer):
-            proto, host = header(scope, b"x-forwarded-proto"), header(scope, b"x-forwarded-host")
+            # Of several proxies, the first is the one that the client knows.
+            proto, host = (_first(header(scope, name)) for name in (b"x-forwarded-proto", b"x-forwarded-host"))
         return f"{proto or scope['scheme']}://{host or header(scope, b'host') or _own_host(scope)}"
 
     def _trusts(self, address: str) -> bool:
@@ -110,6 +111,10 @@ def _unmapped(address: _Address) -> _Address:
 @lru_cache(1024)
 def _parsed(networks: tuple[str, ...]) -> _Networks:
     return tuple(ip_network(network, strict=False) for network in networks)
+
+
+def _first(values: str | None) -> str | None:
+    return values and values.partition(",")[0].strip()
 
 
 def _own_host(scope: Scope) -> str:

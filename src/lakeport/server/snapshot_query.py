@@ -62,7 +62,7 @@ def _parsed(parse: _Parse, text: str, snapshot: Snapshot) -> Expression | None:
     try:
         return parse(text, snapshot.schema, snapshot.partition_columns)
     except LakeportError as error:
-        _log.info("a predicate hint is ignored: %s", error, extra={"hint": text[:1000]})
+        _log.info("a predicate hint is ignored: %s", error, extra={"fields": {"hint": text[:1000]}})
         return None
 
 

@@ -94,15 +94,16 @@ class CachedTable:
         if latest.version == version:
             return latest
         with self._lock:
-            if (known := self._older.get(version)) is not None:
-                self._older.move_to_end(version)
+            older = self._older
+            if (known := older.get(version)) is not None:
+                older.move_to_end(version)
                 return known
         loaded = SharedSnapshot(self.delta.snapshot_at_version(version))
         with self._lock:
-            self._older[version] = loaded
-            while len(self._older) > _OLDER_VERSIONS:
-                self._older.popitem(last=False)
-        return loaded
+            shared = older.setdefault(version, loaded)  # perhaps another thread was faster
+            while len(older) > _OLDER_VERSIONS:
+                older.popitem(last=False)
+        return shared
 
     def _look(self, known: SharedSnapshot | None) -> SharedSnapshot:
         if known is None:
@@ -117,7 +118,7 @@ class CachedTable:
         return SharedSnapshot(newer) if self._is_unchanged(known.delta) else self._load()
 
     def _load(self) -> SharedSnapshot:
-        self._older.clear()
+        self._older = OrderedDict()  # what is being loaded for the old one may be of another table
         self._verified = time.monotonic()
         return SharedSnapshot(self.delta.latest_snapshot())
 

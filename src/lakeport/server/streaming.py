@@ -9,7 +9,7 @@ from threading import Lock
 
 from lakeport.errors import SharingError
 from lakeport.server.answers import Answer
-from lakeport.server.asgi import NDJSON, Header, Receive, Scope, Send
+from lakeport.server.asgi import NDJSON, Header, Receive, Scope, Send, abort, disconnection
 from lakeport.server.exchange import Exchange, exchange_of
 from lakeport.server.workers import Lane
 
@@ -91,7 +91,7 @@ class LinesReply:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = exchange_of(scope)
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-        gone = asyncio.create_task(_disconnection(receive))
+        gone = asyncio.create_task(disconnection(receive))
         try:
             await self._send(exchange, send, gone)
         except TimeoutError:
@@ -121,15 +121,3 @@ class LinesReply:
                     return  # without the last chunk: the connection is broken off
                 piece, ended = self._lines.answer.error_line(str(refusal), refusal.status), True
         exchange.error = "the client went away"
-
-
-async def _disconnection(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def abort(scope: Scope) -> None:
-    """Cuts the connection off at once, with what is still in its buffers."""
-    cut = scope["state"].get("abort")
-    if cut is not None:
-        cut()

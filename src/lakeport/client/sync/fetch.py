@@ -87,12 +87,16 @@ class Fetcher:
 
     def _found(self, needed: Sequence[Wanted]) -> dict[str, str]:
         """Data files that an earlier sync left, or that an earlier version has, by their names."""
-        return {
-            wanted.name: file.path.removeprefix(f"{self._root}/")
+        candidates = [
+            (wanted.name, file)
             for wanted in needed
             for file in self._copies.get(wanted.name, ())
-            if file.size == wanted.file.size and self._is_whole(file)
-        }
+            if file.size == wanted.file.size
+        ]
+        with ThreadPoolExecutor(_AT_ONCE, "lakeport-sync") as pool:
+            whole = pool.map(self._is_whole, [file for _, file in candidates])
+            pairs = zip(candidates, whole, strict=True)
+            return {name: file.path.removeprefix(f"{self._root}/") for (name, file), is_whole in pairs if is_whole}
 
     def _look(self) -> None:
         if self._has_looked:
@@ -136,11 +140,13 @@ class Fetcher:
 
     def _fetch_vector(self, source: StorageClient, wanted: Wanted) -> None:
         vector, path = wanted.file.deletion_vector, self._vector_path(wanted)
+        origin = vector.location("") if vector else None
         assert vector is not None
-        frame = source.read(vector.path_or_inline_dv, vector.offset or 1, vector.size_in_bytes + _AROUND_A_VECTOR)
+        assert origin is not None
+        frame = source.read(origin, vector.offset or 1, vector.size_in_bytes + _AROUND_A_VECTOR)
         size, payload, checksum = frame[:4], frame[4:-4], frame[-4:]
         if int.from_bytes(size, "big") != len(payload) or int.from_bytes(checksum, "big") != zlib.crc32(payload):
-            raise CorruptTableError("the deletion vector is damaged", path=vector.path_or_inline_dv)
+            raise CorruptTableError("the deletion vector is damaged", path=origin)
         with suppress(FileExistsError):  # another sync was faster: with the same bytes
             self._storage.write(path, bytes([FILE_VERSION]) + frame)
         with self._lock:

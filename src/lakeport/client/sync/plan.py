@@ -56,13 +56,15 @@ class VersionPlan:
         return [wanted for wanted in self.added if wanted.vector is not None and wanted.vector.storage_type != "i"]
 
 
-def plan_version(live: Live, shared: Iterable[ScanFile]) -> VersionPlan:
+def plan_version(live: Live, shared: Iterable[ScanFile], lost: frozenset[str] = frozenset()) -> VersionPlan:
+    """`lost` are the paths of files that the copy should have and has not: others take their places."""
     wanted = {one.key: one for one in map(Wanted, shared)}
+    kept = {key: file for key, file in live.items() if file.path not in lost}
     return VersionPlan(
-        added=[one for key, one in wanted.items() if key not in live],
-        restated=[one for key, one in wanted.items() if key in live and _tells_more(one.file, live[key])],
-        removed=[file for key, file in live.items() if key not in wanted],
-        present={name: file.uri or file.path for (name, _), file in live.items()},
+        added=[one for key, one in wanted.items() if key not in kept],
+        restated=[one for key, one in wanted.items() if key in kept and _tells_more(one.file, kept[key])],
+        removed=[file for key, file in live.items() if key not in wanted or key not in kept],
+        present={name: file.uri or file.path for (name, _), file in kept.items()},
     )
 
 

@@ -15,10 +15,10 @@ from lakeport.client.profiles import open_profile
 from lakeport.client.rest import SharingServer
 from lakeport.client.sync.destination import Arrived, Destination
 from lakeport.client.sync.fetch import Fetcher
-from lakeport.client.sync.plan import plan_version, planned_files
+from lakeport.client.sync.plan import VersionPlan, plan_version, planned_files
 from lakeport.client.sync.result import Progress, SyncResult
 from lakeport.client.sync.source import SharedVersion, SyncSource
-from lakeport.client.sync.verify import verify_copy
+from lakeport.client.sync.verify import find_lost, verify_copy
 from lakeport.engine import default_engine
 from lakeport.errors import MissingFileError, SharingError
 from lakeport.kernel.actions import AddCdc
@@ -52,10 +52,10 @@ def sync_table(
 
     What the share removes is removed from the table; the bytes stay, for older versions, until a vacuum.
 
-    `full` makes the copy what the share has now whatever somebody else did to it, and even if the shared table is
-    another one than before. `verify` compares all rows with those of the share, and the sizes of all files. With
-    `dry_run` nothing is written. `progress` is told bytes. `storage_options` are obstore's, for `dest`; `client` is how
-    the share is read.
+    `full` makes the copy what the share has now, whatever somebody else did to it, and even if the shared table is
+    another one than before; files that it lost are fetched again. `verify` compares all rows with those of the share,
+    and the sizes of all files. With `dry_run` nothing is written. `progress` is told bytes. `storage_options` are
+    obstore's, for `dest`; `client` is how the share is read.
 
     Raises `SyncError` for a copy that cannot be brought up to date or is not what is shared, `SharingError`,
     `StorageError`, and `CommitConflictError` if somebody else writes to the copy meanwhile."""
@@ -135,13 +135,18 @@ class _Run:
         return shared
 
     def _copy(self, shared: SharedVersion) -> None:
-        plan = plan_version(self._destination.live(), shared.files)
+        plan = self._plan(shared)
         before = self._destination.synced_version if self._goes_on else None
         paths = self._fetcher.fetch(plan, shared.storage)
         changes = self._changes(shared, before)
         changed = None if before is None else self._source.changed_names(before + 1, shared.version)
         self._destination.commit(shared.snapshot, self._table, Arrived(plan, paths, changed, changes))
         self._count(len(plan.added), len(plan.removed))
+
+    def _plan(self, shared: SharedVersion) -> VersionPlan:
+        live = self._destination.live()
+        lost = frozenset() if self._goes_on else find_lost(self._destination.engine.storage, live.values())
+        return plan_version(live, shared.files, lost)
 
     def _changes(self, shared: SharedVersion, before: int | None) -> list[AddCdc]:
         """The change data of the version, if it is the next one."""
@@ -150,7 +155,10 @@ class _Run:
         found = self._source.change_files(shared.version)
         if found is None:
             return []
-        paths = self._fetcher.fetch_changes(found.files, found.storage, CHANGE_DIRECTORY)
+        try:
+            paths = self._fetcher.fetch_changes(found.files, found.storage, CHANGE_DIRECTORY)
+        except MissingFileError:  # vacuumed: the files that came and went tell of the changes too, if less exactly
+            return []
         return [
             AddCdc(
                 path=paths[one.name],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from lakeport.client.sync.digest import RowDigest
 from lakeport.engine.reading import RowReader, read_rows
 from lakeport.errors import SyncError
+from lakeport.kernel.engine import StorageClient
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
 
 _THREADS = 16
@@ -28,16 +31,23 @@ def verify_copy(copy: Snapshot, shared: Snapshot) -> int:
 
 
 def check_sizes(copy: Snapshot) -> None:
-    files = list(copy.scan_builder().build().files())
+    if lost := find_lost(copy.engine.storage, copy.scan_builder().build().files()):
+        raise SyncError(
+            f"{len(lost)} of the copy's files are gone, or have not the size that they should have; pass full=True to "
+            f"fetch them again [{min(lost)}]"
+        )
+
+
+def find_lost(storage: StorageClient, files: Iterable[ScanFile]) -> frozenset[str]:
+    """The paths of files that are not there, or not in their size."""
+
+    def is_lost(file: ScanFile) -> bool:
+        status = storage.status(file.path)
+        return status is None or status.size != file.size
+
+    listed = list(files)
     with ThreadPoolExecutor(_THREADS, "lakeport-verify") as pool:
-        found = pool.map(lambda file: copy.engine.storage.status(file.path), files)
-        for file, status in zip(files, found, strict=True):
-            if status is None or status.size != file.size:
-                there = "is gone" if status is None else f"has {status.size:,} bytes"
-                raise SyncError(
-                    f"a file of the copy {there}, and should have {file.size:,}; copy the table to another place "
-                    f"[{file.path}]"
-                )
+        return frozenset(file.path for file, lost in zip(listed, pool.map(is_lost, listed), strict=True) if lost)
 
 
 def digest_of(snapshot: Snapshot) -> RowDigest:

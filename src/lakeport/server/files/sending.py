@@ -6,9 +6,8 @@ import asyncio
 import logging
 
 from lakeport.errors import StorageError
-from lakeport.server.asgi import Receive, Scope, Send
+from lakeport.server.asgi import Receive, Scope, Send, abort, disconnection
 from lakeport.server.files.opening import OpenFile
-from lakeport.server.streaming import abort
 from lakeport.server.workers import Lane
 
 _log = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ class FileSender:
     ) -> str | None:
         """The body of an answer whose head was sent. If it cannot be sent whole it stays without its end, so that the
         server breaks the connection and the client notices; the reason is returned."""
-        gone = asyncio.create_task(_disconnection(receive))
+        gone = asyncio.create_task(disconnection(receive))
         try:
             sent = await self._send_chunks(file, start, start + length, gone, send)
             return None if sent else "the client went away"
@@ -52,8 +51,3 @@ class FileSender:
             if start == end:
                 return True
         return False
-
-
-async def _disconnection(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

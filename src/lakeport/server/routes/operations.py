@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from litestar import get
+from litestar import get, route
+from litestar.enums import HttpMethod
 
 from lakeport.errors import CatalogError
 from lakeport.server.api_page import render_page
@@ -12,18 +13,19 @@ from lakeport.server.metrics import CONTENT_TYPE
 from lakeport.server.routes.reading import HttpRequest, scope_of
 from lakeport.server.services import Services, services_of
 
+_PROBE_METHODS = [HttpMethod.GET, HttpMethod.HEAD]
 _HTML = b"text/html; charset=utf-8"
 _POLICY = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 
 
-@get("/health", sync_to_thread=False)
+@route("/health", http_method=_PROBE_METHODS, sync_to_thread=False)
 def health(request: HttpRequest) -> Reply:
     """The process is alive."""
     _open(request, "health")
     return json_reply({"status": "alive"})
 
 
-@get("/ready", sync_to_thread=False)
+@route("/ready", http_method=_PROBE_METHODS, sync_to_thread=False)
 def ready(request: HttpRequest) -> Reply:
     """The server can answer: its catalog is loaded and can be followed, and it is not about to end."""
     problem = _problem(_open(request, "ready"))
