@@ -31,9 +31,9 @@ def bench_client(folder: Path) -> None:
     if not PEER.exists():
         print("client: skipped, the client delta-sharing is not in .peers: run scripts/peers.sh")
         return
-    with serving(folder, tables.wide_rows(folder, 9_000_000, files=100)) as server:
+    with serving(folder, tables.wide_rows(folder, 10_200_000, files=100)) as server:
         target = write_profile(folder, server)
-        all_columns = Wanted("100 files, 0.9 GB, to Arrow", "lakeport_shared", 1 / 3, 1 / 2)
+        all_columns = Wanted("100 files, 1 GB, to Arrow", "lakeport_shared", 1 / 3, 1 / 2)
         two_columns = Wanted("the same, 2 of 16 columns", "lakeport_shared_two_columns", 1 / 5)
         compare_clients(target, all_columns, two_columns)
         requests = measure("lakeport_shared_ten_rows", target).answer

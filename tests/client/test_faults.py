@@ -19,6 +19,7 @@ from lakeport.frame import Frame
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.reading import frame_of, rows_of, server_at
 from tests.server.running import Running, running, sharing
+from tests.soak import sharing_faults
 
 FILES = 24
 NAME = "sales.eu.orders"
@@ -215,3 +216,9 @@ def test_a_file_that_is_gone_is_an_error_that_says_so(tmp_path: Path) -> None:
         next(path.glob("*.parquet")).unlink()
         with pytest.raises(MissingFileError):
             frame.to_arrow()
+
+
+def test_readers_through_faults_while_a_writer_commits(tmp_path: Path) -> None:
+    report = sharing_faults.run(tmp_path, readers=2, seconds=4, rate=0.1, seed=3)
+    assert report.reads > 1
+    assert report.faults.total() > report.faults[Fault.NONE]

@@ -28,6 +28,8 @@ from tests.interop.shareable import (
     write_appended,
 )
 from tests.interop.sharing_clients import ClientError, Read, SparkClient, Streamed, spark_client, write_profile
+from tests.interop.written_tables import BY_NAME as MAPPED
+from tests.interop.written_tables import FEED, VECTORS
 from tests.server.running import Running, running, sharing
 from tests.test_acceptance import (
     LARGE,
@@ -217,6 +219,16 @@ def test_spark_reads_changes_of_every_kind(shared: Shared, name: str) -> None:
     scan = lakeport.scan(path)
     assert_same_changes(by_version, scan.changes(1, 3).to_arrow())
     assert_same_changes(by_time, scan.changes(3).to_arrow())
+
+
+def test_spark_reads_changes_across_the_beginning_of_deletion_vectors(shared: Shared, tmp_path: Path) -> None:
+    path, table = str(tmp_path / "begun"), "own.default.begun"
+    tables.create(path, orders(0, 10), properties=FEED, partition_by=["day"])
+    tables.set_properties(path, VECTORS | MAPPED)
+    tables.delete(path, "id % 5 = 3")
+    with running(sharing({table: path}, history_shared=True)) as server:
+        begun = replace(shared, server=server, profile=write_profile(server, tmp_path))
+        assert_same_changes(begun.rows(begun.changes(table, 0)), lakeport.scan(path).changes(0).to_arrow())
 
 
 def test_spark_reads_a_table_with_every_feature_and_its_changes(shared: Shared) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import SharingError, UnsupportedFeatureError
+from lakeport.sharing.models import ChangesRequest
 from tests.builder import TableBuilder, mapped, protocol, remove, struct
 from tests.server.asking import (
     DELTA,
@@ -29,6 +30,7 @@ from tests.server.asking import (
 )
 
 CDF = protocol(reader=1, writer=4)
+MAPPED = protocol(features=["columnMapping"], writer_only=["changeDataFeed"])
 
 
 def metadata_between(path: Path) -> TableBuilder:
@@ -253,6 +255,42 @@ def test_protocols_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
     assert [line["protocol"].get("version") for line in asked if "protocol" in line] == [0, 1]
     unasked = lines(query(to, by, starting_version=0))
     assert [line["protocol"].get("version") for line in unasked if "protocol" in line] == [None]
+
+
+@pytest.mark.parametrize(
+    ("protocols", "features"),
+    [
+        ([CDF, CDF], None),
+        ([CDF, VECTORS], {"deletionVectors"}),
+        ([VECTORS, CDF], {"deletionVectors"}),
+        ([VECTORS, MAPPED, CDF], {"deletionVectors", "columnMapping"}),
+        ([MAPPED, VECTORS], {"deletionVectors", "columnMapping"}),
+    ],
+    ids=["none", "begun", "ended", "both, ended", "one after the other"],
+)
+@pytest.mark.parametrize("feed", [False, True], ids=["stream", "changes"])
+def test_the_protocol_is_one_by_which_all_files_of_the_range_can_be_read(
+    tmp_path: Path, protocols: list[Line], features: set[str] | None, feed: bool
+) -> None:
+    table = built(tmp_path / "t", properties=FEED, protocol=protocols[0])
+    table.create(pretended("a"))
+    for number, later in enumerate(protocols[1:]):
+        table.commit(later)
+        table.commit(pretended(f"b-{number}"))
+    to, by = service(), caller(table.root)
+    for historical in (False, True):
+        asked = (
+            to.changes(by, ChangesRequest(starting_version=0, include_historical_metadata=historical))
+            if feed
+            else query(to, by, starting_version=0)
+        )
+        told_protocols = [line["protocol"]["deltaProtocol"] for line in lines(asked) if "protocol" in line]
+        assert len(told_protocols) == 1
+        body = told_protocols[0]
+        assert set(body.get("readerFeatures", ())) == (features or set())
+        assert body["minReaderVersion"] == (3 if features else 1)
+        if features:
+            assert {*features, "changeDataFeed"} == set(body["writerFeatures"])
 
 
 def test_pages_end_where_the_first_said_though_there_are_newer_commits(tmp_path: Path) -> None:

@@ -455,3 +455,20 @@ def test_a_table_of_nested_columns_is_told_without_what_delta_notes_on_them(tmp_
     found = lines(query(service(), caller(tmp_path / "t", PARQUET)))
     fields = json.loads(found[1]["metaData"]["schemaString"])["fields"]
     assert [set(field["metadata"]) <= {"comment"} for field in fields] == [True, True]
+
+
+@pytest.mark.parametrize("capabilities", [PARQUET, DELTA])
+def test_places_are_told_of_a_table_that_is_shared_by_them_but_never_paths_of_the_server(
+    tmp_path: Path, capabilities: str
+) -> None:
+    table = built(tmp_path / "t")
+    table.create()
+    elsewhere = ("s3://bucket/more", str(tmp_path / "more"))
+
+    def told_of(*modes: str) -> Line:
+        by = caller(table.root, capabilities, access_modes=modes, auxiliary_locations=elsewhere)
+        metadata: Line = lines(service().metadata(by))[1]["metaData"]
+        return {key: metadata[key] for key in ("location", "auxiliaryLocations", "accessModes") if key in metadata}
+
+    assert told_of("url") == {}
+    assert told_of("url", "dir") == {"auxiliaryLocations": ["s3://bucket/more"], "accessModes": ["url", "dir"]}

@@ -105,7 +105,7 @@ def read_rows(
 def _weight(file: ScanFile | ChangeFile) -> int:
     """A file that comes over a network is waited for most of the time: more of them can be under way than there are
     cores, as long as they are small. One on a disk costs a core at once."""
-    return file.size if "://" in file.path else MOST_WAITED_FOR
+    return file.size if "://" in file.path else MOST_WAITED_FOR + 1
 
 
 def in_order(
@@ -114,13 +114,16 @@ def in_order(
     """What `produce` gives for each item, in the order of the items, while the next ones are already under way:
     `threads` of them, or more that together do not weigh more than `MOST_WAITED_FOR`."""
     under_way: deque[tuple[_Producer[_R], int]] = deque()
-    weighed = ((item, weigh(item) if weigh else MOST_WAITED_FOR) for item in items)
-    following = next(weighed, None)
+    most = threads if weigh is None else max(threads, _MOST_THREADS)
+    weighed = ((item, weigh(item) if weigh else 0) for item in items)
+    following: tuple[_T, int] | None = None
     try:
         while True:
-            while following is not None and _has_room([weight for _, weight in under_way], following[1], threads):
+            while len(under_way) < most and (following := following or next(weighed, None)) is not None:
+                if len(under_way) >= threads and sum(w for _, w in under_way) + following[1] > MOST_WAITED_FOR:
+                    break
                 under_way.append((_Producer(produce(following[0])), following[1]))
-                following = next(weighed, None)
+                following = None
             if not under_way:
                 return
             yield from under_way[0][0].take()
@@ -128,10 +131,6 @@ def in_order(
     finally:
         for producer, _ in under_way:
             producer.stop()
-
-
-def _has_room(weights: list[int], more: int, threads: int) -> bool:
-    return len(weights) < threads or (len(weights) < _MOST_THREADS and sum(weights) + more < MOST_WAITED_FOR)
 
 
 class _Producer(Generic[_R]):

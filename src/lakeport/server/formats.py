@@ -58,6 +58,18 @@ def needs_of_range(states: Iterable[tuple[Protocol, Metadata]], root: str) -> Ne
     return Needs(features, features - unused)
 
 
+def protocol_of_range(states: Iterable[tuple[Protocol, Metadata]], needs: Needs) -> Protocol:
+    """One protocol by which the files of all versions can be read. A client takes no notice of a deletion vector, say,
+    if the protocol that it is told does not know them; and features can come and go within a range."""
+    newest_first = reversed([protocol for protocol, _ in states])
+    strongest = max(newest_first, key=lambda protocol: protocol.min_reader_version)
+    if strongest.min_reader_version < 3:
+        return strongest
+    known = {"reader_features": strongest.reader_features or (), "writer_features": strongest.writer_features or ()}
+    complete = {key: (*names, *sorted(needs.features.difference(names))) for key, names in known.items()}
+    return msgspec.structs.replace(strongest, **complete)
+
+
 def choose_format(needs: Needs, capabilities: Capabilities, table: str) -> str:
     """The format of the answer. Raises `SharingError` (400) that names what the client lacks."""
     accepted = [name for name in capabilities.response_formats if name in (PARQUET, DELTA)] or [PARQUET]

@@ -12,6 +12,7 @@ import msgspec
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Remove
 from lakeport.kernel.actions import Protocol as DeltaProtocolAction
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.server.catalog.locations import reachable
 from lakeport.server.catalog.model import Table
 from lakeport.server.file_rows import FileRow
 from lakeport.server.formats import PARQUET, metadata_for, protocol_for
@@ -75,8 +76,8 @@ class _Lines:
         if "dir" not in self._table.access_modes:
             return {}
         return {
-            "location": self._table.location,
-            "auxiliary_locations": self._table.auxiliary_locations,
+            "location": next(iter(reachable(self._table.location)), None),
+            "auxiliary_locations": reachable(*self._table.auxiliary_locations),
             "access_modes": self._table.access_modes,
         }
 

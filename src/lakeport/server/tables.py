@@ -14,7 +14,7 @@ import msgspec
 
 from lakeport.server.answers import Answer, FileLines, wants_end
 from lakeport.server.caller import Caller, invalid
-from lakeport.server.formats import choose_format, needs_of_range, needs_of_snapshot
+from lakeport.server.formats import choose_format, needs_of_range, needs_of_snapshot, protocol_of_range
 from lakeport.server.range_query import CommitRange, Cursor, RangeFiles, RangeOptions
 from lakeport.server.signing import Signers
 from lakeport.server.snapshot_query import Position, SnapshotFiles, read_hints
@@ -123,6 +123,7 @@ class TableService:
         fingerprint = caller.fingerprint(_same_on_every_page(request))
         page = self._page(request.page_token, fingerprint, _SnapshotPage)
         if page:
+            caller.check_start(page.version)
             shared = self.cache.table(caller.table).at_version(page.version)
         else:
             shared = self._snapshot(caller, request.version, request.timestamp, self._refreshed(caller, request))
@@ -198,12 +199,13 @@ class TableService:
         files = RangeFiles(commits, options, writer, lines)
         paged = request.max_files is not None or page is not None
         # Rows are read under one schema: the first where the later ones are told, too, otherwise the last.
-        state = commits.first if options.metadata else commits.last
+        metadata = (commits.first if options.metadata else commits.last).metadata
+        protocol = commits.first.protocol if options.protocol else protocol_of_range(commits.all_states(), needs)
+        head = writer.protocol(protocol, commits.start if options.protocol else None)
+        head += writer.metadata(metadata, commits.start)
 
         def chunks() -> Iterator[bytes]:
-            yield writer.protocol(state.protocol, commits.start if options.protocol else None) + writer.metadata(
-                state.metadata, commits.start
-            )
+            yield head
             cursor = page.cursor if page else Cursor(commits.start)
             yield from files.chunks(cursor, self._page_size(request.max_files) if paged else None)
             if answer.end_stream_action:

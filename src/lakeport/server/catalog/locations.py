@@ -37,6 +37,11 @@ def parse_location(text: str) -> str:
     raise CatalogError(f"the location {text!r} has a scheme that is not known: it may be s3, gs, abfss, az or file")
 
 
+def reachable(*locations: str) -> tuple[str, ...]:
+    """Those that mean something outside of the server: a path on its disks does not, and is nobody else's business."""
+    return tuple(location for location in locations if "://" in location and not location.startswith("file:"))
+
+
 def _azure(rest: str, text: str) -> str:
     """`container@account.dfs.core.windows.net/…`: the only host by which the storage knows an account."""
     authority, slash, path = rest.partition("/")

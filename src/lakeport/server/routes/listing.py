@@ -13,6 +13,7 @@ from lakeport.server.asgi import Reply, json_reply
 from lakeport.server.caller import invalid
 from lakeport.server.catalog import model
 from lakeport.server.catalog.index import CatalogView
+from lakeport.server.catalog.locations import reachable
 from lakeport.server.exchange import exchange_of
 from lakeport.server.routes.reading import HttpRequest, query_parameters, scope_of
 from lakeport.server.services import Services, services_of
@@ -151,12 +152,7 @@ def _table(share: model.Share, table: model.Table) -> models.Table:
         share=share.name,
         share_id=share.id,
         id=table.id,
-        location=next(iter(_reachable(table.location)), None),
-        auxiliary_locations=_reachable(*table.auxiliary_locations),
+        location=next(iter(reachable(table.location)), None),
+        auxiliary_locations=reachable(*table.auxiliary_locations),
         access_modes=table.access_modes,
     )
-
-
-def _reachable(*locations: str) -> tuple[str, ...]:
-    """Those that mean something outside of the server: a path on its disks does not."""
-    return tuple(location for location in locations if "://" in location and not location.startswith("file:"))
