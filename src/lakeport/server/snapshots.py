@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
+from typing import Any, TypeVar
 
 import pyarrow.compute as pc
 
@@ -24,8 +25,11 @@ from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.snapshot import Table as DeltaTable
 from lakeport.server.catalog.model import Table
 
+T = TypeVar("T")
+
 _OLDER_VERSIONS = 4
 """Snapshots of older versions that are kept of a table: pages and refreshes come back to them."""
+_KEPT_RANGES = 4
 _VERIFY_SECONDS = 10.0
 """How long a table may have been replaced by another one of its name and version before that is noticed."""
 
@@ -45,6 +49,7 @@ class SharedSnapshot:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.delta = snapshot
+        self._kept: dict[int, Any] = {}
 
     @property
     def version(self) -> int:
@@ -63,6 +68,14 @@ class SharedSnapshot:
             size += pc.sum(batch.column("size")).as_py() or 0
             vectors += batch.num_rows - batch.column("deletionVector").null_count
         return Totals(files, size, vectors)
+
+    def kept(self, start: int, make: Callable[[], T]) -> T:
+        """What `make` gives for the versions from `start` to this one; the last few are kept."""
+        found: T | None = self._kept.get(start)
+        if found is None:
+            found = make()
+            self._kept = dict([*self._kept.items(), (start, found)][-_KEPT_RANGES:])
+        return found
 
 
 class CachedTable:

@@ -112,7 +112,7 @@ class TableService:
         table = self.cache.table(caller.table)
         start, end = (page.start, page.end) if page else self._change_range(table, request)
         caller.check_start(start)
-        commits = CommitRange(table.at_version(start).delta, table.at_version(end).delta)
+        commits = _commits(table, start, end)
         commits.check_feed()
         options = RangeOptions(
             feed=True, metadata=request.include_historical_metadata, protocol=request.include_historical_protocol
@@ -173,7 +173,7 @@ class TableService:
             raise invalid(f"endingVersion {end} is later than the latest version, {latest}")
         if end < start:
             raise invalid(f"endingVersion {end} is earlier than startingVersion {start}")
-        commits = CommitRange(table.at_version(start).delta, table.at_version(end).delta)
+        commits = _commits(table, start, end)
         options = RangeOptions(feed=False, metadata=True, protocol=bool(request.include_historical_protocol))
         return self._range(caller, commits, options, request, page, fingerprint)
 
@@ -297,6 +297,12 @@ class TableService:
 def _head(writer: LineWriter, shared: SharedSnapshot, version: int | None) -> bytes:
     delta = shared.delta
     return writer.protocol(delta.protocol) + writer.metadata(delta.metadata, version, shared.totals)
+
+
+def _commits(table: CachedTable, start: int, end: int) -> CommitRange:
+    """The commits of a range: kept with its last version, for the pages that follow."""
+    last = table.at_version(end)
+    return last.kept(start, lambda: CommitRange(table.at_version(start).delta, last.delta))
 
 
 def _same_on_every_page(request: QueryRequest) -> QueryRequest:
