@@ -35,6 +35,7 @@ soak: setup ## many writers on one table, and killed ones; a sharing server unde
 	$(PY) -m tests.soak.killed_writers
 	$(PY) -m tests.soak.sharing_load
 	$(PY) -m tests.soak.killed_sync
+	$(PY) -m tests.soak.sharing_faults
 	LAKEPORT_SCHEMATHESIS_EXAMPLES=1000 $(PY) -m pytest tests/interop/test_openapi.py
 	LAKEPORT_STATEFUL_EXAMPLES=500 $(PY) -m pytest tests/test_stateful.py
 

@@ -122,13 +122,15 @@ def test_a_storage_that_refuses_every_url_is_an_error_that_says_so(server: Runni
 
 
 def once(fault: Fault, every: int) -> Choose:
-    """The fault for one in so many requests for files."""
-    count = 0
+    """The fault for the first request of one in so many files."""
+    seen: set[str] = set()
 
     def choose(path: str, is_file: bool) -> Fault:
-        nonlocal count
-        count += is_file
-        return fault if is_file and count % every == 0 else Fault.NONE
+        file = path.partition("?")[0]
+        if not is_file or file in seen:
+            return Fault.NONE
+        seen.add(file)
+        return fault if len(seen) % every == 0 else Fault.NONE
 
     return choose
 

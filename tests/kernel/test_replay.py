@@ -1,14 +1,21 @@
 """Which files live: keys, paths, deletion vectors, checkpoints."""
 
 import json
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 
-from lakeport.engine import memory_engine
+from lakeport import tables
+from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CorruptTableError, MissingFileError
+from lakeport.kernel.replay import FileColumns, LogReplay
+from lakeport.kernel.snapshot import Snapshot, Table
 from tests.builder import TableBuilder, protocol, remove, rows, struct
 
 ROOT = "memory:///t"
@@ -228,3 +235,26 @@ def test_a_deletion_vector_that_says_too_little_is_an_error(vector: dict[str, An
     table.create(table.add({"id": [1]}, deletionVector=vector))
     with pytest.raises(CorruptTableError):
         rows(table.snapshot())
+
+
+def test_threads_that_read_a_chain_of_refreshed_snapshots_see_every_file(tmp_path: Path) -> None:
+    """What a thread puts together of an older snapshot is forgotten there while another one may be looking at it."""
+    target = str(tmp_path / "table")
+    tables.create(target, pa.table({"id": [0]}))
+    chain = [Table.for_path(default_engine(), target).latest_snapshot()]
+    for number in range(1, 9):
+        tables.append(target, pa.table({"id": [number]}))
+        chain.append(chain[-1].refresh())
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+            fresh = [chain[0]]
+            for later in chain[1:]:
+                replay = LogReplay(later.engine, later.root, later.segment, older=fresh[-1]._replay)
+                fresh.append(Snapshot(later.engine, later.root, replay, later.protocol, later.metadata))
+            with ThreadPoolExecutor(len(fresh)) as pool:
+                found = pool.map(lambda one: sum(b.num_rows for b in one.live_files(FileColumns())), fresh)
+                assert list(found) == [one.version + 1 for one in fresh]
+    finally:
+        sys.setswitchinterval(interval)

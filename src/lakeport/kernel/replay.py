@@ -144,10 +144,15 @@ class LogReplay:
 
     @lazy_property
     def commits(self) -> Commits:
+        """All commits of the segment. What an older replay, which another thread may be busy with, has put together
+        already is taken as a whole."""
         merged, older = self.new_commits, self._older
         while older is not None:  # by turns, not by recursion: a snapshot can be refreshed any number of times
-            merged = merged.over(older.new_commits if "commits" not in older.__dict__ else older.commits)
-            older = older._older
+            before = older._older  # read first: it is forgotten only once `commits` is there
+            known: Commits | None = older.__dict__.get("commits")
+            merged = merged.over(older.new_commits if known is None else known)
+            older = before if known is None else None
+        self.__dict__["commits"] = merged
         self._older = None
         return merged
 
