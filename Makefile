@@ -25,7 +25,7 @@ check: setup ## lint, format check, mypy --strict, and who may import whom
 
 interop: setup ## run the tests against real S3, Azure and GCS servers and Delta on Spark, put into .peers
 	scripts/peers.sh
-	$(PY) -m pytest tests/interop
+	$(PY) -m pytest -n 2 --dist loadfile tests/interop
 
 soak: setup ## many writers on one table, and killed ones; a sharing server under load, and killed; random operations
 	scripts/peers.sh
