@@ -66,7 +66,8 @@ class ParquetFiles:
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
             options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
             opened = ParquetFile(source, **options)
-            if file.size > _SMALL and (pool := reading_pool()) is not None:
+            is_remote = not isinstance(source, pa.OSFile)
+            if is_remote and file.size > _SMALL and (pool := reading_pool()) is not None:
                 reader = type(opened.reader)(memory_pool=pool)
                 reader.open(source, metadata=opened.metadata, **options)
                 opened.reader = reader
@@ -75,8 +76,9 @@ class ParquetFiles:
 
 @cache
 def reading_pool() -> pa.MemoryPool | None:
-    """The allocator for what is read; None for Arrow's default. That is mostly mimalloc, which asks for huge pages:
-    files read with it take a third more memory, and twice as long, than with jemalloc. Who names a default keeps it."""
+    """The allocator for files that come over a network; None for Arrow's default. That is mostly mimalloc, which asks
+    for huge pages: such files take a third more memory with it, and longer, than with jemalloc; those on a disk do not.
+    Who names a default keeps it."""
     if "ARROW_DEFAULT_MEMORY_POOL" in os.environ:
         return None
     try:

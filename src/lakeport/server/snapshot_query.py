@@ -26,7 +26,7 @@ from lakeport.sharing.predicates import parse_json_predicate, parse_sql_predicat
 
 _log = logging.getLogger(__name__)
 
-_SORTED_AT_ONCE = 20_000
+_SORTED_AT_ONCE = 100_000
 """Paths that are looked through at once for those of a page."""
 
 _MOST_SQL_HINTS, _LONGEST_SQL = 100, 20_000
