@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lakeport
 from lakeport import tables
@@ -52,7 +53,7 @@ def address_in(log: Path, server: subprocess.Popen[bytes]) -> str:
     sys.exit(f"the server has ended: {log.read_text()}")
 
 
-def ask(profile: Path, path: str, body: dict[str, object] | None = None) -> list[dict[str, object]]:
+def ask(profile: Path, path: str, body: dict[str, object] | None = None) -> list[dict[str, Any]]:
     """The lines of an answer, as anything that speaks HTTP gets them."""
     known = json.loads(profile.read_text())
     request = urllib.request.Request(
@@ -68,7 +69,7 @@ def read_by_http(profile: Path) -> None:
     say("By HTTP alone: what there is, and the signed URL of a file")
     print(f"  {ask(profile, '/shares')[0]}")
     *_, file = ask(profile, "/shares/sales/schemas/eu/tables/orders/query", {"predicateHints": ["id = 1"]})
-    url = str(file["file"]["url"])  # type: ignore[index]
+    url = file["file"]["url"]
     with urllib.request.urlopen(url) as parquet:
         content = parquet.read()
     print(f"  {url.partition('?')[0]} has {len(content)} bytes")

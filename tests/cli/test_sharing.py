@@ -234,7 +234,7 @@ def test_grants_are_added_listed_and_removed(lakeport: Run, sales: None) -> None
         (["share", "add", "a b"], "cannot have a space"),
         (["share", "remove", "nothing"], "there is no share 'nothing'"),
         (["schema", "add", "nothing"], "write it as share.schema"),
-        (["table", "add", "sales.orders", "/x"], "write it as share.schema.table"),
+        (["table", "add", "sales.orders", "/x"], "write share.schema.table"),
         (["table", "add", "sales.eu.x", "/x", "--access-mode", "ftp"], "access modes"),
         (["table", "add", "sales.eu.x", "/x", "--option", "region"], "KEY=VALUE"),
         (["recipient", "add", "ann", "--expires", "soon"], "--expires takes"),

@@ -104,14 +104,6 @@ def parse_schema_name(text: str) -> tuple[str, str]:
     return share, schema
 
 
-def parse_table_name(text: str) -> tuple[str, str, str]:
-    """`share.schema.table`; the name of the share may have periods itself. Raises `CatalogError`."""
-    parts = text.rsplit(".", 2)
-    if len(parts) != 3 or not all(parts):
-        raise CatalogError(f"{text!r} is no table of a share: write it as share.schema.table")
-    return parts[0], parts[1], parts[2]
-
-
 def parse_duration(text: str, option: str) -> int:
     """Milliseconds in `30m`, `24h`, `90d` or `2w`. Raises `ValueError` that names the option."""
     match = _DURATION.fullmatch(text.strip().lower())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,6 @@ from lakeport.cli.catalog import (
     CatalogUrl,
     Rename,
     loaded,
-    parse_table_name,
     print_listed,
     say,
     share_admin,
@@ -20,6 +20,7 @@ from lakeport.cli.display import print_text
 from lakeport.cli.options import Json, parse_options
 from lakeport.errors import LakeportError
 from lakeport.frame import scan
+from lakeport.sharing.names import parse_table_name
 
 app = typer.Typer(help="Add, list, change and remove the tables of shares.", no_args_is_help=True)
 
@@ -60,10 +61,10 @@ def add(
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
     """Put a table into a share; the schema is made if need be."""
-    share, schema, table = parse_table_name(name)
+    address = astuple(parse_table_name(name))
     changes = _changes(None, location, history, start_version, auxiliary_location, access_mode, option)
     with share_admin(catalog) as admin:
-        added = admin.add_table(share, schema, table, **changes)
+        added = admin.add_table(*address, **changes)
     print_text(f"added table {name!r}")
     if check:
         _check(added.location, added.storage)
@@ -113,7 +114,7 @@ def update(
     if not changes:
         raise ValueError("give what is to be changed: --rename, --location, --history or another of the options")
     with share_admin(catalog) as admin:
-        table = admin.update_table(*parse_table_name(name), **changes)
+        table = admin.update_table(*astuple(parse_table_name(name)), **changes)
     print_text(f"changed table {f'{table.share}.{table.schema}.{table.name}'!r}")
     if check and (location or option):
         _check(table.location, table.storage)
@@ -123,7 +124,7 @@ def update(
 def remove(name: TableName, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
     """Take a table out of a share, and all grants of it away. The table itself stays as it is."""
     with share_admin(catalog) as admin:
-        admin.remove_table(*parse_table_name(name))
+        admin.remove_table(*astuple(parse_table_name(name)))
     print_text(f"removed table {name!r}")
 
 

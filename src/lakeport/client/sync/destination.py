@@ -11,11 +11,12 @@ import msgspec
 from lakeport.client.sync.definition import SYNCED_TABLE, SYNCED_VERSION, copied_definition
 from lakeport.client.sync.names import parse_copy
 from lakeport.client.sync.plan import Live, VersionPlan, Wanted, live_files
+from lakeport.engine import ComposedEngine
 from lakeport.errors import SyncError, TableNotFoundError
 from lakeport.kernel.actions import Add, AddCdc, DomainMetadata, Remove
 from lakeport.kernel.commit import Committer, StagedActions
 from lakeport.kernel.conflicts import Reads
-from lakeport.kernel.engine import Engine, ExpressionHandler, JsonHandler, ParquetHandler, StorageClient
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import encode_path
 from lakeport.kernel.post_commit import finish_commit
 from lakeport.kernel.row_tracking import ROW_TRACKING_DOMAIN, assigns_row_ids, high_water_mark
@@ -120,7 +121,7 @@ class Destination:
         if assigns_row_ids(definition.protocol, definition.metadata):
             staged.domains |= self._row_ids(staged.adds)
         committed = Committer(
-            _At(self.engine, shared.timestamp) if shared.timestamp else self.engine,
+            _at(self.engine, shared.timestamp) if shared.timestamp else self.engine,
             self.snapshot,
             definition,
             Reads(self.root, everything=True),
@@ -183,28 +184,6 @@ class Destination:
         )
 
 
-@dataclass(frozen=True)
-class _At:
-    """An engine at another time: a commit is as old as the provider's."""
-
-    engine: Engine
-    time: int
-
-    @property
-    def storage(self) -> StorageClient:
-        return self.engine.storage
-
-    @property
-    def json(self) -> JsonHandler:
-        return self.engine.json
-
-    @property
-    def parquet(self) -> ParquetHandler:
-        return self.engine.parquet
-
-    @property
-    def expressions(self) -> ExpressionHandler:
-        return self.engine.expressions
-
-    def now(self) -> int:
-        return self.time
+def _at(engine: Engine, time: int) -> Engine:
+    """The engine at another time: a commit is as old as the provider's."""
+    return ComposedEngine(engine.storage, engine.json, engine.parquet, engine.expressions, clock=lambda: time)
