@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import pyarrow as pa
@@ -34,20 +35,35 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.client.options import AccessMode
 
 
-def scan(target: str, *, storage_options: Mapping[str, Any] | None = None, engine: Engine | None = None) -> Frame:
+def scan(
+    target: str,
+    *,
+    access: AccessMode | None = None,
+    cache: str | PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
+) -> Frame:
     """The Delta table at a path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, a disk), or the shared table
     `profile#share.schema.table`. It is looked at when the first question needs it, and stays at the version that it had
     then.
 
-    `storage_options` are obstore's; what they leave out comes from the environment, or, for a shared table that is read
-    in its own directory, from the server."""
+    `access` is how the files of a shared table are read: by signed URLs (`url`), or in the table's own directory
+    (`dir`); otherwise as the provider offers it. `cache` is a directory in which is kept what has been read by signed
+    URLs. `storage_options` are obstore's; what they leave out comes from the environment, or, for a shared table that
+    is read in its own directory, from the server. Raises `ValueError` for options that make no sense."""
     text = parse_target(target)
     if is_table_url(text):
-        from lakeport.client import open_shared  # who reads a table on a disk need not pay for its memory
+        from lakeport.client import ClientOptions, open_shared  # who reads a table on a disk need not pay for it
 
-        return Frame(open_shared(text, storage_options))
+        options = ClientOptions(access=access, cache=cache, storage_options=storage_options or {})
+        return Frame(open_shared(text, options))
+    if access is not None or cache is not None:
+        raise ValueError(f"access and cache are for shared tables, PROFILE#share.schema.table, not for {text}")
     return Frame(PathTable(engine or default_engine(storage_options), text))
 
 
@@ -64,7 +80,7 @@ class _Builder(Protocol[_Plan]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows(ABC, Generic[_Plan]):
+class Rows(ABC, Generic[_Plan]):
     """A lazy view of rows. Every method that narrows it gives a new one."""
 
     source: TableSource
@@ -83,8 +99,13 @@ class _Rows(ABC, Generic[_Plan]):
         return self.source.target
 
     @property
+    def most_rows(self) -> int | None:
+        """The limit."""
+        return self._limit
+
+    @property
     @abstractmethod
-    def _whole_schema(self) -> StructType:
+    def whole_schema(self) -> StructType:
         """All columns that can be selected and filtered."""
 
     @abstractmethod
@@ -94,7 +115,7 @@ class _Rows(ABC, Generic[_Plan]):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return pa.schema([arrow_field(f) for f in self._selected])
+        return pa.schema([arrow_field(f) for f in self.selected])
 
     # Narrowing
 
@@ -104,7 +125,7 @@ class _Rows(ABC, Generic[_Plan]):
             raise ValueError("select at least one column")
         narrowed = replace(self, _columns=columns)
         if self._opened:
-            _ = narrowed._selected
+            _ = narrowed.selected
         return narrowed
 
     def where(self, condition: str | Expression) -> Self:
@@ -127,7 +148,7 @@ class _Rows(ABC, Generic[_Plan]):
         """The rows as a stream of Arrow batches, of at most `batch_size` rows; memory stays bounded."""
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"a batch has 1 row or more, not {batch_size}")
-        plan = self._scan()
+        plan = self.plan()
         reader = RowReader.for_scan(plan, self.schema)
         threads = 1 if self._limit is not None and self._limit <= _SMALL_LIMIT else None
         batches = read_rows(self.engine, reader, plan.files(), batch_size, threads)
@@ -161,6 +182,13 @@ class _Rows(ABC, Generic[_Plan]):
             import duckdb
         return (connection or duckdb.connect()).from_arrow(self.to_arrow())
 
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """A Spark DataFrame of the same rows, with the columns, the filter and the limit of this; Spark's tasks read
+        the files."""
+        with _extra("spark"):
+            from lakeport.spark.frames import to_spark
+        return to_spark(self, spark)
+
     def count(self) -> int:
         """How many rows there are: from the log where its statistics tell, else by reading as little as possible."""
         total = 0
@@ -171,7 +199,7 @@ class _Rows(ABC, Generic[_Plan]):
         return total
 
     def _counted(self) -> Iterator[int]:
-        plan = self._scan(with_stats=True)
+        plan = self.plan(with_stats=True)
         unknown: list[ScanFile | ChangeFile] = []
         for file, rows in plan.counted_files():
             if rows is None:
@@ -185,18 +213,20 @@ class _Rows(ABC, Generic[_Plan]):
     # Planning
 
     @cached_property
-    def _selected(self) -> StructType:
-        schema = self._whole_schema
+    def selected(self) -> StructType:
+        """The columns of the rows, as the table has them."""
+        schema = self.whole_schema
         return schema if self._columns is None else schema.select(map(schema.path_of, self._columns))
 
-    def _scan(self, *, with_stats: bool = False) -> _Plan:
+    def plan(self, *, with_stats: bool = False) -> _Plan:
+        """What to read, in the words of the kernel. Reads the log only."""
         paths = [column.path for condition in self._filters for column in columns_in(condition)]
         return self._read_plan(paths, with_stats=with_stats)
 
     def _read_plan(self, filter_columns: list[tuple[str, ...]], *, with_stats: bool = False) -> _Plan:
         """A scan of the selected columns and of those that the filter needs."""
         builder = self._scan_builder()
-        schema = self._whole_schema
+        schema = self.whole_schema
         if (condition := all_of(self._filters)) is not None:
             builder = builder.with_filter(condition)
         if self._columns is not None:
@@ -208,7 +238,7 @@ class _Rows(ABC, Generic[_Plan]):
         return replace(self, _columns=())
 
     def _explained(self, decides: str, **facts: str) -> str:
-        plan = self._scan()
+        plan = self.plan()
         if plan.filter is not None:
             left = plan.remaining_filter
             facts["filter"] = format_expression(plan.filter)
@@ -219,7 +249,7 @@ class _Rows(ABC, Generic[_Plan]):
 
 
 @dataclass(frozen=True, eq=False)
-class Frame(_Rows[Scan]):
+class Frame(Rows[Scan]):
     """The rows of a table, at one version of it."""
 
     _version: int | None = None
@@ -259,6 +289,11 @@ class Frame(_Rows[Scan]):
         return self._head.version
 
     @property
+    def tracks_rows(self) -> bool:
+        """Whether the rows come with `_row_id` and `_row_commit_version`."""
+        return self._row_tracking
+
+    @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
         tracking = [arrow_field(ROW_ID), arrow_field(ROW_COMMIT_VERSION)] if self._row_tracking else []
@@ -270,13 +305,13 @@ class Frame(_Rows[Scan]):
 
     def files(self) -> list[ScanFile]:
         """The data files that have to be read, with their statistics. Opens none of them."""
-        return list(self._scan(with_stats=True).files())
+        return list(self.plan(with_stats=True).files())
 
     def explain(self) -> str:
         """What a read would do, for people."""
         total = 0
         files: list[ScanFile] = []
-        plan = self._scan()
+        plan = self.plan()
         for batch in plan.scan_files():
             total += batch.data.num_rows
             files += scan_files_in(batch, plan.snapshot.root)
@@ -330,7 +365,7 @@ class Frame(_Rows[Scan]):
         )
 
     @property
-    def _whole_schema(self) -> StructType:
+    def whole_schema(self) -> StructType:
         return self._head.schema
 
     def _scan_builder(self) -> ScanBuilder:
@@ -342,7 +377,7 @@ class Frame(_Rows[Scan]):
 
 
 @dataclass(frozen=True, eq=False)
-class Changes(_Rows[ChangeScan]):
+class Changes(Rows[ChangeScan]):
     """The rows that a table's commits inserted, updated and deleted, with `_change_type` (`insert`, `delete`,
     `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`, oldest commit first.
 
@@ -364,11 +399,11 @@ class Changes(_Rows[ChangeScan]):
 
     def files(self) -> list[ChangeFile]:
         """The files that have to be read, with their statistics. Opens none of them."""
-        return list(self._scan(with_stats=True).files())
+        return list(self.plan(with_stats=True).files())
 
     def explain(self) -> str:
         """What a read would do, for people."""
-        files = list(self._scan().files())
+        files = list(self.plan().files())
         return self._explained(
             "partitions and commits decide",
             table=self.target if self.source.prunes else self.feed.root,
@@ -378,7 +413,7 @@ class Changes(_Rows[ChangeScan]):
         )
 
     @property
-    def _whole_schema(self) -> StructType:
+    def whole_schema(self) -> StructType:
         return self.feed.schema
 
     def _scan_builder(self) -> ChangeScanBuilder:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Protocol
 
+from lakeport.kernel.change_files import ChangeFile
 from lakeport.kernel.changes import (
     TableChanges,
     first_version_since,
@@ -16,7 +17,10 @@ from lakeport.kernel.changes import (
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.log import find_segment
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.table_commits import TableCommits
 
 Moment = int | datetime
 """Milliseconds since the epoch, or a datetime (naive means UTC)."""
@@ -51,6 +55,21 @@ class TableSource(Protocol):
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
         """The commits that led to a snapshot, newest first."""
 
+    def latest_version(self) -> int:
+        """The number of the latest version, asked for anew."""
+
+    def version_since(self, moment: Moment) -> int:
+        """The first version that was made at a time or after it. Raises as the table's way does if there is none."""
+
+    def commits(self, start: int, end: int) -> TableCommits:
+        """The commits of the versions from one to another, both included."""
+
+    def forget(self, root: str) -> None:
+        """What was opened under this root of a snapshot, of changes or of commits is not read again."""
+
+    def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
+        """An engine that can be pickled, with which another process reads these files; others it need not find."""
+
 
 class PathTable:
     """The table at a path or a URL of a storage."""
@@ -84,3 +103,22 @@ class PathTable:
 
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
         return snapshot.history(limit)
+
+    def latest_version(self) -> int:
+        return find_segment(self.engine.storage, self._root).version
+
+    def version_since(self, moment: Moment) -> int:
+        return first_version_since(Table.for_path(self.engine, self.target), moment)
+
+    def commits(self, start: int, end: int) -> TableCommits:
+        return TableCommits(Table.for_path(self.engine, self.target), start, end)
+
+    def forget(self, root: str) -> None:
+        """There is nothing of it that only this table has."""
+
+    @property
+    def _root(self) -> str:
+        return self.engine.storage.resolve(self.target)
+
+    def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
+        return self.engine

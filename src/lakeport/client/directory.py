@@ -4,7 +4,7 @@ in the protocol."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from threading import Lock
 from typing import Any, NoReturn, TypeVar
@@ -18,11 +18,14 @@ from lakeport.engine import engine_over
 from lakeport.engine.object_store import open_ranges
 from lakeport.engine.storage import Storage
 from lakeport.errors import AccessDeniedError, SharingError, StorageError
+from lakeport.kernel.change_files import ChangeFile
 from lakeport.kernel.changes import TableChanges
 from lakeport.kernel.engine import Engine, FileStatus, OutputFile
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.table_commits import TableCommits
 from lakeport.sharing.names import TableName
 from lakeport.source import Moment, PathTable
 
@@ -101,6 +104,21 @@ class DirectoryTable:
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
         return self._table.history(snapshot, limit)
 
+    def latest_version(self) -> int:
+        return self._table.latest_version()
+
+    def version_since(self, moment: Moment) -> int:
+        return self._table.version_since(moment)
+
+    def commits(self, start: int, end: int) -> TableCommits:
+        return self._table.commits(start, end)
+
+    def forget(self, root: str) -> None:
+        """The log is in the table's own directory."""
+
+    def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
+        return self.engine
+
 
 class DirectoryStorage:
     """A `StorageClient` for the directory of a table, and for the others that its files may be in, each by credentials
@@ -111,6 +129,10 @@ class DirectoryStorage:
         self._own = TemporaryStorage(lambda: server.credentials(name), options)
         self._others: dict[str, TemporaryStorage] | None = None
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[DirectoryStorage], tuple[SharingServer, TableName, Mapping[str, Any]]]:
+        """Another process asks for credentials of its own."""
+        return DirectoryStorage, (self._server, self._name, self._options)
 
     @property
     def location(self) -> str:

@@ -42,6 +42,10 @@ class FileCache:
         self._lock = Lock()
         self._unmeasured = limit
 
+    def __reduce__(self) -> tuple[type[FileCache], tuple[Path, int]]:
+        """Processes share a directory."""
+        return FileCache, (self._directory, self._limit)
+
     def get(self, path: str, start: int, length: int) -> bytes | None:
         """Exactly these bytes of the file, if they are here."""
         entry = self._entry(path, start, length)

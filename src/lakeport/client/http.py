@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Self, TypeVar
 
 from lakeport.client.connections import ConnectionOptions, Connections, origin_of
@@ -15,25 +16,34 @@ from lakeport.client.retrying import TRANSIENT_STATUSES, Attempts, RetryOptions,
 from lakeport.errors import SharingError, StorageError, UnavailableError
 from lakeport.version import __version__
 
-__all__ = ["DataUrlRefused", "HttpAnswer", "HttpOptions", "HttpPool"]
+__all__ = ["DataUrlRefused", "Heed", "HttpAnswer", "HttpOptions", "HttpPool"]
 
 T = TypeVar("T")
+
+Heed = Callable[[HttpAnswer], object]
+"""Is given an answer that has brought bytes of a file, for what its headers say of it."""
+
+USER_AGENT = f"Lakeport/{__version__} Python/{platform.python_version()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
     connections: ConnectionOptions = field(default_factory=ConnectionOptions)
     retries: RetryOptions = field(default_factory=RetryOptions)
-    user_agent: str = f"Lakeport/{__version__} Python/{platform.python_version()}"
+    user_agent: str = USER_AGENT
 
 
 class HttpPool:
     """Requests over connections that are kept open; what may pass is tried again. Threads can share it."""
 
     def __init__(self, options: HttpOptions = HttpOptions(), *, timing: Timing = Timing()) -> None:  # noqa: B008  # frozen
-        self._options = options
+        self.options = options
         self._connections = Connections(options.connections)
         self.timing = timing
+
+    def __reduce__(self) -> tuple[Callable[[HttpOptions], HttpPool], tuple[HttpOptions]]:
+        """In another process there is one for all that come alike, with connections of its own."""
+        return _open_once, (self.options,)
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +87,7 @@ class HttpPool:
             except UnavailableError as error:
                 attempts.wait(error)
 
-    def get_range(self, url: str, start: int, length: int) -> bytes:
+    def get_range(self, url: str, start: int, length: int, heed: Heed | None = None) -> bytes:
         """Exactly these bytes of a file. A body that is broken off is gone on with where it stopped.
 
         Raises `DataUrlRefused` if the URL is not, or no longer, good for the file, and `StorageError` otherwise."""
@@ -85,28 +95,30 @@ class HttpPool:
         attempts = self._attempts()
         try:
             while wanted.missing:
-                self._get_more(url, wanted, attempts)
+                self._get_more(url, wanted, attempts, heed)
         except SharingError as error:
             raise StorageError(str(error), path=_spoken(url)) from error
         return wanted.content()
 
-    def _get_more(self, url: str, wanted: Range, attempts: Attempts) -> None:
+    def _get_more(self, url: str, wanted: Range, attempts: Attempts, heed: Heed | None) -> None:
         before = wanted.missing
         try:
             with self._open("GET", url, wanted.headers()) as answer:
                 receive_range(answer, wanted, _spoken(url))
+                if heed is not None:
+                    heed(answer)
         except UnavailableError as error:
             if wanted.missing < before:
                 attempts.restart()
             attempts.wait(error)
 
     def _attempts(self) -> Attempts:
-        return Attempts(self._options.retries, self.timing)
+        return Attempts(self.options.retries, self.timing)
 
     def _open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, about: str = ""
     ) -> HttpAnswer:
-        answer = self._connections.open(method, url, {"user-agent": self._options.user_agent, **headers}, body)
+        answer = self._connections.open(method, url, {"user-agent": self.options.user_agent, **headers}, body)
         if answer.status not in TRANSIENT_STATUSES:
             return answer
         with answer:
@@ -122,3 +134,8 @@ def _spoken(url: str) -> str:
     except SharingError:
         return "…"
     return f"{origin.scheme}://{origin}/…"
+
+
+@cache
+def _open_once(options: HttpOptions) -> HttpPool:
+    return HttpPool(options)

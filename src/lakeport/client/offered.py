@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import TypeVar
 
 from lakeport.client.directory import DIRECTORY_ONLY
 from lakeport.client.rest import SharingServer
 from lakeport.errors import SharingError
+from lakeport.kernel.change_files import ChangeFile
 from lakeport.kernel.changes import TableChanges
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.table_commits import TableCommits
 from lakeport.sharing.names import TableName
 from lakeport.source import Moment, TableSource
 
@@ -55,6 +58,21 @@ class OfferedTable:
 
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
         return self._read(lambda way: way.history(snapshot, limit))
+
+    def latest_version(self) -> int:
+        return self._read(lambda way: way.latest_version())
+
+    def version_since(self, moment: Moment) -> int:
+        return self._read(lambda way: way.version_since(moment))
+
+    def commits(self, start: int, end: int) -> TableCommits:
+        return self._read(lambda way: way.commits(start, end))
+
+    def forget(self, root: str) -> None:
+        self._way.forget(root)
+
+    def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
+        return self._way.engine_for(files)
 
     def _read(self, read: Callable[[TableSource], T]) -> T:
         try:

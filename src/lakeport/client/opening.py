@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from lakeport.client.directory import DirectoryTable
 from lakeport.client.http import HttpPool
 from lakeport.client.offered import OfferedTable
@@ -16,18 +13,17 @@ from lakeport.sharing.names import TableName, parse_table_url
 from lakeport.source import TableSource
 
 
-def open_shared(text: str, storage_options: Mapping[str, Any] | None = None) -> TableSource:
+def open_shared(text: str, options: ClientOptions = ClientOptions()) -> TableSource:  # noqa: B008  # frozen
     """The table `profile#share.schema.table`. Nothing is asked of the server yet.
 
     Raises `ValueError` for a text, or a profile, that makes no sense, and `OSError` if the profile cannot be read."""
     url = parse_table_url(text)
-    options = ClientOptions(storage_options=storage_options or {})
     return open_table(open_server(url.profile, options), url.name, options)
 
 
 def open_server(profile: GivenProfile, options: ClientOptions) -> SharingServer:
     """The server that a profile leads to. Nothing is asked of it yet. Raises as `open_profile` does."""
-    return SharingServer(open_profile(profile), HttpPool(options.http))
+    return SharingServer(open_profile(profile), HttpPool(options.http), formats=options.formats)
 
 
 def open_table(server: SharingServer, name: TableName, options: ClientOptions) -> TableSource:

@@ -9,21 +9,26 @@ from typing import Any, Literal
 
 from lakeport.client.connections import ConnectionOptions
 from lakeport.client.file_cache import DEFAULT_LIMIT, FileCache
-from lakeport.client.http import HttpOptions
+from lakeport.client.http import USER_AGENT, HttpOptions
 from lakeport.client.retrying import RetryOptions
+from lakeport.client.table_pages import FORMATS
 
 AccessMode = Literal["url", "dir"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Raises `ValueError` for an access mode that there is not."""
+    """Raises `ValueError` for an access mode that there is not, or that has no cache."""
 
     access: AccessMode | None = None
     """`url`: files by signed URLs. `dir`: the table's own directory, by temporary credentials. None takes what the
     provider offers, and signed URLs if both are."""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Obstore's, for the storage that a directory is in: `region`, `endpoint` …"""
+    formats: tuple[str, ...] = FORMATS
+    """In which the server may answer about tables; it chooses."""
+    caller_org: str | None = None
+    """Who is asking, for the provider's logs; told in the User-Agent."""
     proxy: str | None = None
     """The URL of a proxy; None takes what the environment says (HTTPS_PROXY, NO_PROXY …)."""
     ca_file: str | None = None
@@ -32,7 +37,8 @@ class ClientOptions:
     read_seconds: float = 60.0
     """The longest time without a single byte."""
     cache: str | PathLike[str] | None = None
-    """A directory where contents of files are kept, so that they are fetched only once."""
+    """A directory where contents of files are kept, so that they are fetched only once, by signed URLs. What is read in
+    a table's own directory is not kept: there is nothing that tells a file from another one that took its place."""
     cache_bytes: int = DEFAULT_LIMIT
     """As much is kept, at most."""
     retries: int = 8
@@ -43,6 +49,8 @@ class ClientOptions:
     def __post_init__(self) -> None:
         if self.access not in ("url", "dir", None):
             raise ValueError(f"{self.access!r} is no access mode: there are 'url' and 'dir'")
+        if self.access == "dir" and self.cache is not None:
+            raise ValueError("what is read in a table's own directory is not cached: leave out cache, or access='dir'")
 
     def open_cache(self) -> FileCache | None:
         return None if self.cache is None else FileCache(self.cache, self.cache_bytes)
@@ -55,6 +63,6 @@ class ClientOptions:
             connect_seconds=self.connect_seconds,
             read_seconds=self.read_seconds,
         )
-        return HttpOptions(
-            connections=connections, retries=RetryOptions(retries=self.retries, total_seconds=self.total_seconds)
-        )
+        retries = RetryOptions(retries=self.retries, total_seconds=self.total_seconds)
+        caller = "" if self.caller_org is None else f" callerOrg-{self.caller_org}"
+        return HttpOptions(connections=connections, retries=retries, user_agent=USER_AGENT + caller)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -42,6 +42,10 @@ class SharingServer:
         self.http = http or HttpPool()
         self._session = Session(profile, self.http)
         self._pending_seconds, self.formats = pending_seconds, formats
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process there is one for all that come alike, with connections of its own."""
+        return _open_once, (self.profile, self.http, self._pending_seconds, self.formats)
 
     def __enter__(self) -> Self:
         return self
@@ -152,3 +156,8 @@ def _format_parameter(value: Any) -> str:
 def _is_unknown_route(error: SharingError) -> bool:
     """Whether the server has no such route, rather than no such table, which it would say in the protocol's words."""
     return error.status in (404, 405) and error.code == f"HTTP_{error.status}"
+
+
+@cache
+def _open_once(profile: Profile, http: HttpPool, pending_seconds: float, formats: tuple[str, ...]) -> SharingServer:
+    return SharingServer(profile, http, pending_seconds=pending_seconds, formats=formats)

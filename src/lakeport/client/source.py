@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -12,17 +12,22 @@ import msgspec
 from lakeport.client.answers import TableAnswer
 from lakeport.client.directory import check_offered_by_urls
 from lakeport.client.file_cache import FileCache
-from lakeport.client.local_log import LOG, LineReader, SignedUrl, Told, changes_log, snapshot_log
+from lakeport.client.local_log import LOG, LineReader, SignedUrl, Told, changes_log, snapshot_log, with_feed
+from lakeport.client.renewals import ChangesRenewal, SnapshotRenewal, check_version
 from lakeport.client.rest import SharingServer
 from lakeport.client.storage import SharedStorage
 from lakeport.client.urls import FreshUrls
 from lakeport.engine import engine_over
-from lakeport.errors import SharingError, UnsupportedFeatureError
+from lakeport.errors import UnsupportedFeatureError
+from lakeport.kernel.change_files import ChangeFile, paths_of
 from lakeport.kernel.changes import TableChanges, table_changes
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
+from lakeport.kernel.table_commits import TableCommits
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.names import TableName
 from lakeport.sharing.predicates import format_json_predicate
@@ -79,13 +84,16 @@ class SharedTable:
         )
         answer = self._server.query(self._name, request)
         if pin is not None:
-            self._check_version(answer.version, pin.version)
+            check_version(answer.version, pin.version, self._name)
         reader = LineReader(answer.response_format, str(self._name))
         head = self._head(reader, answer)
         log = snapshot_log(answer.version, head, reader.read(answer.lines()))
         token = answer.end.refresh_token if answer.end else None
         self._pins.setdefault(at, _Pin(answer.version, token))
-        return self._open(answer.version, log, reader.urls, self._renewed_files(request, answer.version, token))
+        again = msgspec.structs.replace(request, refresh_token=token)
+        return self._open(
+            answer.version, log, reader.urls, SnapshotRenewal(self._server, self._name, again, answer.version)
+        )
 
     def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
         """The changes of a range of versions, given by numbers or by times."""
@@ -100,10 +108,13 @@ class SharedTable:
         reader = LineReader(answer.response_format, str(self._name))
         head = self._head(reader, answer)
         lines = list(reader.read(answer.lines()))
+        if answer.response_format == "parquet":
+            head, lines = [*map(with_feed, head)], [*map(with_feed, lines)]
         first = answer.version
         last = max([first, *(told.version for told in lines if told.version is not None)])
         pinned = ChangesRequest(starting_version=first, ending_version=last, include_historical_metadata=True)
-        snapshot = self._open(last, changes_log(first, last, head, lines), reader.urls, self._renewed_changes(pinned))
+        renewal = ChangesRenewal(self._server, self._name, pinned)
+        snapshot = self._open(last, changes_log(first, last, head, lines), reader.urls, renewal)
         return table_changes(Table.for_path(self.engine, snapshot.root), first, last)
 
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
@@ -111,6 +122,29 @@ class SharedTable:
             f"a sharing server does not tell the history of a table; read its changes instead [{self._name}]",
             features=["history of a shared table"],
         )
+
+    def latest_version(self) -> int:
+        return self._server.version(self._name)
+
+    def version_since(self, moment: Moment) -> int:
+        return self._server.version(self._name, _format(moment))
+
+    def commits(self, start: int, end: int) -> TableCommits:
+        """The commits of a range of versions, as the server tells of them."""
+        request = QueryRequest(starting_version=start, ending_version=end)
+        answer = self._server.query(self._name, request)
+        reader = LineReader(answer.response_format, str(self._name))
+        head = self._head(reader, answer)
+        log = changes_log(start, end, head, reader.read(answer.lines()))
+        renewal = SnapshotRenewal(self._server, self._name, request, answer.version)
+        snapshot = self._open(end, log, reader.urls, renewal)
+        return TableCommits(Table.for_path(self.engine, snapshot.root), start, end)
+
+    def forget(self, root: str) -> None:
+        self._storage.forget(root)
+
+    def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
+        return engine_over(self._storage.part(path for file in files for path in paths_of(file)))
 
     def _open(
         self,
@@ -124,47 +158,12 @@ class SharedTable:
         snapshot = Table.for_path(self.engine, root).snapshot_at_version(version)
         if urls:
             table = f"{self._server.host}/{snapshot.metadata.id}"
-            self._storage.add_files(urls, FreshUrls(urls, renewed or dict), table)
+            self._storage.add_files(urls, FreshUrls(urls, renewed or dict), table, root)
         return snapshot
 
     def _head(self, reader: LineReader, answer: TableAnswer) -> list[Told]:
         check_offered_by_urls(answer.metadata_line, self._name)
         return list(reader.read([answer.protocol_line, answer.metadata_line]))
-
-    def _renewed_files(
-        self, request: QueryRequest, version: int, refresh_token: str | None
-    ) -> Callable[[], Mapping[str, SignedUrl]]:
-        """What asks for the URLs of a snapshot again. Each answer brings the token for the next."""
-        token = refresh_token
-
-        def renew() -> Mapping[str, SignedUrl]:
-            nonlocal token
-            answer = self._server.query(self._name, msgspec.structs.replace(request, refresh_token=token))
-            self._check_version(answer.version, version)
-            urls = _urls(answer, str(self._name))
-            token = (answer.end and answer.end.refresh_token) or token
-            return urls
-
-        return renew
-
-    def _check_version(self, found: int, wanted: int) -> None:
-        if found != wanted:
-            raise SharingError(
-                f"what is being read is version {wanted} of {self._name}, and the server now answers with version "
-                f"{found}; scan the table anew",
-                status=409,
-                code="VERSION_CHANGED",
-            )
-
-    def _renewed_changes(self, request: ChangesRequest) -> Callable[[], Mapping[str, SignedUrl]]:
-        return lambda: _urls(self._server.changes(self._name, request), str(self._name))
-
-
-def _urls(answer: TableAnswer, name: str) -> Mapping[str, SignedUrl]:
-    reader = LineReader(answer.response_format, name)
-    for _ in reader.read(answer.lines()):
-        pass
-    return reader.urls
 
 
 def _hints(condition: Expression | None, schema: StructType | None) -> str | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
-from typing import NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import pyarrow as pa
 
 from lakeport.client.file_cache import FileCache
-from lakeport.client.http import DataUrlRefused, HttpPool
+from lakeport.client.http import DataUrlRefused, Heed, HttpPool
 from lakeport.client.local_log import DATA
 from lakeport.engine.object_store import open_ranges
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
@@ -28,12 +28,16 @@ class Urls(Protocol):
     def refused(self, path: str, url: str) -> str:
         """Another URL, in place of one that the storage refuses. Raises `SharingError`."""
 
+    def part(self, paths: Iterable[str]) -> Urls:
+        """The same for some of the files."""
+
 
 class _Shared(NamedTuple):
     """How a file is read, and the table that it is of."""
 
     urls: Urls
     table: str
+    root: str
 
 
 class SharedStorage:
@@ -50,10 +54,35 @@ class SharedStorage:
         with self._lock:
             self._logs[f"{root}/_delta_log"] = files
 
-    def add_files(self, paths: Iterable[str], urls: Urls, table: str) -> None:
-        """Data files, by the newest of their URLs. `table` tells it from all others that there are or ever were."""
+    def add_files(self, paths: Iterable[str], urls: Urls, table: str, root: str = "") -> None:
+        """Data files, by the newest of their URLs. `table` tells it from all others that there are or ever were, `root`
+        is that of the log that names them."""
         with self._lock:
-            self._files.update(dict.fromkeys(paths, _Shared(urls, table)))
+            self._files.update(dict.fromkeys(paths, _Shared(urls, table, root)))
+
+    def forget(self, root: str) -> None:
+        """The log at `root`, and the files that no other log has named since."""
+        with self._lock:
+            self._logs.pop(f"{root}/_delta_log", None)
+            self._files = {path: shared for path, shared in self._files.items() if shared.root != root}
+
+    def part(self, paths: Iterable[str]) -> SharedStorage:
+        """A storage of these files alone; it can be pickled."""
+        part = SharedStorage(self._http, self._cache)
+        by_answer: dict[_Shared, list[str]] = {}
+        for path in paths:
+            if (shared := self._files.get(path)) is not None:
+                by_answer.setdefault(shared, []).append(path)
+        for shared, found in by_answer.items():
+            part.add_files(found, shared.urls.part(found), shared.table)
+        return part
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = Lock()
 
     def resolve(self, path: str) -> str:
         return path.rstrip("/")
@@ -84,6 +113,11 @@ class SharedStorage:
             raise MissingFileError("the file does not exist", path=path)
         return found[0][start:] if length is None else found[0][start : start + length]
 
+    def fetch(self, path: str, start: int, length: int, heed: Heed) -> bytes:
+        """These bytes of a data file, from its storage and not from the cache; `heed` is given what the storage
+        answers."""
+        return self._download(path, self._shared(path).urls, start, length, heed)
+
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
         return (self.read(file.path) for file in files)
 
@@ -100,9 +134,7 @@ class SharedStorage:
         self._refuse(paths[0] if paths else "")
 
     def _fetch(self, path: str, start: int, length: int) -> bytes:
-        shared = self._files.get(path)
-        if shared is None:
-            raise MissingFileError("the server has not shared this file", path=path)
+        shared = self._shared(path)
         if length <= 0:
             return b""
         if self._cache is None:
@@ -114,16 +146,22 @@ class SharedStorage:
             self._cache.put(key, start, data)
         return data
 
-    def _download(self, path: str, urls: Urls, start: int, length: int) -> bytes:
+    def _shared(self, path: str) -> _Shared:
+        shared = self._files.get(path)
+        if shared is None:
+            raise MissingFileError("the server has not shared this file", path=path)
+        return shared
+
+    def _download(self, path: str, urls: Urls, start: int, length: int, heed: Heed | None = None) -> bytes:
         """By the URL that is known; where the storage refuses it, by new ones."""
         url = urls.current(path)
         for _ in range(_NEW_URLS):
             try:
-                return self._http.get_range(url, start, length)
+                return self._http.get_range(url, start, length, heed)
             except DataUrlRefused:
                 url = urls.refused(path, url)
         try:
-            return self._http.get_range(url, start, length)
+            return self._http.get_range(url, start, length, heed)
         except DataUrlRefused as error:
             raise _refusal(path, error.status) from error
 

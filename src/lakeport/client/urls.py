@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 
 from lakeport.client.local_log import SignedUrl
@@ -23,7 +25,19 @@ class FreshUrls:
     def __init__(self, urls: Mapping[str, SignedUrl], fetch: Fetch, now: Callable[[], float] = time.time) -> None:
         self._fetch, self._now = fetch, now
         self._lock = Lock()
+        self._urls: Mapping[str, SignedUrl] = {}
+        self._taken_ms = 0.0
         self._take(urls)
+
+    def __reduce__(self) -> tuple[Callable[..., FreshUrls], tuple[Mapping[str, SignedUrl], Fetch, float]]:
+        """In another process there is one for all parts of an answer: what one part asks for, all of them have."""
+        return _joined, (self._urls, self._fetch, self._taken_ms)
+
+    def part(self, paths: Iterable[str]) -> FreshUrls:
+        """The same for some of the files."""
+        part = FreshUrls({path: self._urls[path] for path in paths}, self._fetch, self._now)
+        part._taken_ms = self._taken_ms
+        return part
 
     def current(self, path: str) -> str:
         signed = self._urls[path]
@@ -39,6 +53,11 @@ class FreshUrls:
             if self._urls[path].url == url:
                 self._renew()
             return self._urls[path].url
+
+    def add(self, urls: Mapping[str, SignedUrl]) -> None:
+        """More files of the same answer. What was asked for since is newer."""
+        with self._lock:
+            self._urls = {**urls, **self._urls}
 
     def _take(self, urls: Mapping[str, SignedUrl]) -> None:
         self._taken_ms = self._now() * 1000
@@ -60,3 +79,24 @@ class FreshUrls:
                 code="URLS_NOT_RENEWED",
             )
         self._take(renewed)
+
+
+_answers: OrderedDict[bytes, FreshUrls] = OrderedDict()
+_answers_lock = Lock()
+_MOST_ANSWERS = 16
+"""As many are remembered; who uses another one keeps it by himself."""
+
+
+def _joined(urls: Mapping[str, SignedUrl], fetch: Fetch, taken_ms: float) -> FreshUrls:
+    """The URLs, together with those of other parts of the same answer that came before."""
+    key = pickle.dumps(fetch)
+    with _answers_lock:
+        known = _answers.pop(key, None)
+        if known is None:
+            known = FreshUrls({}, fetch)
+            known._taken_ms = taken_ms
+        _answers[key] = known
+        while len(_answers) > _MOST_ANSWERS:
+            _answers.popitem(last=False)
+    known.add(urls)
+    return known

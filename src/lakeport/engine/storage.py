@@ -32,6 +32,10 @@ class Storage:
         self._stores: dict[str, ObjectFiles] = {}
         self._lock = Lock()
 
+    def __reduce__(self) -> tuple[type[Storage], tuple[dict[str, Any]]]:
+        """Another process opens the stores anew."""
+        return Storage, (self._options,)
+
     def resolve(self, path: str) -> str:
         path = os.fspath(path)
         if not (match := _URL.match(path)) or len(match[1]) == 1:  # one letter: a drive, not a scheme

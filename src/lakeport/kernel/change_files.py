@@ -14,6 +14,7 @@ from lakeport.kernel.columns import make_batch
 from lakeport.kernel.deletion_vectors import DeletionVector, DeletionVectorDescriptor
 from lakeport.kernel.engine import ROW_INDEX, Engine, FileStatus
 from lakeport.kernel.partitions import constant_column
+from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.scan_files import FilteredBatch, ScanFile, ScanState
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_field
 from lakeport.kernel.transform import living_rows, logical_batch, read_vector
@@ -66,6 +67,15 @@ class ChangeFile(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_bytes(cls, data: bytes) -> ChangeFile:
         return msgspec.msgpack.decode(data, type=cls)
+
+
+def paths_of(file: ScanFile | ChangeFile) -> Iterator[str]:
+    """The data file, and the files of its deletion vectors, by their absolute paths."""
+    scanned = file.file if isinstance(file, ChangeFile) else file
+    yield scanned.path
+    for vector in (scanned.deletion_vector, file.deleted_in if isinstance(file, ChangeFile) else None):
+        if vector is not None and vector.storage_type == "p":
+            yield resolve_path("", vector.path_or_inline_dv)
 
 
 class ChangeState(msgspec.Struct, frozen=True, kw_only=True, dict=True):

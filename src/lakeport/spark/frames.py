@@ -1,0 +1,75 @@
+"""A lazy frame as a Spark DataFrame: planned here, read by Spark's tasks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lakeport.engine.reading import RowReader
+from lakeport.frame import Frame, Rows
+from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID
+from lakeport.kernel.schema import StructType
+from lakeport.spark.failures import plain_errors
+from lakeport.spark.planning import TaskSizes, plan_tasks
+from lakeport.spark.tasks import ReadTask
+from lakeport.spark.types import spark_arrow_schema, to_spark_schema
+
+_MOST_SHIPPED = 4 << 20
+"""Bytes of tasks that one function carries: each task of Spark gets the whole of it."""
+
+
+def to_spark(frame: Rows[Any], spark: SparkSession) -> DataFrame:
+    """The rows, read by Spark's tasks when they are needed, at the version that the frame has now."""
+    schema = to_spark_schema(_selected(frame))
+    scan = frame.plan()
+    reader = RowReader.for_scan(scan, spark_arrow_schema(schema))
+    tasks = plan_tasks(frame.source, scan.files(), TaskSizes(parallelism=_parallelism(spark)))
+    parts = [
+        spark.range(0, len(part), 1, len(part)).mapInArrow(_Read(reader, tuple(part)), schema)
+        for part in _chunks(map(pickle.dumps, tasks))
+    ]
+    rows = reduce(DataFrame.union, parts) if parts else spark.createDataFrame([], schema)
+    return rows if frame.most_rows is None else rows.limit(frame.most_rows)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a Spark task does with the number of a task: it reads that one."""
+
+    reader: RowReader = field(repr=False)
+    tasks: tuple[bytes, ...] = field(repr=False)
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with plain_errors():
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():
+                    task: ReadTask = pickle.loads(self.tasks[number])
+                    yield from task.read(self.reader)
+
+
+def _selected(frame: Rows[Any]) -> StructType:
+    tracking = (ROW_ID, ROW_COMMIT_VERSION) if isinstance(frame, Frame) and frame.tracks_rows else ()
+    return StructType((*frame.selected, *tracking))
+
+
+def _chunks(tasks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    for task in tasks:
+        if chunk and sum(map(len, chunk)) + len(task) > _MOST_SHIPPED:
+            yield chunk
+            chunk = []
+        chunk.append(task)
+    if chunk:
+        yield chunk
+
+
+def _parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once. A remote session does not tell; its tables are cut as for a machine like this one."""
+    context = getattr(spark, "_sc", None)
+    return TaskSizes().parallelism if context is None else int(context.defaultParallelism)

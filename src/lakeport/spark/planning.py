@@ -1,0 +1,65 @@
+"""Which files each Spark task reads: small ones together, large ones in parts, as Spark plans its own scans."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lakeport.kernel.change_files import ChangeFile
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.source import TableSource
+from lakeport.spark.tasks import Piece, ReadTask
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSizes:
+    """How much a task reads, with the defaults of Spark."""
+
+    most_bytes: int = 128 << 20
+    open_cost: int = 4 << 20
+    """What it costs to open a file, in bytes that could be read in that time."""
+    parallelism: int = os.cpu_count() or 1
+    """How many tasks there should be at least, if there is enough to read."""
+
+    def target(self, total: int) -> int:
+        return min(self.most_bytes, max(self.open_cost, total // self.parallelism))
+
+
+def plan_tasks(
+    source: TableSource,
+    files: Iterable[ScanFile | ChangeFile],
+    sizes: TaskSizes = TaskSizes(),  # noqa: B008  # frozen
+) -> list[ReadTask]:
+    """Tasks that together read the files. Opens none of them."""
+    found = list(files)
+    target = sizes.target(sum(file.size + sizes.open_cost for file in found))
+    pieces = [piece for file in found for piece in _pieces(file, target)]
+    return [_task(source, group) for group in _packed(pieces, target, sizes.open_cost)]
+
+
+def _task(source: TableSource, pieces: list[Piece]) -> ReadTask:
+    return ReadTask(source.engine_for([piece.file for piece in pieces]), tuple(pieces))
+
+
+def _pieces(file: ScanFile | ChangeFile, target: int) -> Iterator[Piece]:
+    parts = max(1, -(-file.size // target))
+    return (Piece(file, part, parts) for part in range(parts))
+
+
+def _packed(pieces: list[Piece], target: int, open_cost: int) -> Iterator[list[Piece]]:
+    """The largest first: so the last task to start is a short one."""
+    group: list[Piece] = []
+    size = 0
+    for piece in sorted(pieces, key=_size, reverse=True):
+        if group and size + _size(piece) > target:
+            yield group
+            group, size = [], 0
+        group.append(piece)
+        size += _size(piece) + open_cost
+    if group:
+        yield group
+
+
+def _size(piece: Piece) -> int:
+    return piece.file.size // piece.parts

@@ -1,0 +1,73 @@
+"""The data sources: `deltaSharing` for shared tables, `lakeport` for Delta tables by their paths."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from lakeport.spark.batch import FilteringReader, TableReader
+from lakeport.spark.failures import with_plain_errors
+from lakeport.spark.options import ReadOptions
+from lakeport.spark.stream import TableStreamReader
+from lakeport.spark.types import to_spark_schema
+
+
+class DeltaSharingSource(DataSource):
+    """`spark.read.format("deltaSharing").load("profile#share.schema.table")`"""
+
+    sharing = True
+
+    @classmethod
+    def name(cls) -> str:
+        return "deltaSharing"
+
+    @with_plain_errors
+    def schema(self) -> StructType:
+        return to_spark_schema(self._read_options.schema())
+
+    @with_plain_errors
+    def reader(self, schema: StructType) -> DataSourceReader:
+        reader = FilteringReader if _pushes_filters() else TableReader
+        return reader(self._read_options.open_batch(), schema)
+
+    @with_plain_errors
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
+        return TableStreamReader(self._read_options, schema)
+
+    @property
+    def _read_options(self) -> ReadOptions:
+        return ReadOptions.parse(self.options, sharing=self.sharing)
+
+
+class LakeportSource(DeltaSharingSource):
+    """`spark.read.format("lakeport").load("s3://bucket/orders")`"""
+
+    sharing = False
+
+    @classmethod
+    def name(cls) -> str:
+        return "lakeport"
+
+
+def _pushes_filters() -> bool:
+    """Whether a reader is asked for by who pushes filters to it. Spark refuses a reader that takes filters where it
+    pushes none, and has no other way to ask."""
+    return any(frame.f_code.co_filename.endswith("data_source_pushdown_filters.py") for frame in _callers())
+
+
+def _callers() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

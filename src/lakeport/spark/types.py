@@ -1,0 +1,85 @@
+"""Schemas of tables as Spark has them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from inspect import signature
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from lakeport.kernel.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    format_schema,
+    parse_schema,
+)
+
+_KEPT = ("comment",)
+"""Of the metadata of columns; the rest is of use for who reads the files."""
+
+
+def to_spark_schema(schema: StructType) -> spark.StructType:
+    """The same columns, nullable or not; of their metadata Spark gets the comments."""
+    plain = StructType(tuple(map(_plain, schema)))
+    return spark.StructType.fromJson(json.loads(format_schema(plain)))
+
+
+def spark_arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """What Spark wants of Arrow batches with these columns."""
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)  # Spark 4.1 has UTC without being told
+
+
+def selected_columns(table: StructType, wanted: spark.StructType) -> list[str]:
+    """The columns of the table that a schema has, structs by those of their fields that it has; as `Frame.select` takes
+    them. Raises `UnknownColumnError` for a column that the table lacks, and `ValueError` for one of another type."""
+    return [column for field in parse_schema(wanted.json()) for column in _columns(table, field, ())]
+
+
+def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -> list[str]:
+    path = (*parents, wanted.name)
+    found = table.resolve(path)[-1]
+    if isinstance(found.type, StructType) and isinstance(wanted.type, StructType):
+        return [column for field in wanted.type for column in _columns(table, field, path)]
+    if _any_nullable(found.type) != _any_nullable(wanted.type):
+        known, given = (to_spark_schema(StructType((f,)))[0].dataType.simpleString() for f in (found, wanted))
+        raise ValueError(
+            f"the column {'.'.join(path)!r} is {known} in the table, and {given} in the schema that was given; cast it "
+            "after reading"
+        )
+    return [".".join(f"`{name.replace('`', '``')}`" for name in path)]
+
+
+def _plain(field: StructField) -> StructField:
+    kept = {name: value for name, value in field.metadata.items() if name in _KEPT}
+    return replace(field, type=_plain_type(field.type), metadata=kept)
+
+
+def _plain_type(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType(fields):
+            return StructType(tuple(map(_plain, fields)))
+        case ArrayType(element, contains_null):
+            return ArrayType(_plain_type(element), contains_null)
+        case MapType(key, value, contains_null):
+            return MapType(_plain_type(key), _plain_type(value), contains_null)
+    return data_type
+
+
+def _any_nullable(data_type: DataType) -> DataType:
+    """The type with nulls allowed in all its parts, and without their metadata."""
+    match data_type:
+        case StructType(fields):
+            return StructType(tuple(StructField(f.name, _any_nullable(f.type)) for f in fields))
+        case ArrayType(element):
+            return ArrayType(_any_nullable(element))
+        case MapType(key, value):
+            return MapType(_any_nullable(key), _any_nullable(value))
+    return data_type
