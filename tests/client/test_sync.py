@@ -18,7 +18,7 @@ from lakeport.client.profiles import open_profile
 from lakeport.client.rest import SharingServer
 from lakeport.client.sync.destination import Destination
 from lakeport.client.sync.run import sync_from
-from lakeport.client.sync.source import SyncSource
+from lakeport.client.sync.url_source import UrlSource
 from lakeport.client.sync.verify import verify_copy
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CommitConflictError, MissingFileError, SharingError, SyncError
@@ -178,7 +178,7 @@ def test_rows_keep_their_ids_and_versions_their_times(tmp_path: Path) -> None:
 def test_a_server_that_knows_only_the_parquet_format_gives_the_rows_too(provider: Provider, tmp_path: Path) -> None:
     path, dest = provider.path("plain"), str(tmp_path / "copy")
     with SharingServer(open_profile(provider.profile), HttpPool(), formats=("parquet",)) as server:
-        source = SyncSource(server, TableName("share", "schema", "plain"))
+        source = UrlSource(server, TableName("share", "schema", "plain"))
         sync_from(source, Destination(default_engine(), dest))
         write_more(path)
         result = sync_from(source, Destination(default_engine(), dest), verify=True)

@@ -13,6 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 
 from lakeport.client.http_answer import HttpAnswer
+from lakeport.client.log_lines import untold_targets
 from lakeport.client.retrying import HTTP_ERRORS, connection_error
 from lakeport.client.whole_heads import read_whole_heads
 from lakeport.errors import SharingError
@@ -89,17 +90,18 @@ class Connections:
         origin = origin_of(url)
         manager = self._manager(origin)
         try:
-            response = manager.urlopen(
-                method,
-                url,
-                body=body,
-                headers=headers,
-                redirect=False,
-                retries=False,
-                preload_content=False,
-                decode_content=False,
-                timeout=self._timeout,
-            )
+            with untold_targets():
+                response = manager.urlopen(
+                    method,
+                    url,
+                    body=body,
+                    headers=headers,
+                    redirect=False,
+                    retries=False,
+                    preload_content=False,
+                    decode_content=False,
+                    timeout=self._timeout,
+                )
         except HTTP_ERRORS as error:
             raise connection_error(error, str(origin)) from error
         return HttpAnswer(response, str(origin))

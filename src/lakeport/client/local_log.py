@@ -8,7 +8,7 @@ storage knows by which URL such a file is read at the moment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +24,7 @@ DATA = "delta-sharing://"
 LOG = "delta-sharing-log://"
 
 _FEED = "enableChangeDataFeed"
+_MAPPING = "delta.columnMapping.mode"
 _AROUND_A_VECTOR = 8
 """Bytes of its length and its checksum, before and after a vector in a file."""
 
@@ -118,11 +119,7 @@ class LineReader:
             try:
                 decoded = self._decoder.decode(line)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                raise SharingError(
-                    f"the server sent a line that is not of the protocol: {error}; its provider has to look into it",
-                    status=502,
-                    code="MALFORMED_ANSWER",
-                ) from error
+                raise _malformed(f"a line that is not of the protocol: {error}") from error
             told = self._read(decoded)
             if told is not None:
                 yield told
@@ -214,11 +211,21 @@ def _metadata(found: wire.Metadata) -> Metadata:
     )
 
 
+def with_feed(told: Told) -> Told:
+    """The same, with a change data feed: who answers with changes has one. The parquet format need not say so."""
+    if not isinstance(told.action, Metadata):
+        return told
+    configuration = {f"delta.{_FEED}": "true", **told.action.configuration}
+    return replace(told, action=msgspec.structs.replace(told.action, configuration=configuration))
+
+
 def snapshot_log(version: int, head: Iterable[Told], files: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
     """The log of one version: a checkpoint with the protocol, the metadata and the files, as old as the version is, if
-    the lines tell. Raises `SharingError` for a file that is told twice."""
+    the lines tell. Raises `SharingError` for a file that is told twice, and for one whose partition values would be
+    passed over."""
     lines = [*head, *files]
     _check_told_once(lines)
+    _check_partition_values(lines)
     time = max((told.timestamp for told in lines if told.timestamp is not None), default=0)
     return {_checkpoint_name(version): (_checkpoint(version, lines), time)}
 
@@ -227,11 +234,19 @@ def _check_told_once(lines: Iterable[Told]) -> None:
     """A file that is told twice would be read twice. Raises `SharingError`."""
     paths = [told.action.path for told in lines if isinstance(told.action, Add)]
     if len(set(paths)) < len(paths):
-        raise SharingError(
-            "the server sent a file of the table twice; its provider has to look into it",
-            status=502,
-            code="MALFORMED_ANSWER",
-        )
+        raise _malformed("a file of the table twice")
+
+
+def _check_partition_values(lines: Iterable[Told]) -> None:
+    """A value of a column that is not among the partition columns would be null. Raises `SharingError`."""
+    actions = [told.action for told in lines]
+    metadata = [action for action in actions if isinstance(action, Metadata)]
+    if any(_MAPPING in one.configuration for one in metadata):
+        return  # the values go by other names
+    known = {name.lower() for one in metadata for name in one.partition_columns}
+    told = {name for action in actions if isinstance(action, Add) for name in action.partition_values}
+    if unknown := sorted(name for name in told if name.lower() not in known):
+        raise _malformed(f"a file with a value of {unknown[0]!r}, which is no partition column by its metadata")
 
 
 def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
@@ -240,12 +255,7 @@ def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -
     times: dict[int, int] = {}
     for told in lines:
         if told.version is None or told.version not in commits:
-            raise SharingError(
-                f"the server sent a change of version {told.version}, which was not asked for; its provider has to "
-                "look into it",
-                status=502,
-                code="MALFORMED_ANSWER",
-            )
+            raise _malformed(f"a change of version {told.version}, which was not asked for")
         commits[told.version].append(told.action)
         if told.timestamp is not None:
             times[told.version] = told.timestamp
@@ -259,6 +269,11 @@ def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -
         info = msgspec.json.encode({"commitInfo": {"inCommitTimestamp": time}}) + b"\n"
         files[f"{version:020d}.json"] = (info + encode_actions(actions), time)
     return files
+
+
+def _malformed(what: str) -> SharingError:
+    message = f"the server sent {what}; its provider has to look into it"
+    return SharingError(message, status=502, code="MALFORMED_ANSWER")
 
 
 def _all_times(known: dict[int, int], start: int, end: int) -> dict[int, int]:

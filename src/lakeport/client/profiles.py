@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
+from lakeport.kernel.paths import resolve_path
 from lakeport.sharing.profile import Profile, parse_profile, read_profile
 
-GivenProfile = str | os.PathLike[str] | Mapping[str, Any] | Profile | None
-"""The path of a file, or its JSON text; its content as a dict; a profile; None for what the environment says."""
+GivenProfile = str | os.PathLike[str] | IO[str] | IO[bytes] | Mapping[str, Any] | Profile | None
+"""The path of a file, or its URL (`file:…`), or its JSON text; a file that is open; its content as a dict; a profile;
+None for what the environment says."""
 
 PROFILE = "LAKEPORT_PROFILE"
 """The path of a profile, or its JSON text."""
@@ -30,8 +32,15 @@ def open_profile(given: GivenProfile, environment: Mapping[str, str] = os.enviro
             return _from_environment(environment)
         case str() if not given.strip():
             raise ValueError("a profile is the path of a file or its text, and this is empty")
+        case str() | os.PathLike():
+            return _read(given)
         case _:
-            return read_profile(given)
+            return parse_profile(given.read())
+
+
+def _read(place: str | os.PathLike[str]) -> Profile:
+    is_url = isinstance(place, str) and place[:5].lower() == "file:"
+    return read_profile(resolve_path("", str(place)) if is_url else place)
 
 
 def _encode(content: Mapping[str, Any]) -> bytes:
@@ -43,7 +52,7 @@ def _encode(content: Mapping[str, Any]) -> bytes:
 
 def _from_environment(environment: Mapping[str, str]) -> Profile:
     if given := environment.get(PROFILE):
-        return read_profile(given)
+        return _read(given)
     endpoint, token = environment.get(ENDPOINT), environment.get(TOKEN)
     if endpoint and token:
         return parse_profile(

@@ -14,7 +14,7 @@ Kind = Literal["share", "schema", "table"]
 _MOST_CHARACTERS = 255
 _FORBIDDEN = re.compile(r"[ /\x00-\x1f\x7f]")
 _FORBIDDEN_WITH_PERIOD = re.compile(r"[ ./\x00-\x1f\x7f]")
-_STORAGE = re.compile(r"(?!https?:)[a-zA-Z][a-zA-Z0-9+.-]+:/")
+_STORAGE = re.compile(r"(?!https?:|file:)[a-zA-Z][a-zA-Z0-9+.-]+:/")
 _SPOKEN = {" ": "a space", "/": "a slash", ".": "a period"}
 
 

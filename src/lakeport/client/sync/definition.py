@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from lakeport.client.options import AccessMode
 from lakeport.kernel.actions import Format, Metadata, Protocol
 from lakeport.kernel.features import CATALOG_MANAGED, READER_FEATURES
 from lakeport.kernel.snapshot import Snapshot
@@ -14,28 +15,34 @@ SYNCED_TABLE = "lakeport.sync.table"
 """A property of the copy: what the share calls the table."""
 SYNCED_VERSION = "lakeport.sync.version"
 """A property of the copy: the version of the shared table that it has."""
+SYNCED_ACCESS = "lakeport.sync.access"
+"""A property of the copy: `dir` if its files are named by the paths of the provider's, and not by the server's ids."""
 
 _SINCE = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
 """Versions of the provider's log, which mean nothing in another."""
 
 
-def copied_definition(root: str, before: Snapshot | None, shared: Snapshot, table: str) -> TableDefinition:
+def copied_definition(
+    root: str, before: Snapshot | None, shared: Snapshot, table: str, access: AccessMode
+) -> TableDefinition:
     """The definition of the copy at `root` once it has the files of `shared`. Its id is the shared table's."""
     known = None if before is None else definition_of(before)
     protocol = _without_catalog(shared.protocol)
     return TableDefinition(
         root,
         protocol if known is None else merged_protocol(known.protocol, protocol),
-        _metadata(known, shared, table),
+        _metadata(known, shared, table, access),
         before=known,
     )
 
 
-def _metadata(known: TableDefinition | None, shared: Snapshot, table: str) -> Metadata:
+def _metadata(known: TableDefinition | None, shared: Snapshot, table: str, access: AccessMode) -> Metadata:
     configuration = {name: value for name, value in shared.properties.items() if name not in _SINCE}
     if known is not None:
         configuration = with_history(configuration, known.metadata.configuration)
     noted: dict[str, str | None] = {SYNCED_TABLE: table, SYNCED_VERSION: str(shared.version)}
+    if access == "dir":
+        noted[SYNCED_ACCESS] = access
     return msgspec.structs.replace(
         shared.metadata, format=shared.metadata.format or Format(), configuration=configuration | noted
     )

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from lakeport.client.sync.definition import SYNCED_TABLE, SYNCED_VERSION, copied_definition
+from lakeport.client.options import AccessMode
+from lakeport.client.sync.definition import SYNCED_ACCESS, SYNCED_TABLE, SYNCED_VERSION, copied_definition
 from lakeport.client.sync.names import parse_copy
 from lakeport.client.sync.plan import Live, VersionPlan, Wanted, live_files
 from lakeport.engine import ComposedEngine
@@ -63,6 +64,12 @@ class Destination:
         text = None if self.snapshot is None else self.snapshot.properties.get(SYNCED_VERSION)
         return int(text) if text and text.isdigit() else None
 
+    @property
+    def synced_access(self) -> AccessMode:
+        """How the files of the copy came, and so, how they are named."""
+        noted = None if self.snapshot is None else self.snapshot.properties.get(SYNCED_ACCESS)
+        return "dir" if noted == "dir" else "url"
+
     def check(self, shared: Snapshot, table: str, *, full: bool) -> None:
         """Raises `SyncError` if the copy cannot be brought up to date; with `full`, only if it is no copy at all."""
         if self.snapshot is None:
@@ -107,10 +114,10 @@ class Destination:
             return {}
         return live_files(self.snapshot.scan_builder().with_log_details().build().files(), self.root)
 
-    def commit(self, shared: Snapshot, table: str, arrived: Arrived) -> None:
+    def commit(self, shared: Snapshot, table: str, access: AccessMode, arrived: Arrived) -> None:
         """The next version of the copy. Raises `CommitConflictError` if somebody else has written to it meanwhile, and
         `CommitUnknownError`."""
-        definition = copied_definition(self.root, self.snapshot, shared, table)
+        definition = copied_definition(self.root, self.snapshot, shared, table, access)
         new = [self._add(one, arrived, data_change=arrived.changes_rows(one.name)) for one in arrived.plan.added]
         restated = [self._add(one, arrived, data_change=False) for one in arrived.plan.restated]
         staged = StagedActions(

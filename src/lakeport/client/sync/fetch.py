@@ -12,6 +12,7 @@ from threading import Event, Lock
 from lakeport.client.sync.names import copy_path, new_run, parse_copy
 from lakeport.client.sync.plan import VersionPlan, Wanted
 from lakeport.client.sync.result import Progress
+from lakeport.client.sync.stated import Received, Statements
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.deletion_vectors import FILE_VERSION
 from lakeport.kernel.engine import FileStatus, StorageClient
@@ -42,6 +43,7 @@ class Fetcher:
         """What is there, by name."""
         self._expected: set[str] = set()
         self._tell = progress or (lambda done, total: None)
+        self._statements = Statements()
         self._lock = Lock()
         self._done = self._total = 0
         self.files = self.bytes = 0
@@ -119,28 +121,39 @@ class Fetcher:
 
     def _fetch_to(self, source: StorageClient, wanted: Wanted, relative: str, stop: Event) -> None:
         path, size = f"{self._root}/{relative}", wanted.file.size
+        received = Received(source, wanted.file.path)
+        if not self._write(path, size, received, None, stop):
+            self._write(path, size, Received(source, wanted.file.path), received, stop)
+        with self._lock:
+            self.files, self.bytes = self.files + 1, self.bytes + size
+            self._copies.setdefault(wanted.name, []).append(FileStatus(path, size))
+
+    def _write(self, path: str, size: int, received: Received, before: Received | None, stop: Event) -> bool:
+        """Whether the file is there now; if not, it has to come again, for what came `before` is not as stated."""
         output = self._storage.open_output(path)
         try:
             tail = b""
             for start in range(0, size, _PIECE):
                 if stop.is_set():
                     raise _StoppedError
-                piece = source.read(wanted.file.path, start, min(_PIECE, size - start))
+                piece = received.read(start, min(_PIECE, size - start))
+                _check_length(piece, start, min(_PIECE, size - start), received.path)
                 output.write(piece)
                 tail = (tail + piece)[-_TAIL:]
                 self._advance(len(piece))
-            _check_end(tail, size, wanted.file.path)
-            output.close()
+            if is_right := self._statements.hold(received, before):
+                _check_end(tail, size, received.path)
+                output.close()
         except BaseException:
             output.abort()
             raise
-        with self._lock:
-            self.files, self.bytes = self.files + 1, self.bytes + size
-            self._copies.setdefault(wanted.name, []).append(FileStatus(path, size))
+        if not is_right:
+            output.abort()
+            self._advance(-size)
+        return is_right
 
     def _fetch_vector(self, source: StorageClient, wanted: Wanted) -> None:
-        vector, path = wanted.file.deletion_vector, self._vector_path(wanted)
-        origin = vector.location("") if vector else None
+        vector, path, origin = wanted.file.deletion_vector, self._vector_path(wanted), wanted.vector_path
         assert vector is not None
         assert origin is not None
         frame = source.read(origin, vector.offset or 1, vector.size_in_bytes + _AROUND_A_VECTOR)
@@ -176,6 +189,11 @@ def _run_all(tasks: Sequence[Callable[[], None]], stop: Event) -> None:
     errors = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, _StoppedError)):
         raise error
+
+
+def _check_length(piece: bytes, start: int, length: int, path: str) -> None:
+    if len(piece) != length:
+        raise CorruptTableError(f"the file ends before the byte {start + length}, which it should have", path=path)
 
 
 def _check_end(tail: bytes, size: int, path: str) -> None:

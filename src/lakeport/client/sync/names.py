@@ -1,4 +1,4 @@
-"""How a copy names its files: by the ids that the server gives to the provider's.
+"""How a copy names its files: by the ids that the server gives to the provider's, or by their paths in the table.
 
 A data file is `<id>.<run>.parquet`. The run is of the sync that wrote it: two of them never write into one file, and
 what a killed one has completed is known by its id. A deletion vector has a file of its own, whose name follows from the
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from lakeport.client.local_log import DATA
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.z85 import encode_z85
 
@@ -28,9 +29,9 @@ def new_run() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def name_of(shared_path: str) -> str:
-    """What the copies of a data file have in their names, from the path under which the client knows it."""
-    identity = _identity(shared_path)
+def name_of(path: str, root: str) -> str:
+    """What the copies of a data file have in their names, from its plain path in the shared table at `root`."""
+    identity = _identity(path, root)
     return identity if _PLAIN.fullmatch(identity) else hashlib.sha256(identity.encode()).hexdigest()
 
 
@@ -45,12 +46,13 @@ def parse_copy(path: str) -> str | None:
     return found[1] if found else None
 
 
-def copied_vector(vector: DeletionVectorDescriptor | None) -> DeletionVectorDescriptor | None:
-    """Where the copy has a vector; one that is inline stays."""
-    if vector is None or vector.storage_type == "i":
+def copied_vector(vector: DeletionVectorDescriptor | None, root: str) -> DeletionVectorDescriptor | None:
+    """Where the copy has a vector of the shared table at `root`; one that is inline stays."""
+    location = None if vector is None else vector.location(root)
+    if vector is None or location is None:
         return vector
     # Some servers give no ids to the files of vectors: then the rest has to tell them apart.
-    parts = (_identity(vector.path_or_inline_dv), vector.offset, vector.size_in_bytes, vector.cardinality)
+    parts = (_identity(location, root), vector.offset, vector.size_in_bytes, vector.cardinality)
     return msgspec.structs.replace(
         vector,
         storage_type="u",
@@ -59,6 +61,6 @@ def copied_vector(vector: DeletionVectorDescriptor | None) -> DeletionVectorDesc
     )
 
 
-def _identity(shared_path: str) -> str:
-    """The id in `delta-sharing:///table/id/size`."""
-    return unquote(shared_path.rsplit("/", 2)[1])
+def _identity(path: str, root: str) -> str:
+    """The id in `delta-sharing:///table/id/size`; of a file in a directory, its path within the table."""
+    return unquote(path.rsplit("/", 2)[1]) if path.startswith(f"{DATA}/") else path.removeprefix(f"{root}/")

@@ -18,18 +18,25 @@ Live = dict[Key, ScanFile]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file of the shared table."""
+    """A file of the shared table at `root`."""
 
     file: ScanFile
+    root: str
 
     @cached_property
     def name(self) -> str:
-        return name_of(self.file.path)
+        return name_of(self.file.path, self.root)
 
     @cached_property
     def vector(self) -> DeletionVectorDescriptor | None:
         """As the copy has it."""
-        return copied_vector(self.file.deletion_vector)
+        return copied_vector(self.file.deletion_vector, self.root)
+
+    @property
+    def vector_path(self) -> str | None:
+        """Where the share has it."""
+        vector = self.file.deletion_vector
+        return None if vector is None else vector.location(self.root)
 
     @property
     def key(self) -> Key:
@@ -56,9 +63,9 @@ class VersionPlan:
         return [wanted for wanted in self.added if wanted.vector is not None and wanted.vector.storage_type != "i"]
 
 
-def plan_version(live: Live, shared: Iterable[ScanFile], lost: frozenset[str] = frozenset()) -> VersionPlan:
+def plan_version(live: Live, shared: Iterable[Wanted], lost: frozenset[str] = frozenset()) -> VersionPlan:
     """`lost` are the paths of files that the copy should have and has not: others take their places."""
-    wanted = {one.key: one for one in map(Wanted, shared)}
+    wanted = {one.key: one for one in shared}
     kept = {key: file for key, file in live.items() if file.path not in lost}
     return VersionPlan(
         added=[one for key, one in wanted.items() if key not in kept],
@@ -73,9 +80,9 @@ def live_files(files: Iterable[ScanFile], root: str) -> Live:
     return {_key(file, root): file for file in files}
 
 
-def planned_files(shared: Iterable[ScanFile]) -> Live:
+def planned_files(shared: Iterable[Wanted]) -> Live:
     """The files of the copy as they would be if it had these."""
-    return {one.key: one.file for one in map(Wanted, shared)}
+    return {one.key: one.file for one in shared}
 
 
 def _key(file: ScanFile, root: str) -> Key:

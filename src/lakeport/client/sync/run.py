@@ -15,6 +15,7 @@ from lakeport.client.profiles import open_profile
 from lakeport.client.rest import SharingServer
 from lakeport.client.sync.destination import Arrived, Destination
 from lakeport.client.sync.fetch import Fetcher
+from lakeport.client.sync.offered import open_source
 from lakeport.client.sync.plan import VersionPlan, plan_version, planned_files
 from lakeport.client.sync.result import Progress, SyncResult
 from lakeport.client.sync.source import SharedVersion, SyncSource
@@ -55,7 +56,8 @@ def sync_table(
     `full` makes the copy what the share has now, whatever somebody else did to it, and even if the shared table is
     another one than before; files that it lost are fetched again. `verify` compares all rows with those of the share,
     and the sizes of all files. With `dry_run` nothing is written. `progress` is told bytes. `storage_options` are
-    obstore's, for `dest`; `client` is how the share is read.
+    obstore's, for `dest`; `client` is how the share is read: a table that is offered by its directory only, or with
+    `access="dir"`, is copied from there.
 
     Raises `SyncError` for a copy that cannot be brought up to date or is not what is shared, `SharingError`,
     `StorageError`, and `CommitConflictError` if somebody else writes to the copy meanwhile."""
@@ -63,7 +65,7 @@ def sync_table(
     with SharingServer(open_profile(url.profile), HttpPool(client.http), formats=("delta",)) as server:
         destination = Destination(engine or default_engine(storage_options), parse_target(dest))
         return sync_from(
-            SyncSource(server, url.name),
+            open_source(server, url.name, client, destination.synced_access),
             destination,
             full=full,
             squash=squash,
@@ -136,12 +138,18 @@ class _Run:
 
     def _copy(self, shared: SharedVersion) -> None:
         plan = self._plan(shared)
-        before = self._destination.synced_version if self._goes_on else None
+        before = self._destination.synced_version if self._goes_on and self._names_stay else None
         paths = self._fetcher.fetch(plan, shared.storage)
         changes = self._changes(shared, before)
         changed = None if before is None else self._source.changed_names(before + 1, shared.version)
-        self._destination.commit(shared.snapshot, self._table, Arrived(plan, paths, changed, changes))
+        arrived = Arrived(plan, paths, changed, changes)
+        self._destination.commit(shared.snapshot, self._table, self._source.access, arrived)
         self._count(len(plan.added), len(plan.removed))
+
+    @property
+    def _names_stay(self) -> bool:
+        """Whether the files of the copy are named as those that come; if not, it is not told which of them change."""
+        return self._destination.synced_access == self._source.access
 
     def _plan(self, shared: SharedVersion) -> VersionPlan:
         live = self._destination.live()

@@ -1,32 +1,24 @@
-"""The versions of a shared table, one after the other, as far as the server tells of them."""
+"""What a sync needs of a shared table, by whichever way its provider offers it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
-from lakeport.client.local_log import LineReader
-from lakeport.client.rest import SharingServer
-from lakeport.client.source import SharedTable
-from lakeport.client.sync.names import name_of
+from lakeport.client.options import AccessMode
 from lakeport.client.sync.plan import Wanted
-from lakeport.errors import ChangeFeedError, SharingError, VersionNotFoundError
-from lakeport.kernel.actions import Add, Remove
+from lakeport.kernel.change_files import ChangeFile
+from lakeport.kernel.changes import TableChanges
 from lakeport.kernel.engine import StorageClient
-from lakeport.kernel.paths import resolve_path
-from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.names import TableName
-
-_REFUSED = (400, 404)
-"""What servers answer about versions that they do not share, or no longer have."""
 
 
 @dataclass(frozen=True)
 class SharedVersion:
-    """One version, and the storage that reads its files by their current URLs."""
+    """One version, and the storage that reads its files."""
 
     snapshot: Snapshot
     is_last: bool
@@ -40,8 +32,9 @@ class SharedVersion:
         return self.snapshot.engine.storage
 
     @cached_property
-    def files(self) -> list[ScanFile]:
-        return list(self.snapshot.scan_builder().with_log_details().build().files())
+    def files(self) -> list[Wanted]:
+        found = self.snapshot.scan_builder().with_log_details().build().files()
+        return [Wanted(file, self.snapshot.root) for file in found]
 
 
 @dataclass(frozen=True)
@@ -52,71 +45,31 @@ class ChangeFiles:
     storage: StorageClient
 
 
-class SyncSource:
-    """A shared table. The server is to answer in the delta format if it can: the other tells less."""
+class SyncSource(Protocol):
+    """A shared table. All methods raise `SharingError` and `StorageError`."""
 
-    def __init__(self, server: SharingServer, name: TableName) -> None:
-        self._server, self.name = server, name
+    access: AccessMode
+
+    @property
+    def name(self) -> TableName: ...
 
     def head(self) -> Snapshot:
-        """The latest version, without files."""
-        return SharedTable(self._server, self.name).head(None, None)
+        """The latest version; its files need not be there."""
 
     def versions(self, last: int, latest: int) -> Iterator[SharedVersion]:
         """The versions after `last`, as far as their history is shared and still there; and the latest one."""
-        for version in range(last + 1, latest):
-            if (found := self._at(version, is_last=False)) is not None:
-                yield found
-            elif not self._shares_history(latest):
-                break
-        yield self.at(latest)
 
     def at(self, version: int) -> SharedVersion:
-        """A version; where the history is not shared, the latest one, which may be a later one now."""
-        return self._at(version, is_last=True) or self.latest()
-
-    def latest(self) -> SharedVersion:
-        snapshot = SharedTable(self._server, self.name).snapshot(None, None, None, None)
-        return SharedVersion(snapshot, is_last=True)
-
-    def _at(self, version: int, *, is_last: bool) -> SharedVersion | None:
-        # A table of its own for each: what it knows of files and URLs goes with it.
-        try:
-            snapshot = SharedTable(self._server, self.name).snapshot(version, None, None, None)
-        except SharingError as error:
-            if error.status not in _REFUSED:
-                raise
-            return None
-        return SharedVersion(snapshot, is_last)
-
-    def _shares_history(self, latest: int) -> bool:
-        return self._at(latest, is_last=True) is not None
+        """A version that was the latest; where the history is not shared, the latest one now."""
 
     def changed_names(self, first: int, last: int) -> frozenset[str] | None:
-        """The names of the files by which rows came or went from one version to another; None if the server does not
-        tell."""
-        request = QueryRequest(starting_version=first, ending_version=last)
-        try:
-            answer = self._server.query(self.name, request)
-            told = list(LineReader(answer.response_format, str(self.name)).read(answer.lines()))
-        except SharingError as error:
-            if error.status not in _REFUSED:
-                raise
-            return None
-        return frozenset(
-            name_of(resolve_path("", one.action.path)) for one in told if isinstance(one.action, Add | Remove)
-        )
+        """The names of the files by which rows came or went from one version to another; None if nobody tells."""
 
     def change_files(self, version: int) -> ChangeFiles | None:
         """The files in which the provider's writer put the rows that a version changed; None if there are none."""
-        try:
-            feed = SharedTable(self._server, self.name).changes(version, version, None, None)
-            found = list(feed.scan_builder().build().files())
-        except (ChangeFeedError, VersionNotFoundError):
-            return None
-        except SharingError as error:
-            if error.status not in _REFUSED:
-                raise
-            return None
-        files = [Wanted(change.file) for change in found if change.change_type is None]
-        return ChangeFiles(files, feed.engine.storage) if files else None
+
+
+def change_files_in(feed: TableChanges, found: Iterable[ChangeFile]) -> ChangeFiles | None:
+    """Those of the files of a feed that were written for it."""
+    files = [Wanted(change.file, feed.root) for change in found if change.change_type is None]
+    return ChangeFiles(files, feed.engine.storage) if files else None
