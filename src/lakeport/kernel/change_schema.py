@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakeport.kernel.features import widens
-from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.features import check_type_changes, column_mapping_mode, widens
+from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, parse_schema
 
 _VOID = PrimitiveType("void")
 
@@ -24,6 +25,15 @@ class Layout:
     mapping_mode: str
     partition_columns: frozenset[str]
     """Physical names."""
+
+
+def layout_of(protocol: Protocol, metadata: Metadata, root: str) -> Layout:
+    """The layout of a version, by what its log says. Raises `CorruptTableError` and `UnsupportedFeatureError`."""
+    schema = parse_schema(metadata.schema_string, path=root)
+    check_type_changes(schema, root)
+    mode = column_mapping_mode(protocol, metadata, root)
+    names = {name.lower() for name in metadata.partition_columns}
+    return Layout(schema, mode, frozenset(f.physical_name(mode) for f in schema if f.name.lower() in names))
 
 
 def find_incompatibility(older: Layout, newer: Layout) -> tuple[str, str] | None:

@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from lakeport.errors import ChangeFeedError, VersionNotFoundError
+from lakeport.errors import ChangeFeedError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.change_files import CHANGE_COLUMNS
 from lakeport.kernel.change_scan import ChangeScanBuilder
-from lakeport.kernel.change_schema import Layout, find_incompatibility
-from lakeport.kernel.commit_changes import CommitChanges, read_commit_changes
-from lakeport.kernel.features import check_readable, check_type_changes, column_mapping_mode
+from lakeport.kernel.change_schema import find_incompatibility, layout_of
+from lakeport.kernel.commit_changes import CommitChanges, check_commits_are_there, read_commit_changes
+from lakeport.kernel.features import check_readable
 from lakeport.kernel.replay import FileColumns
-from lakeport.kernel.schema import StructType, parse_schema
+from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
 
 _FEED = "delta.enableChangeDataFeed"
@@ -81,7 +81,7 @@ class TableChanges:
         """The columns of the table, as the last version has them, and `CHANGE_COLUMNS`."""
         self._first = first
         self._times = last.commit_times()
-        self._layout = _layout(last.protocol, last.metadata, self.root)
+        self._layout = layout_of(last.protocol, last.metadata, self.root)
 
     def __repr__(self) -> str:
         return f"<TableChanges of {self.root}, versions {self.start} to {self.end}>"
@@ -104,7 +104,7 @@ class TableChanges:
     def check(self) -> None:
         """Raises `VersionNotFoundError` if a commit of the range is not there any more, `ChangeFeedError` if the first
         or the last version does not allow to read changes."""
-        self._check_commits()
+        check_commits_are_there(self._times, self.start, self.end, self.root)
         for column in CHANGE_COLUMNS:
             if self.snapshot.schema.find(column.name) is not None:
                 raise ChangeFeedError(
@@ -114,19 +114,6 @@ class TableChanges:
                 )
         self._check_version(self.start, self._first.protocol, self._first.metadata)
 
-    def _check_commits(self) -> None:
-        commits = self._times.listing.commits
-        if missing := [v for v in range(self.start, self.end + 1) if v not in commits]:
-            earliest = missing[-1] + 1 if missing[-1] < self.end else None
-            known = "no later one of the range" if earliest is None else f"those from version {earliest} on"
-            raise VersionNotFoundError(
-                f"the changes of version {missing[0]} are gone: its commit file has been cleaned up; of the table's "
-                f"log there are {known} [{self.root}]",
-                version=missing[0],
-                earliest=earliest,
-                latest=self.end,
-            )
-
     def _check_version(self, version: int, protocol: Protocol, metadata: Metadata) -> None:
         check_readable(protocol, self.root)
         if not _has_feed(metadata):
@@ -134,7 +121,7 @@ class TableChanges:
                 f"the change data feed is off at version {version}; {self._advice(version)} [{self.root}]",
                 version=version,
             )
-        if found := find_incompatibility(_layout(protocol, metadata, self.root), self._layout):
+        if found := find_incompatibility(layout_of(protocol, metadata, self.root), self._layout):
             column, reason = found
             raise ChangeFeedError(
                 f"the changes of version {version} cannot be read under the schema of version {self.end} because of "
@@ -164,11 +151,3 @@ class TableChanges:
 
 def _has_feed(metadata: Metadata) -> bool:
     return metadata.configuration.get(_FEED) == "true"
-
-
-def _layout(protocol: Protocol, metadata: Metadata, root: str) -> Layout:
-    schema = parse_schema(metadata.schema_string, path=root)
-    check_type_changes(schema, root)
-    mode = column_mapping_mode(protocol, metadata, root)
-    names = {name.lower() for name in metadata.partition_columns}
-    return Layout(schema, mode, frozenset(f.physical_name(mode) for f in schema if f.name.lower() in names))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.errors import CorruptTableError
+from lakeport.errors import CorruptTableError, VersionNotFoundError
 from lakeport.kernel.arrays import TRUE
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.history import CommitTimes
@@ -49,6 +49,20 @@ def read_commit_changes(engine: Engine, times: CommitTimes, version: int, column
             info.setdefault("inCommitTimestamp", stamp)
     adds, removes = (_that_change(found[kind]) for kind in ("add", "remove"))
     return CommitChanges(version, times.of(version, info), adds, removes, found["cdc"], state)
+
+
+def check_commits_are_there(times: CommitTimes, start: int, end: int, root: str) -> None:
+    """Raises `VersionNotFoundError` if a commit of the range is not there any more."""
+    if missing := [v for v in range(start, end + 1) if v not in times.listing.commits]:
+        earliest = missing[-1] + 1 if missing[-1] < end else None
+        known = "no later one of the range" if earliest is None else f"those from version {earliest} on"
+        raise VersionNotFoundError(
+            f"the changes of version {missing[0]} are gone: its commit file has been cleaned up; of the table's log "
+            f"there are {known} [{root}]",
+            version=missing[0],
+            earliest=earliest,
+            latest=end,
+        )
 
 
 def _present(column: pa.StructArray, file: FileStatus) -> pa.StructArray:

@@ -269,8 +269,13 @@ def _check_property(name: str, value: str) -> None:
 def _advice(name: str) -> str:
     if name.startswith("delta.universalFormat."):
         return "this version does not keep the table in other formats too"
-    spelled = next((known for known in (*_KNOWN, *_FOR_OTHERS) if known.lower() == name.lower()), None)
-    return f"it is spelled {spelled}" if spelled else "Delta keeps names that begin with 'delta.' to itself"
+    spelled = spelled_property(name)
+    return f"it is spelled {spelled}" if spelled != name else "Delta keeps names that begin with 'delta.' to itself"
+
+
+def spelled_property(name: str) -> str:
+    """The property that is meant by a name in any case; the name itself where none is known."""
+    return next((known for known in (*_KNOWN, *_FOR_OTHERS) if known.lower() == name.lower()), name)
 
 
 def constraints_in(configuration: Configuration) -> dict[str, str]:
