@@ -49,5 +49,5 @@ clean: ## remove what make created, except .peers
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
 	find . -name __pycache__ -type d -not -path './.peers/*' -prune -exec rm -rf {} +
 
-$(READY): requirements.lock pyproject.toml scripts/setup.sh
+$(READY): requirements.lock pyproject.toml scripts/setup.sh jvm/build.sh $(wildcard jvm/io/lakeport/spark/*.java)
 	scripts/setup.sh

@@ -78,4 +78,10 @@ if ! find_java && ! { can_install && apt_install openjdk-21-jre-headless openjdk
     say "Warning: no Java 17 or newer was found; only Spark needs it: install one (on Debian or Ubuntu: sudo apt-get install openjdk-17-jre-headless) or set JAVA_HOME."
 fi
 
+if command -v javac >/dev/null; then
+    PYTHON=$PWD/.venv/bin/python jvm/build.sh
+else
+    say "No JDK was found: shared tables are read in Spark without its own Parquet reader, which is slower."
+fi
+
 touch .venv/.ready

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeport.client.file_cache import FileCache
 from lakeport.client.http import DataUrlRefused, Heed, HttpPool
-from lakeport.client.local_log import DATA
+from lakeport.client.local_log import DATA, SignedUrl
 from lakeport.engine.object_store import open_ranges
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
@@ -27,6 +27,9 @@ class Urls(Protocol):
 
     def refused(self, path: str, url: str) -> str:
         """Another URL, in place of one that the storage refuses. Raises `SharingError`."""
+
+    def signed(self, path: str) -> SignedUrl:
+        """The same as `current`, with the time until which it is good."""
 
     def part(self, paths: Iterable[str]) -> Urls:
         """The same for some of the files."""
@@ -65,6 +68,15 @@ class SharedStorage:
         with self._lock:
             self._logs.pop(f"{root}/_delta_log", None)
             self._files = {path: shared for path, shared in self._files.items() if shared.root != root}
+
+    def signed(self, path: str, refused: str | None = None) -> SignedUrl:
+        """The URL of a file; another one than `refused`. Raises `MissingFileError` and `SharingError`."""
+        shared = self._files.get(path)
+        if shared is None:
+            raise MissingFileError("the server has not shared this file", path=path)
+        if refused is not None:
+            shared.urls.refused(path, refused)
+        return shared.urls.signed(path)
 
     def part(self, paths: Iterable[str]) -> SharedStorage:
         """A storage of these files alone; it can be pickled."""

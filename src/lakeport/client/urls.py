@@ -40,13 +40,17 @@ class FreshUrls:
         return part
 
     def current(self, path: str) -> str:
+        return self.signed(path).url
+
+    def signed(self, path: str) -> SignedUrl:
+        """A URL that is good for a while, and until when."""
         signed = self._urls[path]
         if self._is_fresh(signed):
-            return signed.url
+            return signed
         with self._lock:
             if not self._is_fresh(self._urls[path]):
                 self._renew()
-            return self._urls[path].url
+            return self._urls[path]
 
     def refused(self, path: str, url: str) -> str:
         with self._lock:

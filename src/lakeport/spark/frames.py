@@ -16,6 +16,7 @@ from lakeport.frame import Frame, Rows
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID
 from lakeport.kernel.schema import StructType
 from lakeport.spark.failures import plain_errors
+from lakeport.spark.native.frames import to_native_frame, why_not_native
 from lakeport.spark.planning import TaskSizes, plan_tasks
 from lakeport.spark.tasks import ReadTask
 from lakeport.spark.types import spark_arrow_schema, to_spark_schema
@@ -25,7 +26,17 @@ _MOST_SHIPPED = 4 << 20
 
 
 def to_spark(frame: Rows[Any], spark: SparkSession) -> DataFrame:
-    """The rows, read by Spark's tasks when they are needed, at the version that the frame has now."""
+    """The rows, read by Spark's tasks when they are needed, at the version that the frame has now: by Spark's own reader
+    where it can, else in Python."""
+    if isinstance(frame, Frame) and why_not_native(frame, spark) is None:
+        rows = to_native_frame(frame, spark)
+    else:
+        rows = to_python_frame(frame, spark)
+    return rows if frame.most_rows is None else rows.limit(frame.most_rows)
+
+
+def to_python_frame(frame: Rows[Any], spark: SparkSession) -> DataFrame:
+    """The rows, read in Python."""
     schema = to_spark_schema(_selected(frame))
     scan = frame.plan()
     reader = RowReader.for_scan(scan, spark_arrow_schema(schema))
@@ -34,8 +45,7 @@ def to_spark(frame: Rows[Any], spark: SparkSession) -> DataFrame:
         spark.range(0, len(part), 1, len(part)).mapInArrow(_Read(reader, tuple(part)), schema)
         for part in _chunks(map(pickle.dumps, tasks))
     ]
-    rows = reduce(DataFrame.union, parts) if parts else spark.createDataFrame([], schema)
-    return rows if frame.most_rows is None else rows.limit(frame.most_rows)
+    return reduce(DataFrame.union, parts) if parts else spark.createDataFrame([], schema)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -
     found = table.resolve(path)[-1]
     if isinstance(found.type, StructType) and isinstance(wanted.type, StructType):
         return [column for field in wanted.type for column in _columns(table, field, path)]
-    if _any_nullable(found.type) != _any_nullable(wanted.type):
+    if any_nullable(found.type) != any_nullable(wanted.type):
         known, given = (to_spark_schema(StructType((f,)))[0].dataType.simpleString() for f in (found, wanted))
         raise ValueError(
             f"the column {'.'.join(path)!r} is {known} in the table, and {given} in the schema that was given; cast it "
@@ -73,13 +73,13 @@ def _plain_type(data_type: DataType) -> DataType:
     return data_type
 
 
-def _any_nullable(data_type: DataType) -> DataType:
+def any_nullable(data_type: DataType) -> DataType:
     """The type with nulls allowed in all its parts, and without their metadata."""
     match data_type:
         case StructType(fields):
-            return StructType(tuple(StructField(f.name, _any_nullable(f.type)) for f in fields))
+            return StructType(tuple(StructField(f.name, any_nullable(f.type)) for f in fields))
         case ArrayType(element):
-            return ArrayType(_any_nullable(element))
+            return ArrayType(any_nullable(element))
         case MapType(key, value):
-            return MapType(_any_nullable(key), _any_nullable(value))
+            return MapType(any_nullable(key), any_nullable(value))
     return data_type

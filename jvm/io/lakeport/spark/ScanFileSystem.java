@@ -1,0 +1,145 @@
+package io.lakeport.spark;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URI;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.util.Progressable;
+
+/**
+ * The files of a planned scan, as {@code lakeport://scan/…/number-size.parquet}. The driver knows by which URL each of them is read
+ * at the moment. Nothing can be written.
+ */
+public final class ScanFileSystem extends FileSystem {
+    private URI uri;
+    private Driver driver;
+
+    @Override
+    public void initialize(URI name, Configuration conf) throws IOException {
+        super.initialize(name, conf);
+        setConf(conf);
+        uri = URI.create(name.getScheme() + "://" + name.getAuthority());
+        driver = Driver.of(name.getAuthority(), conf);
+    }
+
+    @Override
+    public String getScheme() {
+        return "lakeport";
+    }
+
+    @Override
+    public URI getUri() {
+        return uri;
+    }
+
+    @Override
+    public FSDataInputStream open(Path path, int bufferSize) throws IOException {
+        FileName name = FileName.parse(path);
+        return new FSDataInputStream(new FileInput(Ranges.open(driver, name.number, name.size), name.size));
+    }
+
+    @Override
+    public FileStatus getFileStatus(Path path) throws IOException {
+        Path whole = makeQualified(path);
+        if (FileName.matches(whole)) {
+            long size = FileName.parse(whole).size;
+            return new FileStatus(size, false, 1, Math.max(size, 1), 0, whole);
+        }
+        if (driver.listing().in(whole.toUri().getPath()) == null) {
+            throw new FileNotFoundException("the scan has no such directory: " + whole);
+        }
+        return new FileStatus(0, true, 0, 0, 0, whole);
+    }
+
+    @Override
+    public FileStatus[] listStatus(Path path) throws IOException {
+        Path whole = makeQualified(path);
+        if (FileName.matches(whole)) {
+            return new FileStatus[] {getFileStatus(whole)};
+        }
+        List<FileStatus> found = driver.listing().in(whole.toUri().getPath());
+        if (found == null) {
+            throw new FileNotFoundException("the scan has no such directory: " + whole);
+        }
+        return found.stream().map(this::qualified).toArray(FileStatus[]::new);
+    }
+
+    private FileStatus qualified(FileStatus status) {
+        FileStatus copy = new FileStatus(
+                status.getLen(), status.isDirectory(), 1, Math.max(status.getLen(), 1), status.getModificationTime(), status.getPath());
+        copy.setPath(makeQualified(status.getPath()));
+        return copy;
+    }
+
+    @Override
+    public Path getWorkingDirectory() {
+        return new Path(uri.toString(), "/");
+    }
+
+    @Override
+    public void setWorkingDirectory(Path path) {}
+
+    @Override
+    public FSDataOutputStream create(
+            Path path, FsPermission permission, boolean overwrite, int bufferSize, short replication, long blockSize, Progressable progress)
+            throws IOException {
+        throw readOnly();
+    }
+
+    @Override
+    public FSDataOutputStream append(Path path, int bufferSize, Progressable progress) throws IOException {
+        throw readOnly();
+    }
+
+    @Override
+    public boolean rename(Path from, Path to) throws IOException {
+        throw readOnly();
+    }
+
+    @Override
+    public boolean delete(Path path, boolean recursive) throws IOException {
+        throw readOnly();
+    }
+
+    @Override
+    public boolean mkdirs(Path path, FsPermission permission) throws IOException {
+        throw readOnly();
+    }
+
+    private static IOException readOnly() {
+        return new IOException("a scan can only be read");
+    }
+
+    /** What the name of a file tells. */
+    private static final class FileName {
+        private static final String ENDING = ".parquet";
+        private final int number;
+        private final long size;
+
+        private FileName(int number, long size) {
+            this.number = number;
+            this.size = size;
+        }
+
+        static boolean matches(Path path) {
+            return path.getName().endsWith(ENDING);
+        }
+
+        static FileName parse(Path path) throws FileNotFoundException {
+            String name = path.getName();
+            int dash = name.indexOf('-');
+            if (dash < 1 || !name.endsWith(ENDING)) {
+                throw new FileNotFoundException("the scan has no such file: " + path);
+            }
+            return new FileName(
+                    Integer.parseInt(name.substring(0, dash)), Long.parseLong(name.substring(dash + 1, name.length() - ENDING.length())));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+"""The service of this process that tasks of Spark ask about planned scans. See `jvm/io/lakeport/spark/Driver.java`."""
+
+from __future__ import annotations
+
+import secrets
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from pyspark.sql import SparkSession
+
+from lakeport.errors import LakeportError
+from lakeport.spark.native.scans import PlannedScan
+
+
+class ScanService:
+    """Answers about the scans that were added to it, to who knows their secrets; until this process ends."""
+
+    def __init__(self, host: str) -> None:
+        self._scans: dict[str, PlannedScan] = {}
+        scans = self._scans
+
+        class Handler(_Handler):
+            known = scans
+
+        self._server = ThreadingHTTPServer((host, 0), Handler)
+        self._server.daemon_threads = True
+        Thread(target=self._server.serve_forever, name="lakeport-scans", daemon=True).start()
+        name = f"[{host}]" if ":" in host else host
+        self.address = f"http://{name}:{self._server.server_address[1]}"
+
+    def add(self, scan: PlannedScan) -> None:
+        self._scans[scan.id] = scan
+
+
+@cache
+def service_at(host: str) -> ScanService:
+    """The service for sessions whose executors reach this process by `host`."""
+    return ScanService(host)
+
+
+def service_for(spark: SparkSession) -> ScanService:
+    context = spark.sparkContext
+    if (context.master or "").startswith("local"):
+        return service_at("127.0.0.1")
+    return service_at(str(context.getConf().get("spark.driver.host", "127.0.0.1")))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    known: ClassVar[dict[str, PlannedScan]] = {}
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        _, scan_id, what, *rest = [*parts.path.split("/"), ""]
+        scan = self.known.get(scan_id)
+        given = self.headers.get("Authorization", "")
+        if scan is None or not secrets.compare_digest(given.encode(), f"Bearer {scan.secret}".encode()):
+            self._answer(404, "this process has not planned such a scan")
+            return
+        try:
+            self._answer(200, _tell(scan, what, rest[0], parse_qs(parts.query).get("refused", [None])[0]))
+        except LakeportError as error:
+            self._answer(500, str(error))
+        except (ValueError, IndexError):
+            self._answer(404, "the scan has no such thing")
+
+    def _answer(self, status: int, body: str | bytes) -> None:
+        data = body.encode() if isinstance(body, str) else body
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is logged: who asks is a task of this session."""
+
+
+def _tell(scan: PlannedScan, what: str, number: str, refused: str | None) -> str | bytes:
+    if what == "files":
+        return scan.listing()
+    if what == "urls":
+        signed = scan.url(int(number), refused)
+        return f"{signed.expires or 0}\n{signed.url}"
+    if what == "vectors":
+        return scan.vector(int(number))
+    raise ValueError(what)
