@@ -105,3 +105,58 @@ def test_a_token_that_expires_soon_is_warned_of(lakeport: Run, shared: Shared, t
     assert done.stdout == "4\n"
     assert done.stderr.startswith("lakeport: warning: the token for http://127.0.0.1")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["head", ORDERS, "--json"],
+        ["count", ORDERS, "--where", "amount > 50"],
+        ["changes", ORDERS, "--json", "--start-version", "0"],
+        ["sql", f"select * from {ORDERS} order by id", "--json"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_what_is_in_the_cache_is_not_fetched_again(lakeport: Run, tmp_path: Path, arguments: list[str]) -> None:
+    with sharing_tables(tmp_path) as shared:
+        command, what, *options = arguments
+        what = what if command == "sql" else shared.target(what)
+        options += ["--profile", str(shared.profile)] if command == "sql" else []
+        first = lakeport(command, what, *options, "--cache", tmp_path / "kept")
+        assert (first.code, first.err) == (0, "")
+        assert first.out
+        assert list((tmp_path / "kept").rglob("*.range"))
+        for file in (shared.folder / "orders").rglob("*.parquet"):
+            file.unlink()
+        assert lakeport(command, what, *options, "--cache", tmp_path / "kept") == first
+        assert lakeport(command, what, *options).code == 1
+
+
+def test_a_way_that_is_not_offered_is_told_in_the_words_of_the_command_line(lakeport: Run, tmp_path: Path) -> None:
+    with sharing_tables(tmp_path, access_modes=("dir",)) as shared:
+        for command in (
+            ["count"],
+            ["schema"],
+            ["changes", "--start-version", "0"],
+            ["export", str(tmp_path / "out.csv")],
+        ):
+            result = lakeport(command[0], shared.target(ORDERS), *command[1:], "--access", "url")
+            assert result.code == 1
+            assert "by its directory only: read it with --access dir" in result.err
+        sql = lakeport("sql", f"select * from {ORDERS}", "--profile", shared.profile, "--access", "url")
+        assert (sql.code, "--access dir" in sql.err) == (1, True)
+
+
+def test_options_of_shared_tables_are_refused_where_they_mean_nothing(
+    lakeport: Run, shared: Shared, tmp_path: Path
+) -> None:
+    wrong = {
+        ("count", shared.folder / "orders", "--access", "dir"): "access and cache are for shared tables",
+        ("head", shared.folder / "orders", "--cache", tmp_path): "access and cache are for shared tables",
+        ("count", shared.target(ORDERS), "--access", "files"): "'--access'",
+        ("count", shared.target(ORDERS), "--access", "dir", "--cache", tmp_path): "leave out --cache, or --access dir",
+    }
+    for arguments, said in wrong.items():
+        result = lakeport(*arguments)
+        assert result.code == 2
+        assert said in result.err

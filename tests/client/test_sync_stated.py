@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.client.http import HttpPool
-from lakeport.client.local_log import DATA
+from lakeport.client.local_log import DATA, SignedUrl
 from lakeport.client.storage import SharedStorage, Urls
 from lakeport.client.sync.crc32c import Crc32c
 from lakeport.client.sync.fetch import Fetcher
@@ -83,6 +83,9 @@ class FixedUrls:
 
     def refused(self, path: str, url: str) -> str:
         return url
+
+    def signed(self, path: str) -> SignedUrl:
+        return SignedUrl(self.current(path), None)
 
     def part(self, paths: Iterable[str]) -> Urls:
         return self

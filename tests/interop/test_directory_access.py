@@ -121,6 +121,9 @@ def test_a_table_that_is_offered_both_ways_is_read_in_its_directory_if_asked_for
     assert ids(by_urls) == ids(by_directory) == [1, 3, 4]
     assert by_urls.files()[0].path.startswith("delta-sharing:///")
     assert by_directory.files()[0].path.startswith(f"s3a://{NAME}/data/orders/")
+    scanned = lakeport.scan(f"{minio.profile}#s.d.both", access="dir", storage_options=reachable(minio.bucket))
+    assert ids(scanned) == [1, 3, 4]
+    assert scanned.files() == by_directory.files()
 
 
 def test_files_in_another_directory_of_the_table_are_read_by_credentials_of_their_own(minio: Provider) -> None:
@@ -134,6 +137,11 @@ def test_the_commands_read_a_directory(minio: Provider, capsys: pytest.CaptureFi
     ]
     assert run(["count", f"{minio.profile}#s.d.orders", *pairs]) == 0
     assert capsys.readouterr().out == "3\n"
+    assert run(["history", f"{minio.profile}#s.d.both", "--access", "dir", "--json", *pairs]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    query = ["sql", "select count(*) as n from s.d.both", "--profile", str(minio.profile), "--json"]
+    assert run([*query, "--access", "dir", *pairs]) == 0
+    assert capsys.readouterr().out == '{"n":3}\n'
 
 
 class Spoilt(SharingServer):

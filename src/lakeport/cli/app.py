@@ -40,6 +40,8 @@ _OPTIONS = {
     "(merge_schema does)": "(--merge-schema does)",
     "pass force=True": "give --force",
     "pass full=True": "give --full",
+    "read it with access='dir'": "read it with --access dir",
+    "leave out cache, or access='dir'": "leave out --cache, or --access dir",
     "allow it with merge_schema": "allow it with --merge-schema",
 }
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakeport.cli.options import Columns, Json, ReadTarget, StorageOption, Where, narrowed, open_frame
+from lakeport.cli.options import Access, Cache, Columns, Json, ReadTarget, StorageOption, Where, narrowed, open_frame
 from lakeport.cli.rows import print_rows
 
 
@@ -24,11 +24,13 @@ def changes(
     columns: Columns = None,
     limit: Annotated[int | None, typer.Option("-n", "--limit", min=0, metavar="N", help="At most so many.")] = None,
     json: Json = False,
+    access: Access = None,
+    cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
     """Print what changed from one version to another, for a table with the change data feed on; as JSON, one object per
     line."""
-    feed = open_frame(target, option, None, None).changes(
+    feed = open_frame(target, option, None, None, access=access, cache=cache).changes(
         start_version, end_version, start_timestamp=start_timestamp, end_timestamp=end_timestamp
     )
     print_rows(narrowed(feed, where, columns, limit), json)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from lakeport.cli.display import print_json, print_json_lines, print_table, print_text, printable
-from lakeport.cli.options import Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
+from lakeport.cli.options import Access, Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
 from lakeport.frame import Frame
 from lakeport.kernel.history import CommitInfo, format_time
 from lakeport.kernel.scan_files import ScanFile
@@ -21,10 +21,11 @@ def schema(
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,
+    access: Access = None,
     option: StorageOption = None,
 ) -> None:
     """Show the columns, the version and the properties of a table."""
-    frame = open_frame(target, option, version, timestamp)
+    frame = open_frame(target, option, version, timestamp, access=access)
     snapshot = frame.definition
     table = Described.of(frame)
     if json:
@@ -48,10 +49,11 @@ def files(
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,
+    access: Access = None,
     option: StorageOption = None,
 ) -> None:
     """List the data files; with --where, those that have to be read. As JSON, one object per line."""
-    frame = open_frame(target, option, version, timestamp, where=where)
+    frame = open_frame(target, option, version, timestamp, access=access, where=where)
     snapshot = frame.snapshot
     documents = [_file_document(file, snapshot) for file in frame.files()[:limit]]
     if json:
@@ -70,10 +72,11 @@ def history(
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,
+    access: Access = None,
     option: StorageOption = None,
 ) -> None:
     """List the commits, newest first. As JSON, one object per line."""
-    commits = open_frame(target, option, version, timestamp).history(limit)
+    commits = open_frame(target, option, version, timestamp, access=access).history(limit)
     documents = [_commit_document(commit) for commit in commits]
     if json:
         print_json_lines(documents)

@@ -13,7 +13,19 @@ import typer
 
 from lakeport.cli.display import print_json
 from lakeport.cli.formats import Format, format_of, open_writer
-from lakeport.cli.options import Columns, Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
+from lakeport.cli.options import (
+    Access,
+    Cache,
+    Columns,
+    Json,
+    Limit,
+    ReadTarget,
+    StorageOption,
+    Timestamp,
+    Version,
+    Where,
+    open_frame,
+)
 from lakeport.cli.progress import expected_rows, showing
 
 
@@ -28,11 +40,15 @@ def export(
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,
+    access: Access = None,
+    cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
     """Write the rows to a Parquet, CSV, JSON lines or Arrow file, whole or not at all."""
     kind = format or format_of(out)
-    frame = open_frame(target, option, version, timestamp, where=where, columns=columns, limit=limit)
+    frame = open_frame(
+        target, option, version, timestamp, access=access, cache=cache, where=where, columns=columns, limit=limit
+    )
     schema, rows = frame.schema, 0
     with (
         replacing(out, force=force) as file,

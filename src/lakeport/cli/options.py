@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
@@ -37,6 +37,13 @@ StorageOption = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="An option of the storage, as region=eu-west-1; may be repeated."),
 ]
+Access = Annotated[
+    Literal["url", "dir"] | None,
+    typer.Option(help="How a shared table is read: by signed URLs, or in its directory; else as it is offered."),
+]
+Cache = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Keep here what is read of a shared table, for the next time.")
+]
 
 
 def open_frame(
@@ -45,12 +52,14 @@ def open_frame(
     version: int | None,
     timestamp: str | None,
     *,
+    access: Literal["url", "dir"] | None = None,
+    cache: str | None = None,
     where: str | None = None,
     columns: list[str] | None = None,
     limit: int | None = None,
 ) -> Frame:
     """The frame that the options describe; the table is not opened yet."""
-    frame = scan(target, storage_options=parse_options(option or []))
+    frame = scan(target, access=access, cache=cache, storage_options=parse_options(option or []))
     if version is not None or timestamp is not None:
         frame = frame.at(version=version, timestamp=timestamp)
     return narrowed(frame, where, columns, limit)

@@ -8,7 +8,19 @@ import pyarrow as pa
 import typer
 
 from lakeport.cli.display import print_json, print_json_lines, print_table, print_text
-from lakeport.cli.options import Columns, Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
+from lakeport.cli.options import (
+    Access,
+    Cache,
+    Columns,
+    Json,
+    Limit,
+    ReadTarget,
+    StorageOption,
+    Timestamp,
+    Version,
+    Where,
+    open_frame,
+)
 from lakeport.cli.values import json_rows
 from lakeport.frame import Changes, Frame
 from lakeport.kernel.schema import is_variant_field
@@ -22,10 +34,14 @@ def head(
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,
+    access: Access = None,
+    cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
     """Print some rows; as JSON, one object per line."""
-    frame = open_frame(target, option, version, timestamp, where=where, columns=columns, limit=limit)
+    frame = open_frame(
+        target, option, version, timestamp, access=access, cache=cache, where=where, columns=columns, limit=limit
+    )
     print_rows(frame, json)
 
 
@@ -36,10 +52,13 @@ def count(
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,
+    access: Access = None,
+    cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
     """Count the rows: from the log alone, where its statistics tell."""
-    rows = open_frame(target, option, version, timestamp, where=where, limit=limit).count()
+    frame = open_frame(target, option, version, timestamp, access=access, cache=cache, where=where, limit=limit)
+    rows = frame.count()
     if json:
         print_json({"count": rows})
     else:

@@ -14,7 +14,7 @@ import typer
 from lakeport.cli.display import print_table, print_text
 from lakeport.cli.export import replacing
 from lakeport.cli.formats import Format, format_of, open_writer
-from lakeport.cli.options import Json, StorageOption, parse_options
+from lakeport.cli.options import Access, Cache, Json, StorageOption, parse_options
 from lakeport.cli.rows import is_number
 from lakeport.cli.values import json_rows
 
@@ -39,15 +39,19 @@ def sql(
     out: Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="The file to write.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     json: Json = False,
+    access: Access = None,
+    cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
     """Query shared tables as share.schema.table, and Delta tables by their quoted paths, with DuckDB's SQL. The profile
     is that of --profile, or of LAKEPORT_PROFILE."""
     from lakeport.cli.sql_session import SqlSession
     from lakeport.cli.sql_tables import Catalog
+    from lakeport.client import ClientOptions
 
     kind = Format.jsonl if json else format or (format_of(out) if out is not None else None)
-    with SqlSession(Catalog(profile or [], parse_options(option or []))) as session:
+    options = ClientOptions(access=access, cache=cache, storage_options=parse_options(option or []))
+    with SqlSession(Catalog(profile or [], options)) as session:
         if query is None and sys.stdin.isatty():
             from lakeport.cli.sql_prompt import prompt
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lakeport.client import GivenProfile
-from lakeport.connection import Connection, connect
+from lakeport.client import ClientOptions, GivenProfile, open_server, open_shared
+from lakeport.connection import Connection
 from lakeport.frame import Frame, scan
 from lakeport.sharing.names import TableName, is_table_url
 
@@ -55,14 +55,14 @@ _EXPLAIN = re.compile(r"^\s*EXPLAIN(\s+ANALYZE)?\b(\s*\([^)]*\))?", re.IGNORECAS
 class Catalog:
     """Frames over the tables that SQL names. Without profiles, the one of the environment is taken if it is needed."""
 
-    def __init__(self, profiles: Sequence[GivenProfile], storage_options: Mapping[str, Any]) -> None:
-        self._profiles, self._storage_options = profiles, storage_options
+    def __init__(self, profiles: Sequence[GivenProfile], options: ClientOptions) -> None:
+        self._profiles, self._options = profiles, options
 
     @cached_property
     def connections(self) -> list[Connection]:
         """Raises `ValueError` if there is no profile."""
-        options = self._storage_options
-        return [connect(profile, storage_options=options) for profile in self._profiles or [None]]
+        options = self._options
+        return [Connection(open_server(profile, options), options) for profile in self._profiles or [None]]
 
     def close(self) -> None:
         for connection in self.__dict__.get("connections", []):
@@ -72,9 +72,11 @@ class Catalog:
         """The frame over a table, or None if it is DuckDB's own affair."""
         if table.database and table.schema:
             return self._connection(table).scan(TableName(*table))
-        if not table.schema and _is_place(table.name):
-            return scan(table.name, storage_options=self._storage_options)
-        return None
+        if table.schema or not _is_place(table.name):
+            return None
+        if is_table_url(table.name):
+            return Frame(open_shared(table.name, self._options))
+        return scan(table.name, storage_options=self._options.storage_options)
 
     def _connection(self, table: NamedTable) -> Connection:
         """The one that has the share."""

@@ -9,7 +9,7 @@ from rich.filesize import decimal as format_size
 
 from lakeport import tables
 from lakeport.cli.display import counted, print_json, print_text, printable
-from lakeport.cli.options import Json, StorageOption
+from lakeport.cli.options import Access, Json, StorageOption, parse_options
 from lakeport.cli.writing import Work, working
 from lakeport.tables import VacuumResult
 
@@ -41,13 +41,20 @@ def sync(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
     json: Json = False,
+    access: Access = None,
+    shared_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of the storage that the shared table's directory is in."),
+    ] = None,
     option: StorageOption = None,
 ) -> None:
     """Copy a shared table into a Delta table of your own, or bring the copy up to date.
 
     What the share has removed is removed from the copy; the bytes stay, for its older versions, until a vacuum."""
-    from lakeport.client.sync import sync_table  # the other commands need not pay for its memory
+    from lakeport.client import ClientOptions  # the other commands need not pay for its memory
+    from lakeport.client.sync import sync_table
 
+    client = ClientOptions(access=access, storage_options=parse_options(shared_option or [], "--shared-option"))
     with working("copying", dest, option, "bytes") as work:
         result = sync_table(
             target,
@@ -58,6 +65,7 @@ def sync(
             dry_run=dry_run,
             progress=work.bar.reach,
             engine=work.engine,
+            client=client,
         )
         vacuumed = _vacuumed(dest, work) if vacuum and not dry_run else None
     _print(target, dest, result, vacuumed, json)
