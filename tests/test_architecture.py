@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "kernel": KERNEL,
     "engine": KERNEL,
-    "workers": KERNEL,
+    "workers": KERNEL | {"spark"},
     "tables": KERNEL | {"engine", "workers"},
     "sharing": KERNEL,
     "server": SHARING | {"engine"},
@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark": FRAME | {"tables", "workers"},
     "iceberg": KERNEL | {"engine", "workers"},
     "source": KERNEL,
-    "frame": FRAME - {"connection"},
+    "frame": FRAME - {"connection"} | {"spark"},
     "connection": FRAME,
     "__init__": FRAME,
 }
