@@ -7,6 +7,7 @@
     │ └ MissingFileError        (also FileNotFoundError)   a file that the log names is gone
     ├ UnsupportedFeatureError   .features
     ├ ChangeFeedError           .version                   a range of versions whose changes cannot be read
+    ├ StreamError               .version                   a stream that cannot go on over what a version did
     ├ InvalidFilterError        (also ValueError)          .position
     │ └ UnsupportedExpressionError                         an engine that does not know an expression
     ├ UnknownColumnError        (also ValueError)          .column
@@ -19,6 +20,7 @@
     │ ├ AuthenticationError                                the token is wrong or has expired
     │ ├ PermissionDeniedError                              the token is good, but not for this
     │ └ UnavailableError                                   no answer, or "come again later", for as long as was waited
+    ├ ConversionError           .reason                    a table that Iceberg cannot express, or no mirror of it
     ├ SyncError                 a copy of a shared table that cannot be brought up to date, or is not what is shared
     └ StorageError              (also OSError)             .path
       ├ AccessDeniedError       (also PermissionError)
@@ -87,6 +89,14 @@ class UnsupportedFeatureError(LakeportError):
 
 class ChangeFeedError(LakeportError):
     """The changes of the range cannot be read because of what the table is, or holds, at `version`."""
+
+    def __init__(self, message: str, *, version: int) -> None:
+        super().__init__(message)
+        self.version = version
+
+
+class StreamError(LakeportError):
+    """A stream that reads a table cannot go on because of what the table is, or what was done to it, at `version`."""
 
     def __init__(self, message: str, *, version: int) -> None:
         super().__init__(message)
@@ -181,6 +191,15 @@ class UnavailableError(SharingError):
 class SyncError(LakeportError):
     """A copy of a shared table cannot be brought up to date: it is no copy, or no longer one, or the shared table is
     another now. Or it is not what is shared."""
+
+
+class ConversionError(LakeportError):
+    """The table cannot be converted, or what is at the target is no mirror of it. `reason` says why in a few words, the
+    same for all tables with the same obstacle: `type void`, `widening integer to double`, `another table` …"""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class StorageError(LakeportError, OSError):

@@ -1,0 +1,25 @@
+"""Iceberg mirrors of Delta tables: the same data files, seen by readers of Iceberg.
+
+    from lakeport import iceberg
+    iceberg.convert("orders")  # makes the mirror, or brings it up to date
+    iceberg.convert("orders", format_version=3, out="s3://bucket/mirrors/orders")
+    iceberg.verify("orders", rows=True).is_equal
+    iceberg.clean("orders")  # what can go; with dry_run=False it goes
+
+A mirror follows its table version by version; data files are shared, deletion vectors become delete files.
+"""
+
+from lakeport.iceberg.clean import Cleaning, ExpiredSnapshot, clean
+from lakeport.iceberg.convert import Conversion, convert
+from lakeport.iceberg.verify import Difference, Verification, verify
+
+__all__ = [
+    "Cleaning",
+    "Conversion",
+    "Difference",
+    "ExpiredSnapshot",
+    "Verification",
+    "clean",
+    "convert",
+    "verify",
+]

@@ -1,0 +1,128 @@
+"""Two streams of the same thing, compared: of positions, and of rows. How they are cut into parts does not matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types
+
+_NAN = "not a number"
+
+
+def first_other_position(one: Iterable[npt.NDArray[np.uint64]], other: Iterable[npt.NDArray[np.uint64]]) -> int | None:
+    """The first position that is in one of two ascending streams alone; None if they are the same."""
+    left = right = np.zeros(0, dtype=np.uint64)
+    ones, others = (iter(part for part in parts if len(part)) for parts in (one, other))
+    while True:
+        left = next(ones, left) if not len(left) else left
+        right = next(others, right) if not len(right) else right
+        length = min(len(left), len(right))
+        if not length:
+            rest = left if len(left) else right
+            return int(rest[0]) if len(rest) else None
+        differing = np.flatnonzero(left[:length] != right[:length])
+        if len(differing):
+            return int(min(left[differing[0]], right[differing[0]]))
+        left, right = left[length:], right[length:]
+
+
+def first_other_row(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> tuple[int, str] | None:
+    """The first row, counted from 0, in which two streams differ, and in what; None if they are the same.
+
+    Columns are compared by their names, in any order; values count, not their Arrow types. NaN is the same as NaN. A
+    list or a map of structs that is null is the same as an empty one: pyiceberg (0.12) makes the one of the other."""
+    row = 0
+    for left, right in _side_by_side(one, other):
+        if left is None or right is None:
+            return row, "there is no such row" if right is None else "there are more rows"
+        if what := _other_columns(left.schema.names, right.schema.names):
+            return row, what
+        for name in left.schema.names:
+            if (index := _first_difference(left.column(name), right.column(name))) is not None:
+                return row + index, f"the column {name!r} is another"
+        row += left.num_rows
+    return None
+
+
+def _other_columns(one: list[str], other: list[str]) -> str | None:
+    for name in one:
+        if name not in other:
+            return f"there is no column {name!r}"
+    for name in other:
+        if name not in one:
+            return f"there is a column {name!r} too many"
+    return None
+
+
+def _side_by_side(
+    one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]:
+    """Both streams in parts of the same length; None for the one that is at its end before the other."""
+    ones, others = (iter(batch for batch in batches if batch.num_rows) for batches in (one, other))
+    left, right = next(ones, None), next(others, None)
+    while left is not None and right is not None:
+        length = min(left.num_rows, right.num_rows)
+        yield left.slice(0, length), right.slice(0, length)
+        left = left.slice(length) if left.num_rows > length else next(ones, None)
+        right = right.slice(length) if right.num_rows > length else next(others, None)
+    if left is not None or right is not None:
+        yield left, right
+
+
+def _first_difference(left: pa.Array, right: pa.Array) -> int | None:
+    if _as(right, left.type).equals(left):
+        return None
+    comparable = (_comparable(value, array.type) for array in (left, right) for value in array.to_pylist())
+    ones = list(islice(comparable, len(left)))
+    return next((index for index, (one, other) in enumerate(zip(ones, comparable, strict=True)) if one != other), None)
+
+
+def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """The array in another type of the same kind, if Arrow can do that; other arrays are compared value by value."""
+    try:
+        return array.cast(data_type) if _kind(array.type) == _kind(data_type) else array
+    except pa.ArrowException:
+        return array
+
+
+def _kind(data_type: pa.DataType) -> Any:
+    """The same for types that differ only in how wide they are, and that Arrow casts into each other without loss."""
+    if types.is_integer(data_type) or types.is_decimal(data_type):
+        return "decimal" if types.is_decimal(data_type) else "integer"
+    if types.is_string(data_type) or types.is_large_string(data_type):
+        return "text"
+    if types.is_binary(data_type) or types.is_large_binary(data_type):
+        return "bytes"
+    if types.is_list(data_type) or types.is_large_list(data_type):
+        return [_kind(data_type.value_type)]
+    if types.is_map(data_type):
+        return _kind(data_type.key_type), _kind(data_type.item_type)
+    if types.is_struct(data_type):
+        return [(field.name, _kind(field.type)) for field in data_type]
+    return str(data_type)
+
+
+def _comparable(value: Any, data_type: pa.DataType) -> Any:
+    if value is None:
+        return [] if _holds_structs(data_type) else None
+    if types.is_list(data_type) or types.is_large_list(data_type):
+        return [_comparable(item, data_type.value_type) for item in value]
+    if types.is_map(data_type):
+        key_type, item_type = data_type.key_type, data_type.item_type
+        return [(_comparable(key, key_type), _comparable(item, item_type)) for key, item in value]
+    if types.is_struct(data_type):
+        return {field.name: _comparable(value[field.name], field.type) for field in data_type}
+    return _NAN if isinstance(value, float) and math.isnan(value) else value
+
+
+def _holds_structs(data_type: pa.DataType) -> bool:
+    if types.is_map(data_type):
+        return bool(types.is_struct(data_type.item_type))
+    is_list = types.is_list(data_type) or types.is_large_list(data_type)
+    return is_list and bool(types.is_struct(data_type.value_type))

@@ -1,0 +1,262 @@
+"""`convert`: makes the Iceberg mirror of a Delta table, or brings it up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeport.engine import default_engine
+from lakeport.errors import ConversionError, MissingFileError, VersionNotFoundError
+from lakeport.iceberg.delta_source import plan_full, plan_incremental
+from lakeport.iceberg.evolution import plan_shape
+from lakeport.iceberg.manifest_set import OutOfStepError
+from lakeport.iceberg.metadata import (
+    DELTA_LOCATION,
+    DELTA_TABLE_ID,
+    current_snapshot,
+    mirrored_version,
+    new_metadata,
+)
+from lakeport.iceberg.schema import FieldIdConflict, Json
+from lakeport.iceberg.session import Plan, Session
+from lakeport.iceberg.targets import CommitLostError, PathTarget, Published, Target
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.paths import parse_target
+from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.workers import Workers, open_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_FOLDER = "_iceberg"
+"""In the directory of the Delta table: VACUUM leaves folders alone whose names begin with `_`."""
+_DEFAULT_FORMAT_VERSION = 2
+_OWN_FILES = {"gc.enabled": "false"}
+"""The data files are Delta's: Iceberg's own maintenance must not delete them."""
+
+Progress = Callable[[int, int], object]
+"""Told the version that is mirrored, and the latest one."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What `convert` did."""
+
+    version: int
+    """The version of the Delta table that the mirror shows."""
+    kind: str
+    """`full`, `incremental`, or `none` if there was nothing to do."""
+    versions: tuple[int, ...]
+    """Those that got a snapshot."""
+    format_version: int
+    location: str
+    """The directory of the Iceberg table."""
+    metadata_location: str
+    """Its metadata file, by which readers without a catalog can open it."""
+    snapshot_id: int
+
+
+def convert(
+    target: str,
+    *,
+    out: str | None = None,
+    catalog: Any = None,
+    table: str | None = None,
+    format_version: int | None = None,
+    since: int | None = None,
+    full: bool = False,
+    squash: bool = False,
+    progress: Progress | None = None,
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
+) -> Conversion:
+    """Makes the Iceberg mirror of the Delta table at a path or a URL, or brings it up to date. Data files are neither
+    copied nor changed; what is generated goes into the directory `out`, the location of the Iceberg table: `_iceberg`
+    in the directory of the Delta table unless given.
+
+    With `catalog` the mirror is published there as `table`, which is `namespace.name`: it is a catalog of pyiceberg's,
+    the name of one in pyiceberg's configuration, or its properties. Otherwise it is opened by its directory.
+
+    A new mirror has one snapshot, of the latest version; with `since`, one of that version and of each later one. After
+    that, each new version of the Delta table becomes a snapshot; with `squash`, all new ones become one. With `full`,
+    or where the log no longer tells what changed, one snapshot takes the place of all that there was.
+
+    `format_version` is 2 (the default) or 3; a mirror keeps its own, and can go from 2 to 3. `progress` is told the
+    version that is mirrored, and the latest one. With a session in `spark`, delete files are written by its
+    tasks, otherwise by threads.
+
+    It can be repeated, broken off, and run twice at once: the mirror always shows a whole version.
+
+    Raises `ConversionError` for a table that Iceberg cannot express, before anything is written, and if something else
+    is at `out`; also `TableNotFoundError`, `VersionNotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`."""
+    if format_version not in (None, 2, 3):
+        raise ValueError(f"format_version is 2 or 3, not {format_version!r}")
+    engine = engine or default_engine(storage_options)
+    source = Table.for_path(engine, parse_target(target))
+    place = open_target(source, out, catalog, table)
+    options = _Options(format_version, since, full, squash, progress)
+    return _Converter(engine, source, place, options, open_workers(engine, spark)).run()
+
+
+def open_target(source: Table, out: str | None = None, catalog: Any = None, table: str | None = None) -> Target:
+    """Where the mirror of a table is, or will be: the arguments are those of `convert`. Raises `ValueError`."""
+    if (catalog is None) != (table is None):
+        raise ValueError("give a catalog together with the name of the table in it, or neither")
+    location = f"{source.root}/{DEFAULT_FOLDER}" if out is None else parse_target(out)
+    if table is None:
+        return PathTarget(source.engine, location)
+    from lakeport.iceberg.catalogs import CatalogTarget, open_catalog  # pyiceberg is needed for catalogs only
+
+    return CatalogTarget(source.engine, location, open_catalog(catalog), table)
+
+
+@dataclass(frozen=True)
+class _Options:
+    format_version: int | None
+    since: int | None
+    full: bool
+    squash: bool
+    progress: Progress | None
+
+
+@dataclass(frozen=True)
+class _Converter:
+    engine: Engine
+    table: Table
+    target: Target
+    options: _Options
+    workers: Workers
+
+    def run(self) -> Conversion:
+        while True:  # who is overtaken by another has less to do the next time
+            with suppress(CommitLostError):
+                return self._attempt()
+
+    def _attempt(self) -> Conversion:
+        latest, base = self.table.latest_snapshot(), self.target.load()
+        try:
+            return self._carry_out(self._plan(base, latest), base, latest)
+        except OutOfStepError:
+            base = self.target.load()  # some versions may have been published
+            return self._carry_out(self._plan_whole(base, latest), base, latest)
+        except FieldIdConflict:
+            base = self.target.load()
+            return self._carry_out(self._plan_anew(base, latest, None), base, latest)
+        except MissingFileError as error:
+            # A snapshot that is no longer current can be expired, and its files deleted, while it is being read.
+            if self._is_overtaken(base):
+                raise CommitLostError from error
+            raise
+
+    def _is_overtaken(self, base: Published | None) -> bool:
+        now = self.target.load()
+        return now is not None and (base is None or now.path != base.path)
+
+    # Plans
+
+    def _plan(self, base: Published | None, latest: Snapshot) -> Plan:
+        if base is None:
+            return self._plan_anew(None, latest, self.options.since)
+        if not check_mirror(base, latest):
+            return self._plan_anew(base, latest, self.options.since)
+        version = mirrored_version(base.metadata)
+        assert version is not None
+        if self.options.full or version > latest.version:
+            return self._plan_whole(base, latest)
+        updates = self._upgrades(base.metadata)
+        if version == latest.version:
+            return Plan("none", base.metadata, updates, None, iter(()))
+        try:
+            changes = plan_incremental(self.table, version, squash=self.options.squash)
+        except VersionNotFoundError:  # the log has been cleaned up since
+            return self._plan_whole(base, latest)
+        return Plan("incremental", base.metadata, updates, None, changes)
+
+    def _plan_whole(self, base: Published | None, latest: Snapshot) -> Plan:
+        """One snapshot for all; the earlier ones stay."""
+        assert base is not None
+        return Plan("full", base.metadata, self._upgrades(base.metadata), plan_full(latest), iter(()))
+
+    def _plan_anew(self, base: Published | None, latest: Snapshot, since: int | None) -> Plan:
+        """A new mirror, or one that forgets all that it had but its identity."""
+        start = new_metadata(self.target.location, self._format_version(base))
+        if base is not None:
+            start |= {name: base.metadata[name] for name in ("table-uuid", "last-sequence-number")}
+        updates = [{"action": "set-properties", "updates": _OWN_FILES}]
+        if since is None or since >= latest.version:
+            return Plan("full", start, updates, plan_full(latest), iter(()))
+        first = self.table.snapshot_at_version(since)
+        return Plan("full", start, updates, plan_full(first), plan_incremental(self.table, since))
+
+    def _upgrades(self, metadata: Json) -> list[Json]:
+        wanted, given = self.options.format_version, metadata["format-version"]
+        if wanted is None or wanted == given:
+            return []
+        if wanted < given:
+            raise ConversionError(
+                f"the mirror has format version {given}, and cannot go back to {wanted}: give another directory",
+                reason="format version",
+            )
+        return [{"action": "upgrade-format-version", "format-version": wanted}]
+
+    def _format_version(self, base: Published | None) -> int:
+        given: int = _DEFAULT_FORMAT_VERSION if base is None else base.metadata["format-version"]
+        return self.options.format_version or given
+
+    # Carrying them out
+
+    def _carry_out(self, plan: Plan, base: Published | None, latest: Snapshot) -> Conversion:
+        self.target.check_format_version(plan.begun["format-version"])
+        plan_shape(plan.begun, latest)  # what is refused is refused before anything is written
+        session = Session(self.engine, self.target, plan, base, self.workers)
+        try:
+            versions = tuple(session.write(lambda version: self._tell(version, latest.version)))
+        except BaseException:
+            session.discard()
+            raise
+        return self._result(plan, session, versions)
+
+    def _tell(self, version: int, latest: int) -> None:
+        if self.options.progress is not None:
+            self.options.progress(version, latest)
+
+    def _result(self, plan: Plan, session: Session, versions: tuple[int, ...]) -> Conversion:
+        published = session.published
+        assert published is not None
+        snapshot, version = current_snapshot(published.metadata), mirrored_version(published.metadata)
+        assert snapshot is not None
+        assert version is not None
+        return Conversion(
+            version,
+            plan.kind,
+            versions,
+            published.metadata["format-version"],
+            self.target.location,
+            published.path,
+            snapshot["snapshot-id"],
+        )
+
+
+def check_mirror(base: Published, latest: Snapshot) -> bool:
+    """Whether the published table is a mirror of this Delta table. False if it is one of a table that stood here
+    before, or of this one when it stood elsewhere.
+
+    Raises `ConversionError` if it is neither."""
+    properties = base.metadata.get("properties", {})
+    if mirrored_version(base.metadata) is None:
+        raise ConversionError(
+            f"there is an Iceberg table that Lakeport did not make: give another directory [{base.path}]",
+            reason="no mirror",
+        )
+    same_place = properties.get(DELTA_LOCATION) == latest.root
+    same_table = properties.get(DELTA_TABLE_ID) == latest.metadata.id
+    if not same_place and not same_table:
+        raise ConversionError(
+            f"there is the mirror of another table, {properties.get(DELTA_LOCATION)}: give another directory "
+            f"[{base.path}]",
+            reason="another table",
+        )
+    return bool(same_place and same_table)

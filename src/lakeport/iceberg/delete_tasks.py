@@ -1,0 +1,31 @@
+"""The writing of delete files, as tasks for workers: the work grows with the deleted rows, and each file is independent
+of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakeport.iceberg.deletes import DeleteFile, write_position_deletes, write_puffin
+from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.workers import Workers, Workplace
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTask:
+    """A delete file to write. Can be pickled."""
+
+    vector: InternalDeletionVector
+    path: str
+    """Where to, unique."""
+    format_version: int
+
+
+def write_deletes(workers: Workers, tasks: Sequence[DeleteTask]) -> list[DeleteFile]:
+    """The files, in the order of their tasks."""
+    return list(workers.map(_write, tasks)) if tasks else []
+
+
+def _write(place: Workplace, task: DeleteTask) -> DeleteFile:
+    write = write_puffin if task.format_version >= 3 else write_position_deletes
+    return write(place.engine, task.vector, task.path)

@@ -1,0 +1,174 @@
+"""A mirror as pyiceberg sees it: which files it reads, which deletes it applies to them, which rows it finds.
+
+Nothing here knows how mirrors are written. Only the bytes come through the engine's storage, so that no second set of
+credentials is needed. pyiceberg is an optional dependency: import this module where it is used.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.table import FileScanTask, StaticTable
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.puffin import PuffinFile
+from pyroaring import BitMap64
+
+from lakeport.errors import ConversionError, CorruptTableError, MissingFileError
+from lakeport.iceberg.metadata import encode_metadata
+from lakeport.iceberg.targets import Published
+from lakeport.kernel.engine import Engine, FileStatus
+
+_POSITIONS = 1 << 16
+
+
+class _EngineFiles(FileIO):
+    """The engine's storage as pyiceberg takes it, for reading only."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__({})
+        self.engine = engine
+
+    def new_input(self, location: str) -> InputFile:
+        return _EngineFile(self.engine, location)
+
+    def new_output(self, location: str) -> OutputFile:
+        raise NotImplementedError
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise NotImplementedError
+
+
+class _EngineFile(InputFile):
+    def __init__(self, engine: Engine, location: str) -> None:
+        super().__init__(location)
+        self._engine = engine
+
+    def __len__(self) -> int:
+        return self._status().size
+
+    def exists(self) -> bool:
+        return self._engine.storage.status(self.location) is not None
+
+    def open(self, seekable: bool = True) -> InputStream:
+        stream: InputStream = self._engine.storage.open_input(self._status())
+        return stream
+
+    def _status(self) -> FileStatus:
+        status = self._engine.storage.status(self.location)
+        if status is None:
+            raise MissingFileError("the mirror names a file that does not exist", path=self.location)
+        return status
+
+
+@dataclass(frozen=True)
+class MirrorFile:
+    """A data file of a snapshot, and what is deleted from it."""
+
+    task: FileScanTask
+
+    @property
+    def path(self) -> str:
+        return self.task.file.file_path
+
+    @property
+    def size(self) -> int:
+        return self.task.file.file_size_in_bytes
+
+    @property
+    def record_count(self) -> int:
+        return self.task.file.record_count
+
+    @property
+    def deletes(self) -> list[DataFile]:
+        return list(self.task.delete_files)
+
+
+class MirrorReader:
+    """One snapshot of a mirror."""
+
+    def __init__(self, engine: Engine, published: Published, snapshot_id: int) -> None:
+        """Raises `ConversionError` for a table that pyiceberg cannot open."""
+        self._engine = engine
+        try:
+            metadata = TableMetadataUtil.parse_raw(encode_metadata(published.metadata).decode())
+        except ValidationError as error:
+            why = " ".join(str(error).split())[:300]
+            raise ConversionError(
+                f"pyiceberg, which is to verify the mirror, cannot open it: {why} [{published.path}]",
+                reason="pyiceberg",
+            ) from error
+        table = StaticTable(("mirror",), metadata, published.path, _EngineFiles(engine), NoopCatalog("mirror"))
+        self._scan = table.scan(snapshot_id=snapshot_id)
+
+    def files(self) -> Iterator[MirrorFile]:
+        """Those with records: pyiceberg leaves the others out."""
+        return map(MirrorFile, self._scan.plan_files())
+
+    def empty_files(self) -> Iterator[str]:
+        """The paths of data files that have no records, as the manifests say."""
+        for manifest in self._manifests():
+            if manifest.content == ManifestContent.DATA:
+                entries = manifest.fetch_manifest_entry(self._scan.io)
+                yield from (entry.data_file.file_path for entry in entries if not entry.data_file.record_count)
+
+    def delete_file_count(self) -> int:
+        """How many delete files the snapshot has, whether they apply to a data file or not."""
+        deletes = [manifest for manifest in self._manifests() if manifest.content == ManifestContent.DELETES]
+        return sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in deletes)
+
+    def _manifests(self) -> list[ManifestFile]:
+        snapshot = self._scan.snapshot()
+        assert snapshot is not None
+        return snapshot.manifests(self._scan.io)
+
+    def rows(self, file: MirrorFile) -> Iterator[pa.RecordBatch]:
+        """The rows of a data file that live, in their order. Raises whatever pyiceberg raises."""
+        scan = self._scan
+        reader = ArrowScan(scan.table_metadata, scan.io, scan.projection(), scan.row_filter)
+        # As its setting `downcast-ns-timestamp-to-us-on-write` does, which it needs for the INT96 of Spark's files.
+        reader._downcast_ns_timestamp_to_us = True
+        return reader.to_record_batches([file.task])
+
+    def positions(self, file: MirrorFile, deletes: DataFile) -> Iterator[npt.NDArray[np.uint64]]:
+        """What a delete file deletes from a data file, in parts. Raises `CorruptTableError`."""
+        if deletes.file_format == FileFormat.PUFFIN:
+            return _vector_positions(self._engine, deletes, file.path)
+        return _parquet_positions(self._engine, deletes, file.path)
+
+
+def _parquet_positions(engine: Engine, deletes: DataFile, data_file: str) -> Iterator[npt.NDArray[np.uint64]]:
+    status = FileStatus(deletes.file_path, deletes.file_size_in_bytes)
+    with engine.storage.open_input(status) as source, pq.ParquetFile(source) as parquet:
+        for batch in parquet.iter_batches(_POSITIONS, columns=["file_path", "pos"]):
+            rows = batch.filter(pa.compute.equal(batch.column("file_path"), data_file))
+            if rows.num_rows:
+                yield rows.column("pos").to_numpy().view(np.uint64)
+
+
+def _vector_positions(engine: Engine, deletes: DataFile, data_file: str) -> Iterator[npt.NDArray[np.uint64]]:
+    """See "deletion-vector-v1" in the specification of Puffin."""
+    puffin = PuffinFile(engine.storage.read(deletes.file_path))
+    for blob in puffin.footer.blobs:
+        if blob.properties.get("referenced-data-file") == data_file:
+            positions = _decode_vector(puffin.get_blob_payload(blob), deletes.file_path)
+            for start in range(0, len(positions), _POSITIONS):
+                yield positions[start : start + _POSITIONS]
+
+
+def _decode_vector(blob: bytes, path: str) -> npt.NDArray[np.uint64]:
+    payload, checksum = blob[4:-4], int.from_bytes(blob[-4:], "big")
+    if zlib.crc32(payload) != checksum or int.from_bytes(blob[:4], "big") != len(payload):
+        raise CorruptTableError("the deletion vector is damaged: its size or its CRC-32 is wrong", path=path)
+    bitmap = BitMap64.deserialize(payload[4:])
+    return np.asarray(bitmap.to_array()).astype(np.uint64, copy=False)

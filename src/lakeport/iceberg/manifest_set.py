@@ -1,0 +1,169 @@
+"""The manifests of a snapshot, and which of them the next one shares."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile
+from lakeport.iceberg.manifests import Entry, ManifestLayout, Status, decode_manifest, hash_path, read_keys
+from lakeport.iceberg.partitions import merge_summaries
+from lakeport.iceberg.schema import Json
+from lakeport.kernel.engine import Engine
+
+MANIFEST_ENTRIES = 8192
+"""How many files a manifest lists at most."""
+_MERGED = 100
+"""So many small manifests become one."""
+_THREADS = 16
+
+
+class OutOfStepError(Exception):
+    """The mirror lacks a file that the Delta table removed: it is not what it is taken for."""
+
+
+@dataclass
+class Removed:
+    """What a snapshot no longer has."""
+
+    files: int = 0
+    records: int = 0
+    bytes: int = 0
+
+    def add(self, entry: Entry) -> None:
+        self.files += 1
+        self.records += entry.record_count
+        self.bytes += entry.file_size
+
+
+@dataclass(frozen=True)
+class ManifestWriter:
+    """Writes the manifests of one snapshot."""
+
+    engine: Engine
+    directory: str
+    snapshot_id: int
+    sequence_number: int
+    format_version: int
+    spec_id: int
+    """Of the files that the snapshot has."""
+    written: list[str] = field(default_factory=list)
+
+    def write(self, layout: ManifestLayout, entries: Sequence[Entry], partitions: list[Json]) -> ManifestFile:
+        path = f"{self.directory}/{uuid.uuid4()}-m0.avro"
+        data = layout.encode(entries)
+        self.written.append(path)
+        self.engine.storage.write(path, data)
+        counts = {status: _count(entries, status) for status in Status}
+        live = [self._sequence_number(entry) for entry in entries if entry.status != Status.DELETED]
+        return ManifestFile(
+            path=path,
+            length=len(data),
+            partition_spec_id=layout.spec_id,
+            content=layout.content,
+            sequence_number=self.sequence_number,
+            min_sequence_number=min(live, default=self.sequence_number),
+            added_snapshot_id=self.snapshot_id,
+            added_files_count=counts[Status.ADDED][0],
+            existing_files_count=counts[Status.EXISTING][0],
+            deleted_files_count=counts[Status.DELETED][0],
+            added_rows_count=counts[Status.ADDED][1],
+            existing_rows_count=counts[Status.EXISTING][1],
+            deleted_rows_count=counts[Status.DELETED][1],
+            partitions=partitions,
+        )
+
+    def _sequence_number(self, entry: Entry) -> int:
+        return self.sequence_number if entry.sequence_number is None else entry.sequence_number
+
+    def carry_over(
+        self, manifests: Sequence[ManifestFile], files: Collection[str], vectors: Collection[str]
+    ) -> tuple[list[ManifestFile], Removed, Removed]:
+        """The manifests without the data files `files` and the delete files of the data files `vectors`, and what went.
+
+        A manifest is rewritten only if it has one of them. Raises `OutOfStepError` if one is in none."""
+        living = [manifest for manifest in manifests if manifest.live_files_count]
+        gone = {DATA: _keys(files), DELETES: _keys(vectors)}
+        affected = self._find(living, gone)
+        removed = {DATA: Removed(), DELETES: Removed()}
+        kept = [
+            self._without(m, gone[m.content], removed[m.content]) if hit else m
+            for m, hit in zip(living, affected, strict=True)
+        ]
+        # DuckDB does not read a snapshot with manifests of several specs, though nothing lives in the others.
+        kept = [m for m in kept if m.live_files_count or m.partition_spec_id == self.spec_id]
+        if any(removed[content].files != len(gone[content]) for content in gone):
+            raise OutOfStepError
+        return self._merge_small(kept), removed[DATA], removed[DELETES]
+
+    def _find(self, manifests: Sequence[ManifestFile], gone: dict[int, frozenset[int]]) -> list[bool]:
+        """For each manifest, whether it may have one of the entries."""
+        wanted = {content: np.array(sorted(keys), dtype=np.uint64) for content, keys in gone.items()}
+
+        def may_have(manifest: ManifestFile) -> bool:
+            if not len(wanted[manifest.content]):
+                return False
+            keys = read_keys(self.engine.storage, manifest)
+            return keys is None or bool(np.isin(wanted[manifest.content], keys).any())
+
+        if not any(gone.values()):
+            return [False] * len(manifests)
+        with ThreadPoolExecutor(_THREADS, "lakeport-manifests") as pool:
+            return list(pool.map(may_have, manifests))
+
+    def _without(self, manifest: ManifestFile, gone: frozenset[int], removed: Removed) -> ManifestFile:
+        layout, found = self._read(manifest)
+        entries = []
+        for entry in found:
+            if entry.key in gone:
+                removed.add(entry)
+                entries.append(replace(entry, status=Status.DELETED, snapshot_id=self.snapshot_id))
+            else:
+                entries.append(replace(entry, status=Status.EXISTING))
+        if all(entry.status == Status.EXISTING for entry in entries):  # a hash of another file
+            return manifest
+        return self.write(layout, entries, manifest.partitions or [])
+
+    def _read(self, manifest: ManifestFile) -> tuple[ManifestLayout, list[Entry]]:
+        return decode_manifest(self.engine.storage.read(manifest.path), manifest, self.format_version)
+
+    def _merge_small(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Every commit leaves a manifest: from time to time the small ones become one, so that they stay few."""
+        small: dict[tuple[int, int], list[ManifestFile]] = {}
+        for manifest in manifests:
+            is_earlier = manifest.added_snapshot_id != self.snapshot_id
+            if is_earlier and manifest.live_files_count < MANIFEST_ENTRIES // 2:
+                small.setdefault((manifest.partition_spec_id, manifest.content), []).append(manifest)
+        for group in small.values():
+            if len(group) >= _MERGED:
+                gone = {manifest.path for manifest in group}
+                manifests = [m for m in manifests if m.path not in gone] + self._merge(group)
+        return manifests
+
+    def _merge(self, group: list[ManifestFile]) -> list[ManifestFile]:
+        """Those in which partitions have the same types go together."""
+        alike: dict[str, list[tuple[ManifestFile, ManifestLayout, list[Entry]]]] = {}
+        for manifest in group:
+            layout, entries = self._read(manifest)
+            alike.setdefault(repr(layout.avro_schema), []).append((manifest, layout, entries))
+        return [merged for parts in alike.values() for merged in self._merge_alike(parts)]
+
+    def _merge_alike(self, parts: list[tuple[ManifestFile, ManifestLayout, list[Entry]]]) -> Iterator[ManifestFile]:
+        layout = parts[-1][1]
+        entries = [replace(entry, status=Status.EXISTING) for _, _, found in parts for entry in found]
+        summary = merge_summaries([manifest.partitions or [] for manifest, _, _ in parts], layout.partition_types)
+        for start in range(0, len(entries), MANIFEST_ENTRIES):
+            yield self.write(layout, entries[start : start + MANIFEST_ENTRIES], summary)
+
+
+def _keys(paths: Iterable[str]) -> frozenset[int]:
+    return frozenset(map(hash_path, paths))
+
+
+def _count(entries: Iterable[Entry], status: Status) -> tuple[int, int]:
+    chosen = [entry.record_count for entry in entries if entry.status == status]
+    return len(chosen), sum(chosen)

@@ -1,0 +1,92 @@
+"""A run of a conversion: snapshots are written one by one, and published some at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lakeport.errors import StorageError
+from lakeport.iceberg.metadata import apply_updates
+from lakeport.iceberg.model import TableChange
+from lakeport.iceberg.schema import Json
+from lakeport.iceberg.snapshots import SnapshotWriter
+from lakeport.iceberg.targets import CommitLostError, Published, Target
+from lakeport.kernel.engine import Engine
+from lakeport.workers import Workers
+
+_SNAPSHOTS_AT_ONCE = 50
+_SECONDS_AT_MOST = 10.0
+"""So many are published together, or those of so long: what a crash undoes is little, and so is the metadata that is
+written again and again."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a mirror is brought up to date."""
+
+    kind: str
+    start: Json
+    """The metadata that it begins with."""
+    updates: list[Json]
+    """What comes before the snapshots."""
+    whole: TableChange | None
+    """The table as a whole, in place of what there was."""
+    changes: Iterator[TableChange]
+
+    @property
+    def begun(self) -> Json:
+        """The metadata before the first snapshot."""
+        return apply_updates(self.start, self.updates, 0)
+
+
+class Session:
+    """Writes snapshots, and publishes them some at a time."""
+
+    def __init__(self, engine: Engine, target: Target, plan: Plan, base: Published | None, workers: Workers) -> None:
+        """`base` is what is published, `plan` what shall be."""
+        self._engine, self._target, self._plan = engine, target, plan
+        self.published, self._start = base, plan.start
+        self._writer = SnapshotWriter(engine, target.location, plan.begun, workers)
+        self._writer.updates += plan.updates
+
+    def write(self, tell: Callable[[int], object]) -> Iterator[int]:
+        """Carries out the plan; gives the versions that got a snapshot, once they are published. `tell` is told each
+        when its snapshot is written."""
+        waiting: list[int] = []
+        since = time.monotonic()
+        for change, whole in _all_changes(self._plan):
+            self._writer.apply(change, whole=whole)
+            waiting.append(change.version)
+            if len(waiting) >= _SNAPSHOTS_AT_ONCE or time.monotonic() - since > _SECONDS_AT_MOST:
+                self._publish()
+                yield from waiting
+                waiting, since = [], time.monotonic()
+            tell(change.version)
+        if self._writer.updates:
+            self._publish()
+        yield from waiting
+
+    def _publish(self) -> None:
+        written = list(self._writer.written)
+        self._writer.written.clear()  # unless it is known that they are not published, they stay
+        try:
+            self.published = self._target.publish(self.published, self._start, self._writer.updates)
+        except CommitLostError:
+            self._writer.written += written
+            raise
+        self._start = self.published.metadata
+        self._writer.restart(self._start)
+
+    def discard(self) -> None:
+        """Removes what was written and is not published. What stays nevertheless, `clean` finds."""
+        with suppress(StorageError):
+            self._engine.storage.delete(self._writer.written)
+
+
+def _all_changes(plan: Plan) -> Iterator[tuple[TableChange, bool]]:
+    if plan.whole is not None:
+        yield plan.whole, True
+    for change in plan.changes:
+        yield change, False

@@ -1,0 +1,221 @@
+"""From a change of a Delta table to a snapshot of its mirror.
+
+`SnapshotWriter` keeps the metadata and the manifests of the latest snapshot, and makes the next one from a change: it
+writes delete files, manifests and a manifest list, and collects the updates that publish them. It publishes nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from lakeport.iceberg.delete_tasks import DeleteTask, write_deletes
+from lakeport.iceberg.entries import EntryMaker
+from lakeport.iceberg.evolution import Shape, plan_shape
+from lakeport.iceberg.footers import check_field_ids
+from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile, encode_manifest_list, read_manifest_list
+from lakeport.iceberg.manifest_set import MANIFEST_ENTRIES, ManifestWriter, Removed
+from lakeport.iceberg.metadata import (
+    DELTA_LOCATION,
+    DELTA_OPERATION,
+    DELTA_TABLE_ID,
+    DELTA_TIMESTAMP,
+    DELTA_VERSION,
+    MAIN,
+    apply_updates,
+    current_snapshot,
+    known_ids,
+)
+from lakeport.iceberg.model import TableChange
+from lakeport.iceberg.schema import Json
+from lakeport.kernel.engine import Engine
+from lakeport.workers import Workers
+
+
+class SnapshotWriter:
+    def __init__(self, engine: Engine, location: str, metadata: Json, workers: Workers) -> None:
+        """`metadata` is what the first change changes; `location` is the directory for generated files."""
+        self._engine, self._location, self._workers = engine, location, workers
+        self.metadata = metadata
+        self.updates: list[Json] = []
+        """What leads from the metadata at the start to `metadata`."""
+        self.written: list[str] = []
+        """The files that were made for it, to be removed if it is never published."""
+        snapshot = current_snapshot(metadata)
+        self._manifests = [] if snapshot is None else read_manifest_list(engine.storage, snapshot["manifest-list"])
+
+    def restart(self, metadata: Json) -> None:
+        """What was made is published, as `metadata`."""
+        self.metadata = metadata
+        self.updates.clear()
+        self.written.clear()
+
+    def apply(self, change: TableChange, *, whole: bool = False) -> None:
+        """Makes the snapshot of a change. With `whole` the change is all of the table, in place of what there was.
+
+        Raises `ConversionError`, `FieldIdConflict` and `OutOfStepError`, before anything of this change is in
+        `updates`."""
+        shape, updates = plan_shape(self.metadata, change.snapshot)
+        shaped = apply_updates(self.metadata, updates, 0)
+        is_mapped = change.snapshot.mapping_mode != "none"
+        check_field_ids(self._engine, change.files_added, known_ids(shaped), is_mapped=is_mapped)
+        snapshot_id = secrets.randbits(63) or 1
+        number = self.metadata["last-sequence-number"] + 1
+        writer = ManifestWriter(
+            self._engine,
+            f"{self._location}/metadata",
+            snapshot_id,
+            number,
+            shape.format_version,
+            shape.partitioning.spec["spec-id"],
+            self.written,
+        )
+        added = self._write_added(change, shape, writer)
+        kept: list[ManifestFile] = []
+        if whole:
+            gone = _Gone(_everything(self._manifests, DATA), _everything(self._manifests, DELETES))
+        else:
+            kept, *removed = writer.carry_over(self._manifests, change.files_removed, change.vectors_removed)
+            gone = _Gone(*removed)
+        manifests, assigned = _with_row_ids([*added.manifests, *kept], self.metadata.get("next-row-id"))
+        snapshot = self._snapshot(change, shape, writer, assigned)
+        snapshot["summary"] = _summary(change, added, gone, manifests)
+        snapshot["manifest-list"] = self._write_list(manifests, snapshot, shape.format_version)
+        updates += [
+            {"action": "add-snapshot", "snapshot": snapshot},
+            {"action": "set-snapshot-ref", "ref-name": MAIN, "type": "branch", "snapshot-id": snapshot_id},
+            {"action": "set-properties", "updates": _state(change)},
+        ]
+        self.metadata = apply_updates(self.metadata, updates, 0)
+        self.updates += updates
+        self._manifests = manifests
+
+    def _write_added(self, change: TableChange, shape: Shape, writer: ManifestWriter) -> _Added:
+        maker = EntryMaker(self._engine, shape, change.snapshot, writer.snapshot_id)
+        suffix = "puffin" if shape.format_version >= 3 else "parquet"
+        tasks = [
+            DeleteTask(vector, f"{self._location}/deletes/{uuid.uuid4()}.{suffix}", shape.format_version)
+            for vector in change.vectors_added
+        ]
+        self.written += [task.path for task in tasks]
+        deletes = write_deletes(self._workers, tasks)
+        batches = [
+            *((DATA, batch) for batch in maker.data_files(change.files_added, MANIFEST_ENTRIES)),
+            *((DELETES, batch) for batch in maker.delete_files(change.vectors_added, deletes, MANIFEST_ENTRIES)),
+        ]
+        manifests = [
+            writer.write(shape.layout(content), batch.entries, shape.partitioning.summarise(batch.partitions))
+            for content, batch in batches
+        ]
+        return _Added(manifests, sum(file.size for file in change.files_added), sum(d.file_size for d in deletes))
+
+    def _snapshot(self, change: TableChange, shape: Shape, writer: ManifestWriter, assigned: int | None) -> Json:
+        """The snapshot without its summary and its manifest list."""
+        parent = current_snapshot(self.metadata)
+        after = 0 if parent is None else parent["timestamp-ms"] + 1
+        snapshot = {
+            "snapshot-id": writer.snapshot_id,
+            "sequence-number": writer.sequence_number,
+            "timestamp-ms": max(change.timestamp, after),
+            "schema-id": shape.schema["schema-id"],
+        }
+        if parent is not None:
+            snapshot["parent-snapshot-id"] = parent["snapshot-id"]
+        if assigned is not None:
+            snapshot |= {"first-row-id": self.metadata["next-row-id"], "added-rows": assigned}
+        return snapshot
+
+    def _write_list(self, manifests: Sequence[ManifestFile], snapshot: Json, format_version: int) -> str:
+        path = f"{self._location}/metadata/snap-{snapshot['snapshot-id']}-{uuid.uuid4()}.avro"
+        data = encode_manifest_list(
+            manifests,
+            format_version,
+            snapshot_id=snapshot["snapshot-id"],
+            parent_id=snapshot.get("parent-snapshot-id"),
+            sequence_number=snapshot["sequence-number"],
+            first_row_id=snapshot.get("first-row-id"),
+        )
+        self.written.append(path)
+        self._engine.storage.write(path, data)
+        return path
+
+
+@dataclass(frozen=True)
+class _Added:
+    manifests: list[ManifestFile]
+    data_bytes: int
+    delete_bytes: int
+
+
+@dataclass(frozen=True)
+class _Gone:
+    data: Removed
+    deletes: Removed
+
+
+def _everything(manifests: Sequence[ManifestFile], content: int) -> Removed:
+    """All that manifests have; how many bytes they do not tell."""
+    chosen = [manifest for manifest in manifests if manifest.content == content]
+    return Removed(sum(m.live_files_count for m in chosen), sum(m.live_rows_count for m in chosen))
+
+
+def _with_row_ids(manifests: list[ManifestFile], start: int | None) -> tuple[list[ManifestFile], int | None]:
+    """Gives row ids to data manifests that have none, and tells how many. See "First Row ID Assignment" in Iceberg's
+    specification; before format version 3 there are none."""
+    if start is None:
+        return manifests, None
+    following = start
+    assigned = []
+    for manifest in manifests:
+        if manifest.content == DATA and manifest.first_row_id is None:
+            manifest = msgspec.structs.replace(manifest, first_row_id=following)
+            following += manifest.live_rows_count
+        assigned.append(manifest)
+    return assigned, following - start
+
+
+def _state(change: TableChange) -> dict[str, str]:
+    return {
+        DELTA_VERSION: str(change.version),
+        DELTA_TABLE_ID: change.snapshot.metadata.id,
+        DELTA_LOCATION: change.snapshot.root,
+    }
+
+
+def _operation(change: TableChange, gone: _Gone) -> str:
+    if not change.data_change and change.files_added and change.files_removed:
+        return "replace"
+    if not gone.data.files and not gone.deletes.files and not change.vectors_added:
+        return "append"
+    return "overwrite" if change.files_added or not (gone.data.files or change.vectors_added) else "delete"
+
+
+def _summary(change: TableChange, added: _Added, gone: _Gone, manifests: Sequence[ManifestFile]) -> dict[str, str]:
+    """What changed and what there is now; counts of nothing are left out."""
+    data, deletes = ([m for m in added.manifests if m.content == content] for content in (DATA, DELETES))
+    changes = {
+        "added-data-files": sum(m.added_files_count for m in data),
+        "deleted-data-files": gone.data.files,
+        "added-records": sum(m.added_rows_count for m in data),
+        "deleted-records": gone.data.records,
+        "added-files-size": added.data_bytes + added.delete_bytes,
+        "removed-files-size": gone.data.bytes + gone.deletes.bytes,
+        "added-delete-files": sum(m.added_files_count for m in deletes),
+        "removed-delete-files": gone.deletes.files,
+        "added-position-deletes": sum(m.added_rows_count for m in deletes),
+        "removed-position-deletes": gone.deletes.records,
+    }
+    totals = {
+        "total-data-files": sum(m.live_files_count for m in manifests if m.content == DATA),
+        "total-records": sum(m.live_rows_count for m in manifests if m.content == DATA),
+        "total-delete-files": sum(m.live_files_count for m in manifests if m.content == DELETES),
+        "total-position-deletes": sum(m.live_rows_count for m in manifests if m.content == DELETES),
+        "total-equality-deletes": 0,
+    }
+    delta = {DELTA_VERSION: change.version, DELTA_TIMESTAMP: change.timestamp, DELTA_OPERATION: change.operation}
+    told = {**{name: count for name, count in changes.items() if count}, **totals, **delta}
+    return {"operation": _operation(change, gone), **{name: str(value) for name, value in told.items()}}

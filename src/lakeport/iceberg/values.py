@@ -1,0 +1,72 @@
+"""Single values in Iceberg's binary form, which bounds of columns and of partitions have.
+
+See "Binary single-value serialization" in Iceberg's specification.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_DAYS = date(1970, 1, 1).toordinal()
+
+
+def to_plain(value: Any) -> Any:
+    """A value as its type is stored: days and microseconds since the epoch, the digits of a decimal."""
+    match value:
+        case datetime():
+            return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+        case date():
+            return value.toordinal() - _DAYS
+        case Decimal():
+            return unscaled(value)
+    return value
+
+
+def unscaled(value: Decimal) -> int:
+    """The digits of a decimal as one number."""
+    sign, digits, _ = value.as_tuple()
+    number = int("".join(map(str, digits)) or "0")
+    return -number if sign else number
+
+
+def encode_unscaled(number: int) -> bytes:
+    """Two's complement, big-endian, in as few bytes as it takes."""
+    length = (number if number >= 0 else ~number).bit_length() // 8 + 1
+    return number.to_bytes(length, "big", signed=True)
+
+
+_FIXED: Mapping[str, struct.Struct] = {
+    "boolean": struct.Struct("<?"),
+    "int": struct.Struct("<i"),
+    "date": struct.Struct("<i"),
+    "long": struct.Struct("<q"),
+    "timestamp": struct.Struct("<q"),
+    "timestamptz": struct.Struct("<q"),
+    "float": struct.Struct("<f"),
+    "double": struct.Struct("<d"),
+}
+
+
+def encode_value(value: Any, iceberg_type: str) -> bytes:
+    """A plain value of a primitive type."""
+    if form := _FIXED.get(iceberg_type):
+        return form.pack(value)
+    if iceberg_type.startswith("decimal"):
+        return encode_unscaled(value)
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def decode_value(data: bytes, iceberg_type: str) -> Any:
+    """The way back; also of a value from before its type was promoted."""
+    if form := _FIXED.get(iceberg_type):
+        narrower = {"<q": "<i", "<d": "<f"}.get(form.format, form.format)
+        return struct.unpack(form.format if len(data) == form.size else narrower, data)[0]
+    if iceberg_type.startswith("decimal"):
+        return int.from_bytes(data, "big", signed=True)
+    return data.decode() if iceberg_type == "string" else data

@@ -1,0 +1,200 @@
+"""`verify`: compares a mirror with its Delta table, file by file, position by position and, if asked, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeport.engine import default_engine
+from lakeport.engine.reading import RowReader
+from lakeport.errors import ConversionError, CorruptTableError, LakeportError, VersionNotFoundError
+from lakeport.iceberg.comparison import first_other_position, first_other_row
+from lakeport.iceberg.convert import open_target
+from lakeport.iceberg.metadata import mirrored_version, snapshots_by_version
+from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg.targets import Published, Target
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.paths import parse_target
+from lakeport.kernel.scan_files import ScanFile, decode_num_records
+from lakeport.kernel.snapshot import Snapshot, Table
+
+if TYPE_CHECKING:
+    from lakeport.iceberg.independent_reader import MirrorFile, MirrorReader
+
+Progress = Callable[[int, int], object]
+"""Told how many files are compared, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that the mirror has otherwise than the Delta table."""
+
+    path: str
+    """The data file that it is about; the mirror's location if it is about none."""
+    what: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found."""
+
+    version: int
+    """The version of the Delta table that was compared."""
+    snapshot_id: int
+    """The snapshot of the mirror that shows it."""
+    files: int
+    deleted_rows: int
+    """How many data files the Delta table has, and how many of their rows are deleted."""
+    rows_compared: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.differences
+
+
+def verify(
+    target: str,
+    *,
+    out: str | None = None,
+    catalog: Any = None,
+    table: str | None = None,
+    version: int | None = None,
+    rows: bool = False,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
+) -> Verification:
+    """Compares the mirror of the Delta table at a path or a URL, as pyiceberg reads it, with the table: its data files,
+    how many rows are deleted from each, and which; with `rows`, also the rows themselves, in every column.
+
+    `version` is the version of the Delta table to compare, the one that the mirror shows unless given; `out`, `catalog`
+    and `table` say where the mirror is, as for `convert`.
+
+    Raises `ConversionError` if there is no mirror or pyiceberg cannot open it, as one with a column of variants;
+    `VersionNotFoundError` if it has no snapshot of the version, or the Delta table no longer has the version."""
+    engine = engine or default_engine(storage_options)
+    source = Table.for_path(engine, parse_target(target))
+    place = open_target(source, out, catalog, table)
+    from lakeport.iceberg.independent_reader import MirrorReader  # pyiceberg is an optional dependency
+
+    published, shown, snapshot_id = _find_snapshot(place, version)
+    comparison = _Comparison(
+        source.snapshot_at_version(shown), MirrorReader(engine, published, snapshot_id), with_rows=rows
+    )
+    differences = tuple(comparison.differences(place.location, progress))
+    return Verification(shown, snapshot_id, comparison.files, comparison.deleted_rows, rows, differences)
+
+
+def _find_snapshot(target: Target, version: int | None) -> tuple[Published, int, int]:
+    """What is published, the version to compare, and the id of the snapshot that shows it."""
+    published = target.load()
+    shown = None if published is None else mirrored_version(published.metadata)
+    if published is None or shown is None:
+        raise ConversionError(
+            f"there is no mirror to verify: convert the table [{target.location}]", reason="no mirror"
+        )
+    snapshots = snapshots_by_version(published.metadata)
+    wanted = shown if version is None else version
+    if wanted not in snapshots:
+        raise VersionNotFoundError(
+            f"the mirror has no snapshot of version {wanted} [{target.location}]",
+            version=wanted,
+            earliest=min(snapshots, default=None),
+            latest=shown,
+        )
+    return published, wanted, snapshots[wanted]["snapshot-id"]
+
+
+class _Comparison:
+    """A version of a Delta table beside a snapshot of its mirror."""
+
+    def __init__(self, snapshot: Snapshot, mirror: MirrorReader, *, with_rows: bool) -> None:
+        self._engine, self._root, self._mirror = snapshot.engine, snapshot.root, mirror
+        scan = snapshot.scan_builder().with_stats().build()
+        self._expected = {file.path: file for file in scan.files()}
+        self._reader, self._with_rows = RowReader.for_scan(scan), with_rows
+
+    @property
+    def files(self) -> int:
+        return len(self._expected)
+
+    @property
+    def deleted_rows(self) -> int:
+        vectors = (file.deletion_vector for file in self._expected.values())
+        return sum(vector.cardinality for vector in vectors if vector)
+
+    def differences(self, location: str, progress: Progress | None) -> Iterator[Difference]:
+        seen: set[str] = set()
+        applied: set[str] = set()
+        for count, found in enumerate(self._mirror.files(), start=1):
+            applied.update(deletes.file_path for deletes in found.deletes)
+            yield from self._compare(found, is_repeated=found.path in seen)
+            seen.add(found.path)
+            if progress is not None:
+                progress(count, self.files)
+        yield from self._compare_unseen(self._expected.keys() - seen)
+        if idle := self._mirror.delete_file_count() - len(applied):
+            yield Difference(location, f"{idle} delete files of the mirror apply to none of its data files")
+
+    def _compare_unseen(self, paths: Set[str]) -> Iterator[Difference]:
+        empty = set(self._mirror.empty_files()) if paths else set()
+        for path in sorted(paths):
+            if path not in empty:
+                yield Difference(path, "the mirror lacks the file")
+            elif any(batch.num_rows for batch in self._reader.read(self._engine, self._expected[path])):
+                yield Difference(path, "the mirror takes the file for empty, which it is not")
+
+    def _compare(self, found: MirrorFile, *, is_repeated: bool) -> Iterator[Difference]:
+        expected = self._expected.get(found.path)
+        if expected is None:
+            yield Difference(found.path, "the mirror has a file that the table does not have")
+            return
+        if is_repeated:
+            yield Difference(found.path, "the mirror has the file twice")
+            return
+        whats = [*_compare_numbers(expected, found), *self._compare_deletes(expected, found)]
+        whats += self._compare_rows(expected, found) if not whats else []
+        yield from (Difference(found.path, what) for what in whats)
+
+    def _compare_deletes(self, expected: ScanFile, found: MirrorFile) -> Iterator[str]:
+        vector = InternalDeletionVector.of(expected, self._root)
+        if len(found.deletes) > 1:
+            yield f"{len(found.deletes)} delete files apply to it, not one"
+        elif vector is None and found.deletes:
+            yield f"{found.deletes[0].record_count} rows are deleted, the table has all of them"
+        elif vector is not None and not found.deletes:
+            yield f"no row is deleted, the table lacks {vector.count_records_deleted}"
+        elif vector is not None:
+            [deletes] = found.deletes
+            if deletes.record_count != vector.count_records_deleted:
+                yield f"{deletes.record_count} rows are deleted, the table lacks {vector.count_records_deleted}"
+            try:
+                other = first_other_position(vector.ordinals(self._engine), self._mirror.positions(found, deletes))
+            except CorruptTableError as error:
+                yield str(error)
+                return
+            if other is not None:
+                yield f"the row at position {other} is deleted in one of the two only"
+
+    def _compare_rows(self, expected: ScanFile, found: MirrorFile) -> Iterator[str]:
+        if not self._with_rows:
+            return
+        try:
+            other = first_other_row(self._reader.read(self._engine, expected), self._mirror.rows(found))
+        except LakeportError:
+            raise
+        except Exception as error:  # whatever the other reader stumbles over is news about the mirror
+            yield f"pyiceberg cannot read its rows: {error}"
+            return
+        if other is not None:
+            yield f"row {other[0]} of those that live: in the mirror, {other[1]}"
+
+
+def _compare_numbers(expected: ScanFile, found: MirrorFile) -> Iterator[str]:
+    if found.size != expected.size:
+        yield f"it has {found.size} bytes, in the table {expected.size}"
+    records = decode_num_records(expected.stats)
+    if records is not None and found.record_count != records:
+        yield f"it has {found.record_count} records, in the table {records}"

@@ -1,0 +1,147 @@
+"""Real tables of other implementations: a mirror shows what the Delta table shows, at every version, or is refused with
+a reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import ConversionError
+from lakeport.iceberg import Conversion
+from tests.iceberg.readers import DuckDb, PyIceberg, Reader, running_duckdb
+from tests.iceberg.real_tables import (
+    DUCKDB_FAULTS,
+    NAMES,
+    NOT_COMPARED,
+    PYICEBERG_FAULTS,
+    REFUSED,
+    WITH_VARIANTS,
+    Fault,
+    assert_rows,
+    compared_snapshots,
+    convert,
+    convertible,
+)
+
+pytestmark = pytest.mark.shared
+
+FORMATS = (2, 3)
+READERS = {"pyiceberg": PYICEBERG_FAULTS, "duckdb": DUCKDB_FAULTS}
+Mirrors = Callable[[str, int], Conversion]
+
+
+def cases(names: Mapping[int, Sequence[str]]) -> Any:
+    """Tables in format versions."""
+    listed = [pytest.param(name, number, id=f"{name}-v{number}") for number in FORMATS for name in names[number]]
+    return pytest.mark.parametrize(("name", "format_version"), listed or [("", 0)])  # and the fixture skips it
+
+
+def without_faults(reader: str) -> Any:
+    """Tables that a reader has no fault with; those with variants have a test of their own."""
+    faults = READERS[reader]
+    return cases({n: [name for name in convertible(n) if name not in {*faults[n], *WITH_VARIANTS}] for n in FORMATS})
+
+
+def with_faults(reader: str) -> Any:
+    return cases({n: [name for name in convertible(n) if name in READERS[reader][n]] for n in FORMATS})
+
+
+@pytest.fixture(scope="module")
+def mirrors(shared_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Mirrors:
+    """Makes the mirror of a table, once."""
+    folder = tmp_path_factory.mktemp("mirrors")
+    made: dict[tuple[str, int], Conversion] = {}
+
+    def make(name: str, format_version: int) -> Conversion:
+        if (name, format_version) not in made:
+            made[name, format_version] = convert(name, format_version, folder)
+        return made[name, format_version]
+
+    return make
+
+
+def compare(reader: Reader, conversion: Conversion, name: str, wrong: tuple[str, ...] = ()) -> None:
+    for version, snapshot_id in compared_snapshots(conversion).items():
+        assert_rows(reader.read(conversion.metadata_location, snapshot_id), name, version, wrong)
+
+
+def compare_with_fault(reader: Reader, conversion: Conversion, name: str, fault: Fault) -> None:
+    """The reader still has the fault, and no other."""
+    if fault.error is None:
+        compare(reader, conversion, name, fault.columns)
+    else:
+        with pytest.raises(Exception, match=fault.error):
+            compare(reader, conversion, name)
+
+
+@without_faults("pyiceberg")
+def test_pyiceberg_sees_the_rows_of_every_version(mirrors: Mirrors, name: str, format_version: int) -> None:
+    compare(PyIceberg(), mirrors(name, format_version), name)
+
+
+@with_faults("pyiceberg")
+def test_pyiceberg_has_faults_of_its_own(mirrors: Mirrors, name: str, format_version: int) -> None:
+    fault = PYICEBERG_FAULTS[format_version][name]
+    compare_with_fault(PyIceberg(), mirrors(name, format_version), name, fault)
+
+
+@without_faults("duckdb")
+def test_duckdb_sees_the_rows_of_every_version(
+    duckdb: DuckDb, mirrors: Mirrors, name: str, format_version: int
+) -> None:
+    compare(duckdb, mirrors(name, format_version), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("spark--variant-stats-nested-no-checkpoint", "i, {'v': s.v::JSON::VARCHAR} AS s"),
+        ("spark--variant-stats-state-reconstruction", "v::JSON::VARCHAR AS v"),
+        ("spark--variant-stats-with-struct-no-checkpoint", "v::JSON::VARCHAR AS v, s"),
+    ],
+    ids=["nested", "reconstructed", "beside a struct"],
+)
+def test_duckdb_sees_variants(duckdb: DuckDb, mirrors: Mirrors, name: str, columns: str) -> None:
+    conversion = mirrors(name, 3)
+    for version, snapshot_id in compared_snapshots(conversion).items():
+        scan = f"iceberg_scan('{conversion.metadata_location}', snapshot_from_id = {snapshot_id})"
+        (found,) = duckdb.peer.read(f"SELECT {columns} FROM {scan}")
+        assert_rows(pa.Table.from_pylist(with_sorted_keys(found.to_pylist())), name, version)
+
+
+def with_sorted_keys(value: Any) -> Any:
+    """Values with all text that is an object in JSON as Python writes it."""
+    if isinstance(value, list):
+        return [with_sorted_keys(item) for item in value]
+    if isinstance(value, dict):
+        return {key: with_sorted_keys(item) for key, item in value.items()}
+    return json.dumps(json.loads(value), sort_keys=True) if isinstance(value, str) and value[0] == "{" else value
+
+
+@with_faults("duckdb")
+def test_duckdb_has_faults_of_its_own(tmp_path: Path, mirrors: Mirrors, name: str, format_version: int) -> None:
+    fault = DUCKDB_FAULTS[format_version][name]
+    with running_duckdb(tmp_path) as reader:  # some break it
+        compare_with_fault(reader, mirrors(name, format_version), name, fault)
+
+
+@cases({number: [name for name in NAMES if name in REFUSED[number]] for number in FORMATS})
+def test_what_cannot_be_mirrored_is_refused_with_its_reason(
+    shared_tables: Path, tmp_path: Path, name: str, format_version: int
+) -> None:
+    refusal = REFUSED[format_version][name]
+    with pytest.raises(refusal.error, match=refusal.text) as caught:
+        convert(name, format_version, tmp_path)
+    if isinstance(caught.value, ConversionError):
+        assert caught.value.reason == refusal.reason
+    assert not any(file.is_file() for file in tmp_path.rglob("*")), "something is left"
+
+
+def test_every_table_is_compared_or_refused(shared_tables: Path) -> None:
+    for number in FORMATS:
+        assert sorted([*convertible(number), *REFUSED[number], *(NOT_COMPARED - {*REFUSED[number]})]) == sorted(NAMES)

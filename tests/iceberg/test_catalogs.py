@@ -1,0 +1,102 @@
+"""Mirrors in catalogs: registered once, then kept up to date by commits."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+import lakeport
+from lakeport import iceberg, tables
+from lakeport.errors import ConversionError
+from tests.iceberg.readers import Reader, assert_mirrors, canonical, snapshots_of
+from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
+
+NAME = "sales.orders"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    found = SqlCatalog("test", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=str(tmp_path / "warehouse"))
+    yield found
+    found.engine.dispose()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = str(tmp_path / "table")
+    tables.create(path, numbers(0, 100), partition_by=["g"], properties=VECTORS)
+    return path
+
+
+def test_a_table_of_a_catalog_follows_the_delta_table(reader: Reader, catalog: Catalog, table: str) -> None:
+    first = iceberg.convert(table, catalog=catalog, table=NAME)
+    assert first.kind == "full"
+    change_in_all_ways(table)
+    conversion = iceberg.convert(table, catalog=catalog, table=NAME)
+    assert (conversion.kind, conversion.versions) == ("incremental", tuple(range(1, 10)))
+    loaded = catalog.load_table(NAME)
+    assert loaded.metadata_location == conversion.metadata_location
+    assert canonical(loaded.scan().to_arrow()) == canonical(lakeport.scan(table).to_arrow())
+    assert_mirrors(reader, table, conversion, list(range(10)))
+    assert iceberg.convert(table, catalog=catalog, table=NAME).kind == "none"
+
+
+def test_columns_keep_their_ids_in_a_catalog(reader: Reader, catalog: Catalog, tmp_path: Path) -> None:
+    path = str(tmp_path / "mapped")
+    tables.create(path, numbers(0, 5), properties={"delta.columnMapping.mode": "name"})
+    iceberg.convert(path, catalog=catalog, table=NAME)
+    tables.rename_column(path, "name", "title")
+    tables.add_columns(path, {"name": "long"})
+    tables.append(path, lakeport.scan(path).to_arrow())
+    conversion = iceberg.convert(path, catalog=catalog, table=NAME)
+    assert_mirrors(reader, path, conversion, [0, 1, 2, 3])
+
+
+def test_a_catalog_can_be_given_by_its_properties(catalog: Catalog, table: str) -> None:
+    properties = {"name": "test", "type": "sql", **catalog.properties}
+    conversion = iceberg.convert(table, catalog=properties, table=NAME)
+    assert catalog.load_table(NAME).metadata_location == conversion.metadata_location
+
+
+def test_converters_that_run_at_once_make_one_history_in_a_catalog(catalog: Catalog, table: str) -> None:
+    change_in_all_ways(table)
+
+    def run(_: int) -> None:
+        own = SqlCatalog("test", **catalog.properties)
+        iceberg.convert(table, catalog=own, table=NAME, since=0)
+        own.engine.dispose()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, range(3)))
+    conversion = iceberg.convert(table, catalog=catalog, table=NAME)
+    assert (conversion.kind, sorted(snapshots_of(conversion))) == ("none", list(range(10)))
+
+
+def test_version_three_is_refused_where_the_client_cannot_write_it(catalog: Catalog, table: str) -> None:
+    with pytest.raises(ConversionError, match="SqlCatalog") as caught:
+        iceberg.convert(table, catalog=catalog, table=NAME, format_version=3)
+    assert caught.value.reason == "format version"
+    assert not (Path(table) / "_iceberg").exists()
+
+
+def test_a_table_that_cannot_follow_says_so(catalog: Catalog, table: str) -> None:
+    iceberg.convert(table, catalog=catalog, table=NAME)
+    shutil.rmtree(Path(table) / "_delta_log")
+    tables.create(table, numbers(0, 5))
+    with pytest.raises(ConversionError, match="drop it there") as caught:
+        iceberg.convert(table, catalog=catalog, table=NAME)
+    assert caught.value.reason == "another table"
+
+
+def test_a_table_whose_metadata_is_gone_says_so(catalog: Catalog, table: str, tmp_path: Path) -> None:
+    iceberg.convert(table, catalog=catalog, table=NAME)
+    moved = Path(table).rename(tmp_path / "moved")
+    with pytest.raises(ConversionError, match="is gone: drop it there") as caught:
+        iceberg.convert(str(moved), catalog=catalog, table=NAME)
+    assert caught.value.reason == "metadata gone"

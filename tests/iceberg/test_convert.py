@@ -1,0 +1,518 @@
+"""Mirrors, made and kept up to date: independent readers see the rows of the Delta table at every mirrored version."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import StaticTable
+
+import lakeport
+from lakeport import iceberg, tables
+from lakeport.engine import default_engine
+from lakeport.errors import ConversionError, TableNotFoundError, VersionNotFoundError
+from tests.builder import TableBuilder, protocol, struct
+from tests.iceberg.readers import Reader, assert_mirrors, canonical, metadata_of, snapshots_of
+
+VECTORS = {"delta.enableDeletionVectors": "true"}
+FORMATS = pytest.mark.parametrize("version", [2, 3])
+
+
+def numbers(start: int, end: int, groups: int = 3) -> pa.Table:
+    ids = range(start, end)
+    return pa.table({"id": pa.array(ids, pa.int64()), "g": [i % groups for i in ids], "name": [f"n{i}" for i in ids]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """A partitioned table of 100 rows with deletion vectors."""
+    path = str(tmp_path / "table")
+    tables.create(path, numbers(0, 100), partition_by=["g"], properties=VECTORS)
+    return path
+
+
+def change_in_all_ways(path: str) -> None:
+    """Versions 1 to 9: a first vector, a greater one, an append, a file deleted whole, a compaction, updates, a restore
+    that takes vectors back, and a commit of nothing but metadata."""
+    tables.delete(path, "id % 7 = 0")
+    tables.delete(path, "id % 5 = 0")
+    tables.append(path, numbers(100, 130))
+    tables.delete(path, "g = 1")
+    tables.optimize(path, purge=True)
+    tables.delete(path, "id > 120")
+    tables.update(path, {"name": "'changed'"}, where="id < 10")
+    tables.restore(path, version=1)
+    tables.set_properties(path, {"delta.appendOnly": "false"})
+
+
+@FORMATS
+def test_every_version_has_a_snapshot_with_its_rows(reader: Reader, table: str, version: int) -> None:
+    change_in_all_ways(table)
+    conversion = iceberg.convert(table, format_version=version, since=0)
+    assert conversion.versions == tuple(range(10))
+    assert_mirrors(reader, table, conversion, list(range(10)))
+
+
+@FORMATS
+def test_a_mirror_that_is_brought_up_to_date_is_the_same_as_one_made_at_once(
+    reader: Reader, table: str, version: int
+) -> None:
+    iceberg.convert(table, format_version=version)
+    change_in_all_ways(table)
+    conversion = iceberg.convert(table)
+    assert (conversion.kind, conversion.versions, conversion.format_version) == (
+        "incremental",
+        tuple(range(1, 10)),
+        version,
+    )
+    assert_mirrors(reader, table, conversion, list(range(10)))
+
+
+@FORMATS
+def test_squashed_versions_make_one_snapshot(reader: Reader, table: str, version: int) -> None:
+    iceberg.convert(table, format_version=version)
+    change_in_all_ways(table)
+    conversion = iceberg.convert(table, squash=True)
+    assert conversion.versions == (9,)
+    assert_mirrors(reader, table, conversion, [0, 9])
+
+
+def test_a_new_mirror_shows_the_latest_version_only(reader: Reader, table: str) -> None:
+    change_in_all_ways(table)
+    conversion = iceberg.convert(table)
+    assert (conversion.kind, conversion.version, conversion.versions) == ("full", 9, (9,))
+    assert_mirrors(reader, table, conversion, [9])
+
+
+def test_nothing_is_written_when_there_is_nothing_to_do(table: str) -> None:
+    first = iceberg.convert(table)
+    before = files_in(first.location)
+    again = iceberg.convert(table)
+    assert (again.kind, again.versions, again.snapshot_id) == ("none", (), first.snapshot_id)
+    assert files_in(first.location) == before
+
+
+def files_in(folder: str) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def test_data_files_stay_as_they_are_and_what_is_made_survives_vacuum(reader: Reader, table: str) -> None:
+    change_in_all_ways(table)
+    before = {path: stamp for path, stamp in files_in(table).items() if path.endswith(".parquet")}
+    conversion = iceberg.convert(table)
+    made = files_in(conversion.location)
+    assert Path(conversion.location) == Path(table) / "_iceberg"
+    assert {p: s for p, s in files_in(table).items() if p.endswith(".parquet") and p not in made} == before
+    tables.vacuum(table, retention=0, dry_run=False, enforce_retention=False)
+    assert files_in(conversion.location) == made
+    assert_mirrors(reader, table, conversion, [9])
+
+
+def test_a_mirror_can_be_in_another_directory(reader: Reader, table: str, tmp_path: Path) -> None:
+    change_in_all_ways(table)
+    conversion = iceberg.convert(table, out=str(tmp_path / "mirror"))
+    assert conversion.location == str(tmp_path / "mirror")
+    assert not (Path(table) / "_iceberg").exists()
+    assert_mirrors(reader, table, conversion, [9])
+
+
+def test_operations_are_named_as_iceberg_names_them(table: str) -> None:
+    change_in_all_ways(table)
+    summaries = {v: s["summary"] for v, s in snapshots_of(iceberg.convert(table, since=0)).items()}
+    assert [summaries[v]["operation"] for v in range(10)] == [
+        *("append", "delete", "delete", "append", "delete", "replace", "delete", "overwrite", "overwrite", "append")
+    ]
+    assert summaries[1]["added-position-deletes"] == "15"
+    assert summaries[1]["total-records"] == "100"
+    assert summaries[9]["total-delete-files"] == summaries[1]["total-delete-files"] == "3"
+    assert summaries[3]["lakeport.delta.operation"] == "WRITE"
+    history = {commit.version: commit.timestamp for commit in tables.history(table)}
+    assert [int(summaries[v]["lakeport.delta.timestamp"]) for v in range(10)] == [history[v] for v in range(10)]
+
+
+def test_superseded_delete_files_leave_with_the_snapshot_that_replaces_them(table: str) -> None:
+    tables.delete(table, "id % 7 = 0")
+    tables.delete(table, "id % 5 = 0")
+    conversion = iceberg.convert(table, since=0)
+    mirror = StaticTable.from_metadata(conversion.metadata_location)
+    for version, deleted in ((1, 15), (2, 32)):
+        number = snapshots_of(conversion)[version]["snapshot-id"]
+        live = [task.delete_files for task in mirror.scan(snapshot_id=number).plan_files()]
+        assert [len(files) for files in live] == [1, 1, 1]
+        assert sum(file.record_count for files in live for file in files) == deleted
+
+
+@FORMATS
+def test_an_upgrade_to_version_three_keeps_what_there_is(reader: Reader, table: str, version: int) -> None:
+    tables.delete(table, "id % 7 = 0")
+    iceberg.convert(table, format_version=2)
+    if version == 3:
+        upgraded = iceberg.convert(table, format_version=3)
+        assert (upgraded.kind, upgraded.format_version) == ("none", 3)
+    tables.delete(table, "id % 5 = 0 AND g = 0")
+    tables.append(table, numbers(100, 110))
+    conversion = iceberg.convert(table, format_version=version)
+    assert_mirrors(reader, table, conversion, [1, 2, 3])
+    if version == 3:
+        assert metadata_of(conversion)["next-row-id"] == 110
+
+
+def test_a_mirror_cannot_go_back_to_version_two(table: str) -> None:
+    iceberg.convert(table, format_version=3)
+    with pytest.raises(ConversionError, match="cannot go back") as caught:
+        iceberg.convert(table, format_version=2)
+    assert caught.value.reason == "format version"
+
+
+def test_the_rows_of_version_three_have_ids(table: str) -> None:
+    tables.append(table, numbers(100, 120))
+    metadata = metadata_of(iceberg.convert(table, format_version=3, since=0))
+    told = [(s["first-row-id"], s["added-rows"]) for s in metadata["snapshots"]]
+    assert told == [(0, 100), (100, 20)]
+    assert metadata["next-row-id"] == 120
+
+
+# Logs, tables and mirrors that are not what they were
+
+
+def test_a_log_that_was_cleaned_up_is_answered_by_a_whole_snapshot(reader: Reader, table: str) -> None:
+    iceberg.convert(table)
+    change_in_all_ways(table)
+    tables.checkpoint(table)
+    for version in range(8):
+        (Path(table) / "_delta_log" / f"{version:020d}.json").unlink()
+    conversion = iceberg.convert(table)
+    assert (conversion.kind, conversion.versions) == ("full", (9,))
+    number = snapshots_of(conversion)[9]["snapshot-id"]
+    assert canonical(reader.read(conversion.metadata_location, number)) == canonical(lakeport.scan(table).to_arrow())
+    assert sorted(snapshots_of(conversion)) == [0, 9]
+
+
+def test_a_whole_snapshot_can_be_asked_for(reader: Reader, table: str) -> None:
+    iceberg.convert(table)
+    change_in_all_ways(table)
+    conversion = iceberg.convert(table, full=True)
+    assert (conversion.kind, conversion.versions) == ("full", (9,))
+    assert snapshots_of(conversion)[9]["summary"]["operation"] == "overwrite"
+    assert_mirrors(reader, table, conversion, [0, 9])
+
+
+def test_a_mirror_that_lost_a_file_is_made_whole_again(reader: Reader, table: str) -> None:
+    first = iceberg.convert(table)
+    tables.append(table, numbers(100, 103, groups=1))
+    mirrored = iceberg.convert(table)
+    metadata = metadata_of(mirrored)
+    metadata["current-snapshot-id"] = first.snapshot_id  # it shows version 0, and says that it shows version 1
+    metadata["refs"]["main"]["snapshot-id"] = first.snapshot_id
+    Path(mirrored.metadata_location).write_text(json.dumps(metadata))
+    tables.delete(table, "id >= 100")
+    conversion = iceberg.convert(table)
+    assert (conversion.kind, conversion.versions) == ("full", (2,))
+    number = snapshots_of(conversion)[2]["snapshot-id"]
+    assert canonical(reader.read(conversion.metadata_location, number)) == canonical(lakeport.scan(table).to_arrow())
+
+
+def test_a_table_that_was_made_anew_gets_a_new_mirror(reader: Reader, table: str) -> None:
+    first = iceberg.convert(table)
+    shutil.rmtree(Path(table) / "_delta_log")
+    tables.create(table, pa.table({"name": ["a", "b"], "other": [1, 2]}))
+    conversion = iceberg.convert(table)
+    assert conversion.kind == "full"
+    assert metadata_of(conversion)["table-uuid"] == metadata_of(first)["table-uuid"]
+    assert_mirrors(reader, table, conversion, [0])
+
+
+def test_a_table_that_was_moved_gets_a_new_mirror(reader: Reader, table: str, tmp_path: Path) -> None:
+    iceberg.convert(table)
+    moved = str(shutil.move(table, tmp_path / "moved"))
+    conversion = iceberg.convert(moved)
+    assert conversion.kind == "full"
+    assert metadata_of(conversion)["location"] == conversion.location == f"{moved}/_iceberg"
+    assert_mirrors(reader, moved, conversion, [0])
+
+
+def test_the_mirror_of_another_table_is_left_alone(table: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "other")
+    tables.create(other, numbers(0, 5))
+    first = iceberg.convert(other, out=str(tmp_path / "mirror"))
+    with pytest.raises(ConversionError, match="mirror of another table") as caught:
+        iceberg.convert(table, out=str(tmp_path / "mirror"))
+    assert caught.value.reason == "another table"
+    assert iceberg.convert(other, out=str(tmp_path / "mirror")).snapshot_id == first.snapshot_id
+
+
+def test_an_iceberg_table_that_is_no_mirror_is_left_alone(table: str) -> None:
+    first = iceberg.convert(table)
+    metadata = metadata_of(first)
+    metadata["properties"] = {}
+    Path(first.metadata_location).write_text(json.dumps(metadata))
+    with pytest.raises(ConversionError, match="did not make") as caught:
+        iceberg.convert(table)
+    assert caught.value.reason == "no mirror"
+
+
+def test_converters_that_run_at_once_make_one_history(reader: Reader, table: str) -> None:
+    change_in_all_ways(table)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: iceberg.convert(table, since=0), range(4)))
+    conversion = iceberg.convert(table)
+    assert conversion.kind == "none"
+    versions = [s["summary"]["lakeport.delta.version"] for s in metadata_of(conversion)["snapshots"]]
+    assert versions == [str(version) for version in range(10)]
+    assert_mirrors(reader, table, conversion, list(range(10)))
+
+
+def test_who_loses_against_another_converter_leaves_no_files_behind(table: str) -> None:
+    change_in_all_ways(table)
+    overtaken = []
+
+    def overtake(version: int, latest: int) -> None:
+        if not overtaken:
+            overtaken.append(version)
+            iceberg.convert(table)
+
+    conversion = iceberg.convert(table, progress=overtake)
+    assert (overtaken, conversion.kind) == ([9], "none")
+    lists = list((Path(conversion.location) / "metadata").glob("snap-*.avro"))
+    assert len(lists) == len(metadata_of(conversion)["snapshots"]) == 1
+
+
+def test_progress_is_told_each_version(table: str) -> None:
+    change_in_all_ways(table)
+    told: list[tuple[int, int]] = []
+    iceberg.convert(table, since=4, progress=lambda version, latest: told.append((version, latest)))
+    assert told == [(version, 9) for version in range(4, 10)]
+
+
+# Arguments and refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param({"format_version": 1}, "format_version is 2 or 3", id="format version"),
+        pytest.param({"table": "a.b"}, "together", id="table without catalog"),
+        pytest.param({"out": " "}, "no place", id="empty out"),
+    ],
+)
+def test_wrong_arguments_are_named(table: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        iceberg.convert(table, **options)
+
+
+def test_a_table_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError):
+        iceberg.convert(str(tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_version_that_is_gone_cannot_be_the_first(table: str) -> None:
+    change_in_all_ways(table)
+    tables.checkpoint(table)
+    for version in range(8):
+        (Path(table) / "_delta_log" / f"{version:020d}.json").unlink()
+    with pytest.raises(VersionNotFoundError):
+        iceberg.convert(table, since=2)
+    assert not (Path(table) / "_iceberg").exists()
+
+
+def test_what_iceberg_cannot_express_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    builder = TableBuilder(default_engine(), str(tmp_path), struct(id="long", nothing="void"))
+    builder.create(builder.add({"id": [1]}))
+    with pytest.raises(ConversionError, match="'nothing' has the type void") as caught:
+        iceberg.convert(str(tmp_path))
+    assert caught.value.reason == "type void"
+    assert not (tmp_path / "_iceberg").exists()
+
+
+# Types, schemas, partitions
+
+
+def values(make: Callable[[int], Any], data_type: pa.DataType) -> pa.Array:
+    return pa.array([None if i % 4 == 3 else make(i) for i in range(8)], data_type)
+
+
+def every_type() -> pa.Table:
+    point = pa.struct([("x", pa.int32()), ("tags", pa.list_(pa.string()))])
+    return pa.table(
+        {
+            "id": pa.array(range(8), pa.int64()),
+            "byte": values(lambda i: i - 4, pa.int8()),
+            "short": values(lambda i: i * -1000, pa.int16()),
+            "integer": values(lambda i: i << 20, pa.int32()),
+            "float": values(lambda i: i / 3, pa.float32()),
+            "double": values(lambda i: [0.0, -0.0, float("nan"), 1e300][i % 4], pa.float64()),
+            "price": values(lambda i: Decimal(i - 3) / 100, pa.decimal128(12, 2)),
+            "large": values(lambda i: Decimal(10) ** 35 * (i - 3), pa.decimal128(38, 0)),
+            "flag": values(lambda i: i % 2 == 0, pa.bool_()),
+            "name": values(lambda i: "ü" * 40 + str(i), pa.string()),
+            "raw": values(lambda i: bytes([i, 0, 255]), pa.binary()),
+            "day": values(lambda i: date(1969, 12, 28 + i % 4), pa.date32()),
+            "at": values(lambda i: datetime(1969, 12, 31, 23, 59, 59, i, UTC), pa.timestamp("us", "UTC")),
+            "local": values(lambda i: datetime(2026, 1, 1, 1, 2, 3, i), pa.timestamp("us")),
+            "point": values(lambda i: {"x": i, "tags": ["a", None]}, point),
+            # Never null: pyiceberg 0.12 reads a null map, or a null list of structs, as an empty one.
+            "points": pa.array([[{"x": i, "tags": []}] for i in range(8)], pa.list_(point)),
+            "counts": pa.array([[("k", i), ("n", None)] for i in range(8)], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+
+
+@FORMATS
+def test_every_type_is_read_as_it_was_written(reader: Reader, tmp_path: Path, version: int) -> None:
+    tables.create(str(tmp_path), every_type())
+    assert_mirrors(reader, str(tmp_path), iceberg.convert(str(tmp_path), format_version=version), [0])
+
+
+PARTITION_COLUMNS = ["byte", "integer", "price", "large", "flag", "name", "day", "at", "local"]
+
+
+@FORMATS
+@pytest.mark.parametrize("column", PARTITION_COLUMNS)
+def test_values_of_partitions_are_read_as_they_were_written(
+    reader: Reader, tmp_path: Path, version: int, column: str
+) -> None:
+    rows = every_type().select(["id", column])
+    tables.create(str(tmp_path), rows, partition_by=[column], properties=VECTORS)
+    tables.delete(str(tmp_path), "id IN (2, 3)")
+    assert_mirrors(reader, str(tmp_path), iceberg.convert(str(tmp_path), format_version=version, since=0), [0, 1])
+
+
+def test_odd_names_and_values_of_partitions_are_found(reader: Reader, tmp_path: Path) -> None:
+    path = str(tmp_path / "a table, #1 & é")
+    texts = ["a/b", "a%2Fb", "x y", "#?&=", "ü", "'", ":"]
+    rows = pa.table({"id": range(7), "9 odd näme.": texts})
+    tables.create(path, rows, partition_by=["9 odd näme."], properties=VECTORS | {"delta.columnMapping.mode": "name"})
+    tables.delete(path, "id = 3")
+    assert_mirrors(reader, path, iceberg.convert(path, since=0), [0, 1])
+
+
+def test_columns_that_are_added_renamed_and_dropped_keep_their_ids(reader: Reader, tmp_path: Path) -> None:
+    path = str(tmp_path)
+    rows = pa.table({"id": [1, 2], "a": ["x", "y"], "s": [{"u": 1, "v": 2}] * 2})
+    tables.create(path, rows, partition_by=["a"], properties={"delta.columnMapping.mode": "name"})
+    tables.rename_column(path, "id", "key")
+    tables.rename_column(path, "s.u", "w")
+    tables.rename_column(path, "a", "b")
+    tables.add_columns(path, pa.schema([("id", pa.string())]))
+    tables.append(path, pa.table({"key": [3], "b": ["z"], "s": [{"w": 5, "v": 6}], "id": ["new"]}))
+    tables.drop_columns(path, ["id"])
+    tables.add_columns(path, pa.schema([("id", pa.string())]))
+    assert_mirrors(reader, path, iceberg.convert(path, since=0), list(range(8)))
+
+
+def test_a_table_that_gets_column_mapping_later_keeps_its_ids(reader: Reader, tmp_path: Path) -> None:
+    path = str(tmp_path)
+    tables.create(path, pa.table({"id": [1, 2], "s": [{"u": 1, "v": 2}] * 2, "z": [True, False]}))
+    tables.set_properties(path, {"delta.columnMapping.mode": "name"})
+    tables.append(path, pa.table({"id": [3], "s": [{"u": 5, "v": 6}], "z": [True]}))
+    tables.rename_column(path, "z", "y")
+    tables.append(path, pa.table({"id": [4], "s": [{"u": 5, "v": 6}], "y": [True]}))
+    conversion = iceberg.convert(path, since=0)
+    assert_mirrors(reader, path, conversion, list(range(5)))
+    assert conversion.versions == tuple(range(5))
+
+
+def test_ids_that_would_change_begin_the_mirror_anew(reader: Reader, tmp_path: Path) -> None:
+    path = str(tmp_path)
+    tables.create(path, pa.table({"id": [1, 2], "s": [{"u": 1}] * 2, "z": [True, False]}))
+    iceberg.convert(path)
+    tables.add_columns(path, {"s.v": "long"})  # it is the last for us, and before z for Delta
+    iceberg.convert(path)
+    tables.set_properties(path, {"delta.columnMapping.mode": "name"})
+    tables.append(path, pa.table({"id": [3], "s": [{"u": 5, "v": 6}], "z": [True]}))
+    conversion = iceberg.convert(path)
+    assert conversion.kind == "full"
+    assert_mirrors(reader, path, conversion, [3])
+
+
+@FORMATS
+def test_a_type_that_iceberg_promotes_is_read_from_old_files(reader: Reader, tmp_path: Path, version: int) -> None:
+    path = str(tmp_path)
+    narrow = pa.table(
+        {
+            "i": pa.array([1, 2], pa.int32()),
+            "b": pa.array([1, 2], pa.int8()),
+            "f": pa.array([1.5, 2.5], pa.float32()),
+            "d": pa.array([Decimal("1.25")] * 2, pa.decimal128(5, 2)),
+        }
+    )
+    tables.create(path, narrow, properties=VECTORS | {"delta.enableTypeWidening": "true"})
+    for column, wide in {"i": "long", "b": "long", "f": "double", "d": "decimal(20,2)"}.items():
+        tables.widen_column(path, column, wide)
+    tables.append(path, lakeport.scan(path).to_arrow())
+    tables.delete(path, "i = 1")
+    assert_mirrors(reader, path, iceberg.convert(path, format_version=version, since=0), list(range(7)))
+
+
+def test_a_type_that_iceberg_does_not_promote_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    rows = pa.table({"i": pa.array([1], pa.int32())})
+    tables.create(path, rows, properties={"delta.enableTypeWidening": "true"})
+    tables.widen_column(path, "i", "double")
+    with pytest.raises(ConversionError, match="'i' was widened from integer to double") as caught:
+        iceberg.convert(path)
+    assert caught.value.reason == "widening integer to double"
+
+
+@FORMATS
+def test_other_columns_and_partitions_replace_the_former(reader: Reader, tmp_path: Path, version: int) -> None:
+    path = str(tmp_path)
+    tables.create(path, numbers(0, 10), partition_by=["g"], properties=VECTORS)
+    tables.delete(path, "id = 4")
+    other = pa.table({"name": [1, 2, 3], "id": ["x", "y", "z"]})
+    tables.overwrite(path, other, overwrite_schema=True, partition_by=["name"])
+    tables.delete(path, "id = 'y'")
+    tables.overwrite(path, numbers(0, 5), overwrite_schema=True, partition_by=[])
+    conversion = iceberg.convert(path, format_version=version, since=0)
+    assert_mirrors(reader, path, conversion, list(range(5)))
+    assert [len(spec["fields"]) for spec in metadata_of(conversion)["partition-specs"]] == [1, 1, 0]
+
+
+def test_lists_without_ids_in_files_with_ids_are_refused(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    rows = pa.table({"id": [1], "items": [[1, 2]]})
+    tables.create(path, rows, properties={"delta.columnMapping.mode": "id"})
+    with pytest.raises(ConversionError, match=r"element' has no field id in a data file") as caught:
+        iceberg.convert(path)
+    assert caught.value.reason == "field ids in files"
+    assert not (tmp_path / "_iceberg").exists()
+
+
+def test_ids_in_files_that_mean_other_columns_are_refused(tmp_path: Path) -> None:
+    builder = TableBuilder(default_engine(), str(tmp_path), struct(a="long", b="long"))
+    marked = [pa.field(n, pa.int64(), metadata={"PARQUET:field_id": i}) for n, i in (("a", "2"), ("b", "1"))]
+    rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], schema=pa.schema(marked))
+    builder.create(builder.add(rows))
+    with pytest.raises(ConversionError, match="'a' has the field id 2, not 1"):
+        iceberg.convert(str(tmp_path))
+
+
+def test_files_without_statistics_are_counted(reader: Reader, tmp_path: Path) -> None:
+    schema = struct(id="long", name="string")
+    features = protocol(features=["deletionVectors"])
+    builder = TableBuilder(default_engine(), str(tmp_path), schema, protocol=features)
+    add = builder.add({"id": [1, 2, 3], "name": ["a", "b", None]}, stats=None)
+    builder.create(add).commit(*builder.delete(add, [1], "i"))
+    conversion = iceberg.convert(str(tmp_path), since=0)
+    assert_mirrors(reader, str(tmp_path), conversion, [0, 1])
+    assert snapshots_of(conversion)[1]["summary"]["total-records"] == "3"
+
+
+@FORMATS
+@pytest.mark.parametrize("kind", ["u", "p", "i"])
+def test_vectors_of_every_kind_come_along(reader: Reader, tmp_path: Path, version: int, kind: str) -> None:
+    features = protocol(features=["deletionVectors"])
+    builder = TableBuilder(default_engine(), str(tmp_path), struct(id="long"), protocol=features)
+    add = builder.add({"id": range(10)})
+    removed, added = builder.delete(add, [0, 3, 9], kind)
+    builder.create(add).commit(removed, added)
+    assert_mirrors(reader, str(tmp_path), iceberg.convert(str(tmp_path), format_version=version, since=0), [0, 1])

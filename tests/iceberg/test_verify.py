@@ -1,0 +1,203 @@
+"""`verify` finds mirrors that are right to be right, and says of every other what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport import tables
+from lakeport.engine import default_engine
+from lakeport.errors import ConversionError, CorruptTableError, VersionNotFoundError
+from lakeport.iceberg import convert
+from lakeport.iceberg.verify import Verification, verify
+from tests.builder import Action, TableBuilder, protocol, struct
+
+pytest.importorskip("pyiceberg")
+ENGINE = default_engine()
+both_versions = pytest.mark.parametrize("format_version", [2, 3])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """A partitioned table of three files; the first has a deletion vector."""
+    schema = struct(id="long", p="integer")
+    table = TableBuilder(
+        ENGINE, str(tmp_path / "t"), schema, partition_by=["p"], protocol=protocol(features=["deletionVectors"])
+    )
+    files = [table.add({"id": [10 * n, 10 * n + 1, 10 * n + 2]}, {"p": str(n)}, name=f"p={n}/f{n}") for n in range(3)]
+    files[0]["add"]["deletionVector"] = table.deletion_vector([1])
+    return table.create(*files)
+
+
+def body(table: TableBuilder, index: int) -> Action:
+    """The add of a file, as it is; what a test makes of it is what the Delta table says."""
+    found: Action = table.versions[0][2 + index]["add"]
+    return found
+
+
+def rewrite(table: TableBuilder) -> None:
+    table.commit(*table.versions[0], version=0)
+
+
+def whats(found: Verification) -> dict[str, str]:
+    return {Path(difference.path).name: difference.what for difference in found.differences}
+
+
+@both_versions
+def test_a_mirror_that_is_right_is_equal_at_every_version(tmp_path: Path, format_version: int) -> None:
+    root = str(tmp_path / "t")
+    maps = pa.array([[("a", n % 5)] for n in range(60)], pa.map_(pa.string(), pa.int8()))
+    rows = pa.table({"id": range(60), "p": [n % 3 for n in range(60)], "x": [float("nan")] * 60, "m": maps})
+    tables.create(root, rows, partition_by=["p"], properties={"delta.enableDeletionVectors": "true"})
+    tables.delete(root, "id % 7 = 0")
+    tables.update(root, {"id": "id + 1000"}, "id % 5 = 0")
+    tables.append(root, rows.slice(0, 9))
+    tables.optimize(root)
+    tables.restore(root, version=2)
+    convert(root, format_version=format_version, since=0)
+    for version in range(6):
+        found = verify(root, version=version, rows=True)
+        assert found.is_equal, found.differences
+        assert (found.version, found.rows_compared) == (version, True)
+    assert verify(root).version == 5
+
+
+def test_a_verification_counts_files_and_deleted_rows_and_tells_its_progress(table: TableBuilder) -> None:
+    mirror = convert(table.root)
+    told: list[tuple[int, int]] = []
+    found = verify(table.root, progress=lambda *numbers: told.append(numbers))
+    assert found == Verification(0, mirror.snapshot_id, 3, 1, False, ())
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_mirror_elsewhere_is_verified_there(table: TableBuilder, tmp_path: Path) -> None:
+    out = str(tmp_path / "mirror")
+    convert(table.root, out=out)
+    assert verify(table.root, out=out).is_equal
+    with pytest.raises(ConversionError, match="there is no mirror") as raised:
+        verify(table.root)
+    assert raised.value.reason == "no mirror"
+
+
+def test_a_version_that_is_not_mirrored_is_told(table: TableBuilder) -> None:
+    convert(table.root)
+    with pytest.raises(VersionNotFoundError, match="no snapshot of version 7") as raised:
+        verify(table.root, version=7)
+    assert (raised.value.earliest, raised.value.latest) == (0, 0)
+
+
+def test_files_that_only_one_of_the_two_has_are_differences(table: TableBuilder) -> None:
+    convert(table.root)
+    table.versions[0][3] = table.add({"id": [5]}, {"p": "1"}, name="p=1/other")
+    rewrite(table)
+    assert whats(verify(table.root)) == {
+        "f1": "the mirror has a file that the table does not have",
+        "other": "the mirror lacks the file",
+    }
+
+
+def test_another_size_or_number_of_records_is_a_difference(table: TableBuilder) -> None:
+    convert(table.root)
+    body(table, 1)["size"] += 1
+    body(table, 2)["stats"] = json.dumps(json.loads(body(table, 2)["stats"]) | {"numRecords": 4})
+    size = body(table, 1)["size"]
+    rewrite(table)
+    assert whats(verify(table.root)) == {
+        "f1": f"it has {size - 1} bytes, in the table {size}",
+        "f2": "it has 3 records, in the table 4",
+    }
+
+
+@both_versions
+def test_other_deleted_rows_are_a_difference(table: TableBuilder, format_version: int) -> None:
+    body(table, 1)["deletionVector"] = table.deletion_vector([0, 2], kind="i")
+    rewrite(table)
+    convert(table.root, format_version=format_version)
+    body(table, 0)["deletionVector"] = table.deletion_vector([2])
+    body(table, 1)["deletionVector"] = table.deletion_vector([0])
+    rewrite(table)
+    found = verify(table.root)
+    assert [d.what for d in found.differences if d.path.endswith("f0")] == [
+        "the row at position 1 is deleted in one of the two only"
+    ]
+    assert [d.what for d in found.differences if d.path.endswith("f1")] == [
+        "2 rows are deleted, the table lacks 1",
+        "the row at position 2 is deleted in one of the two only",
+    ]
+
+
+@both_versions
+def test_deletes_that_only_one_of_the_two_has_are_a_difference(table: TableBuilder, format_version: int) -> None:
+    convert(table.root, format_version=format_version)
+    body(table, 1)["deletionVector"] = body(table, 0).pop("deletionVector")
+    rewrite(table)
+    assert whats(verify(table.root)) == {
+        "f0": "1 rows are deleted, the table has all of them",
+        "f1": "no row is deleted, the table lacks 1",
+    }
+
+
+def test_a_damaged_vector_of_the_mirror_is_a_difference(table: TableBuilder) -> None:
+    mirror = convert(table.root, format_version=3)
+    [puffin] = Path(mirror.location).glob("**/*.puffin")
+    data = bytearray(puffin.read_bytes())
+    data[20] ^= 1
+    puffin.write_bytes(bytes(data))
+    assert "CRC-32 is wrong" in whats(verify(table.root))["f0"]
+
+
+def test_rows_are_compared_only_if_asked(table: TableBuilder) -> None:
+    convert(table.root)
+    body(table, 2)["partitionValues"] = {"p": "99"}
+    rewrite(table)
+    assert verify(table.root).is_equal
+    found = verify(table.root, rows=True)
+    assert whats(found) == {"f2": "row 0 of those that live: in the mirror, the column 'p' is another"}
+
+
+def test_files_without_rows_are_the_same_and_files_that_are_taken_for_such_are_not(table: TableBuilder) -> None:
+    table.versions[0].append(table.add({"id": []}, {"p": "0"}, name="p=0/empty"))
+    body(table, 2)["stats"] = json.dumps({"numRecords": 0})
+    rewrite(table)
+    convert(table.root)
+    assert whats(verify(table.root)) == {"f2": "the mirror takes the file for empty, which it is not"}
+
+
+@pytest.mark.shared
+def test_a_mirror_that_pyiceberg_cannot_open_is_told(shared_tables: Path, tmp_path: Path) -> None:
+    root, out = str(shared_tables / "tables" / "krs" / "unshredded-variant"), str(tmp_path / "mirror")
+    convert(root, out=out, format_version=3)
+    with pytest.raises(ConversionError, match="variant") as raised:
+        verify(root, out=out)
+    assert raised.value.reason == "pyiceberg"
+
+
+def test_a_data_file_that_nobody_can_read_is_damage_and_no_difference(table: TableBuilder) -> None:
+    convert(table.root)
+    path = Path(table.root) / "p=1" / "f1"
+    data = path.read_bytes()
+    path.write_bytes(b"?" * len(data))
+    with pytest.raises(CorruptTableError):
+        verify(table.root, rows=True)
+    assert verify(table.root).is_equal
+
+
+def test_a_delete_file_that_applies_to_nothing_is_a_difference(table: TableBuilder, monkeypatch: Any) -> None:
+    """The name of the data file in a delete file's bounds decides what it applies to."""
+    from lakeport.iceberg import entries
+
+    bounded = entries.EntryMaker._delete_tail
+
+    def renamed(self: Any, file: Any, partition: bytes) -> bytes:
+        return bounded(self, file, partition).replace(b"/p=0/f0", b"/p=0/f9")
+
+    monkeypatch.setattr(entries.EntryMaker, "_delete_tail", renamed)
+    mirror = convert(table.root)
+    assert {difference.path: difference.what for difference in verify(table.root).differences} == {
+        f"{table.root}/p=0/f0": "no row is deleted, the table lacks 1",
+        mirror.location: "1 delete files of the mirror apply to none of its data files",
+    }
