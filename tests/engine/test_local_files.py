@@ -249,3 +249,14 @@ def test_a_data_file_survives_a_crash_once_it_is_closed(tmp_path: Path, calls: l
     output.close()
     assert calls == [f"sync {tmp_path.name}", "sync t", "sync f", "sync p=1"]
     assert (tmp_path / "t/p=1/f").stat().st_size == 100
+
+
+def test_a_directory_is_listed_alone(tmp_path: Path) -> None:
+    for name in ("a", "b/c", "b/d/e", ".hidden/f"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"12")
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    files, directories = FILES.list_directory(str(tmp_path))
+    assert [(file.path, file.size) for file in files] == [(f"{tmp_path}/a", 2)]
+    assert sorted(directories) == [f"{tmp_path}/.hidden", f"{tmp_path}/b"]
+    assert FILES.list_directory(f"{tmp_path}/nowhere") == ([], [])

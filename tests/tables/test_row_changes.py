@@ -16,7 +16,8 @@ from lakeport.errors import InvalidDataError, UnknownColumnError
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.operation import begin, open_snapshot
-from lakeport.tables.row_changes import FileChange, RowChanges, row_reader, split_rows
+from lakeport.tables.row_changes import FileChange, RowChanges
+from lakeport.tables.row_output import row_reader, split_rows
 from lakeport.tables.row_search import find_rows, parse_condition
 from tests.tables.modelled import FEED, KINDS, SCHEMA, TRACKING, VECTORS, ModelledTable, Row, some_rows
 

@@ -50,17 +50,19 @@ class LocalFiles:
     def list_all(self, directory: str) -> Iterator[FileStatus]:
         remaining = [directory]
         while remaining:
-            above = remaining.pop()
-            with _os_errors(above):
-                try:
-                    with os.scandir(above) as entries:
-                        found = list(entries)
-                except (FileNotFoundError, NotADirectoryError, ValueError):  # also: removed meanwhile
-                    continue
-                remaining += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
-                for entry in found:
-                    if status := _status(entry):
-                        yield status
+            files, directories = self.list_directory(remaining.pop())
+            remaining += directories
+            yield from files
+
+    def list_directory(self, directory: str) -> tuple[list[FileStatus], list[str]]:
+        with _os_errors(directory):
+            try:
+                with os.scandir(directory) as entries:
+                    found = list(entries)
+            except (FileNotFoundError, NotADirectoryError, ValueError):  # also: removed meanwhile
+                return [], []
+            directories = [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
+            return [status for entry in found if (status := _status(entry))], directories
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         with _os_errors(path), open(path, "rb") as file:

@@ -80,6 +80,15 @@ class ObjectFiles:
                     if name := meta["path"][skipped:]:
                         yield _status(f"{directory}/{name}", meta)
 
+    def list_directory(self, directory: str) -> tuple[list[FileStatus], list[str]]:
+        prefix = self._key(directory)
+        skipped = len(prefix) + 1 if prefix else 0
+        with store_errors(directory):
+            found = self._store.list_with_delimiter(prefix or None)
+        named = [(meta["path"][skipped:], meta) for meta in found["objects"]]
+        files = [_status(f"{directory}/{name}", meta) for name, meta in named if name]
+        return files, [f"{directory}/{path[skipped:].strip('/')}" for path in found["common_prefixes"]]
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         if length == 0:
             return b""

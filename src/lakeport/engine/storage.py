@@ -56,6 +56,10 @@ class Storage:
     def list_all(self, directory: str) -> Iterator[FileStatus]:
         return self._for(directory).list_all(directory)
 
+    def list_directory(self, directory: str) -> tuple[list[FileStatus], list[str]]:
+        """What is directly in a directory: its files, and the directories that `list_all` would go on with."""
+        return self._for(directory).list_directory(directory)
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         return self._for(path).read(path, start, length)
 

@@ -138,6 +138,11 @@ def find_unneeded(snapshot: Snapshot, files: Iterable[FileStatus], needed: Neede
     return [file for file in found if not _is_below(file.path.removeprefix(prefix), other_tables)]
 
 
+def may_matter(file: FileStatus, root: str, since: int) -> bool:
+    """Whether `find_unneeded` has to know of a file: it is old enough to go, or tells where another table is."""
+    return file.modification_time < since or _NESTED_LOG in file.path.removeprefix(root)
+
+
 def _is_below(relative: str, directories: set[str]) -> bool:
     parts = relative.split("/")
     return bool(directories) and any("/".join(parts[:end]) in directories for end in range(1, len(parts)))

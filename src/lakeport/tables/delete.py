@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, format_expression
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
 from lakeport.tables.row_changes import FileChange, RowChanges
 from lakeport.tables.row_search import find_rows, parse_condition
+from lakeport.workers import open_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def delete(
@@ -18,11 +22,13 @@ def delete(
     application: tuple[str, int] | None = None,
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
+    spark: SparkSession | None = None,
 ) -> Result:
     """Deletes the rows for which the condition holds: SQL text, or an expression made with `lakeport.col`. Rows for
     which it is null stay. Without a condition every row goes.
 
-    Where partitions decide, no data file is read; otherwise only the columns of the condition are.
+    Where partitions decide, no data file is read; otherwise only the columns of the condition are. With a `spark`
+    session its tasks read and write the files, with the same result; this process commits.
     Raises `InvalidFilterError` and `UnknownColumnError`, and `CommitConflictError` if another writer changes the same
     files meanwhile."""
     snapshot = open_snapshot(target, engine, storage_options)
@@ -31,8 +37,9 @@ def delete(
         return Result(snapshot.version)
     condition = parse_condition(where, transaction.started)
     transaction.parameters["predicate"] = format_predicate(where)
-    with RowChanges(transaction, updates=False) as changes:
-        for found in find_rows(transaction, snapshot, condition):
+    workers = open_workers(snapshot.engine, spark)
+    with RowChanges(transaction, updates=False, workers=workers) as changes:
+        for found in find_rows(transaction, snapshot, condition, workers):
             changes.take(FileChange(found.file, deleted=found.positions))
         counts = changes.stage()
         if counts.deleted_rows is not None:

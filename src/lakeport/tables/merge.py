@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import schema_from_arrow
 from lakeport.tables.arrow_input import to_reader
 from lakeport.tables.assignments import check_assignments
-from lakeport.tables.merge_clauses import Clause, ClauseBinder, Clauses, add_clause, format_condition
-from lakeport.tables.merge_run import MergeRun, load_source
-from lakeport.tables.merge_sides import Side, Sides
+from lakeport.tables.merge_clauses import Clause, Clauses, MergeDefinition, add_clause, format_condition
+from lakeport.tables.merge_run import MergeRun
+from lakeport.tables.merge_sides import Side
+from lakeport.tables.merge_source import load_source
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
 from lakeport.tables.writes import add_missing_columns
+from lakeport.workers import open_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Values = Mapping[str, Any]
 """SQL text, an expression or a plain Python value for each column, as `update` takes them; text itself is given as
@@ -34,6 +39,7 @@ def merge(
     application: tuple[str, int] | None = None,
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
+    spark: SparkSession | None = None,
 ) -> Merge:
     """A merge of a source into a table: say what to do, then `execute` it.
 
@@ -48,8 +54,11 @@ def merge(
     `merge_schema`, `…_all` adds the source's columns that the table lacks.
 
     `application` is a name and a number of the caller's own work: what the table has of it already is not done
-    again."""
-    return Merge(target, source, on, source_alias, target_alias, merge_schema, application, storage_options, engine)
+    again. With a `spark` session its tasks look for matches and write the files that change, with the same result; the
+    source is in the memory of each of them as it is in this process, which writes the rows that are new."""
+    return Merge(
+        target, source, on, source_alias, target_alias, merge_schema, application, storage_options, engine, spark
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +77,7 @@ class Merge:
     application: tuple[str, int] | None = None
     storage_options: StorageOptions = None
     engine: Engine | None = None
+    spark: SparkSession | None = None
     clauses: Clauses = field(default_factory=Clauses)
 
     def when_matched_update(self, set: Values, condition: Condition | None = None) -> Merge:
@@ -114,13 +124,16 @@ class Merge:
         if self.merge_schema and any(clause.takes_all for clause in self.clauses):
             add_missing_columns(transaction, source.schema)
         transaction.parameters |= {"predicate": [format_condition(self.on)], **self.clauses.describe()}
-        sides = Sides(
-            snapshot.engine,
+        definition = MergeDefinition(
             Side(self.target_alias, snapshot.schema),
             Side(self.source_alias, schema_from_arrow(source.schema)),
+            transaction.schema,
+            transaction.started,
+            self.merge_schema,
+            self.on,
+            self.clauses,
         )
-        binder = ClauseBinder(sides, transaction.schema, transaction.started, self.merge_schema)
-        return MergeRun(transaction, source, binder.bind(self.on, self.clauses)).run()
+        return MergeRun(transaction, source, definition, open_workers(snapshot.engine, self.spark)).run()
 
     def _with_matched(self, clause: Clause) -> Merge:
         return self._with(matched=add_clause(self.clauses.matched, clause))

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.columns import make_batch
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Column, Expression, format_expression, parse_path
 from lakeport.kernel.schema import StructField, StructType, arrow_field
 from lakeport.kernel.write_context import GENERATION_EXPRESSION
@@ -202,3 +203,21 @@ class ClauseBinder:
                 column=missing[0],
             )
         return found
+
+
+@dataclass(frozen=True)
+class MergeDefinition:
+    """A merge as a value, which can be sent to other processes."""
+
+    target: Side
+    source: Side
+    table: StructType
+    now: int
+    merge_schema: bool
+    on: str | Expression
+    clauses: Clauses
+
+    def bind(self, engine: Engine) -> BoundMerge:
+        """Raises what `ClauseBinder.bind` raises, and `ValueError` if both sides have one alias."""
+        sides = Sides(engine, self.target, self.source)
+        return ClauseBinder(sides, self.table, self.now, self.merge_schema).bind(self.on, self.clauses)

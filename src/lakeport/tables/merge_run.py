@@ -5,108 +5,85 @@ Files in which nothing happens are not touched. A merge that changes no row of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakeport.engine.reading import RowReader, in_order
+from lakeport.engine.reading import RowReader
 from lakeport.engine.writing import write_rows
-from lakeport.errors import InvalidDataError
 from lakeport.kernel.arrays import from_numpy, to_integers
-from lakeport.kernel.input_rows import RowNames, fit_column
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.row_transformer import RowTransformer
 from lakeport.kernel.scan_files import ROW_POSITION, ScanFile
-from lakeport.kernel.schema import arrow_schema, nullable, schema_from_arrow
-from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.table_properties import TARGET_FILE_SIZE
 from lakeport.kernel.transaction import Transaction
-from lakeport.tables.matching import Matcher, split_condition, target_filter
-from lakeport.tables.merge_clauses import BoundMerge, choose
-from lakeport.tables.merge_search import Found, MergeSearch
-from lakeport.tables.merge_sides import Pairs, RowNumbers, name_source_row
+from lakeport.tables.matching import target_filter
+from lakeport.tables.merge_clauses import MergeDefinition, choose
+from lakeport.tables.merge_search import Found, FoundIn, SearchTask
+from lakeport.tables.merge_sides import Pairs, RowNumbers
+from lakeport.tables.merge_source import OpenMerge, SharedMerge, shared_merge
 from lakeport.tables.operation import Result, finish
-from lakeport.tables.row_changes import ChangeCounts, FileChange, RowChanges, row_reader
-from lakeport.tables.row_search import READERS
+from lakeport.tables.row_changes import ChangeCounts, FileChange, RowChanges
+from lakeport.tables.row_output import Copied, RowChange, Updated, row_reader
+from lakeport.workers import Workers
 
 _INSERTED_ROWS = 1 << 16
 """So many rows of the source are worked out at once."""
 
 
-def load_source(reader: pa.RecordBatchReader) -> pa.RecordBatch:
-    """All rows of the source, in the types that Delta has. Raises `InvalidDataError`."""
-    table = reader.read_all()
-    try:
-        schema = arrow_schema(schema_from_arrow(table.schema))
-    except ValueError as error:
-        raise InvalidDataError(f"the source cannot be merged: {error}") from error
-    names = [name.lower() for name in schema.names]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise InvalidDataError(f"the source has two columns with the name {twice!r}", column=twice)
-    columns = [_in_one(table.column(index), field.name) for index, field in enumerate(schema)]
-    fitted = [fit_column(column, field, name_source_row) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(fitted, schema=nullable(schema))
-
-
-def _in_one(column: pa.ChunkedArray, name: str) -> pa.Array:
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        raise InvalidDataError(
-            f"the column {name!r} of the source holds more than 2 GiB: merge it in several parts", column=name
-        )
-    return combined
-
-
-@dataclass(frozen=True, eq=False)
-class _Rewritten:
-    """Rows of a file that are written again."""
-
-    before: pa.RecordBatch
-    after: pa.RecordBatch | None
-    """None for rows that stay as they are."""
-    name_row: RowNames | None = None
-    """By the source, if it has a part in them."""
-
-
 class MergeRun:
     """One execution of a merge."""
 
-    def __init__(self, transaction: Transaction, source: pa.RecordBatch, merge: BoundMerge) -> None:
+    def __init__(
+        self, transaction: Transaction, source: pa.RecordBatch, definition: MergeDefinition, workers: Workers
+    ) -> None:
+        """Raises `InvalidFilterError`, `UnknownColumnError` and `InvalidDataError` for what cannot be worked out."""
         assert transaction.snapshot is not None, "a new table has no rows to merge into"
         self._transaction, self._snapshot, self._engine = transaction, transaction.snapshot, transaction.engine
-        self._source, self._merge = source, merge
-        self._clauses = [*merge.matched, *merge.not_matched_by_source]
-        """Those for rows of the target, by their numbers."""
+        self._source, self._definition, self._workers = source, definition, workers
+        self._opened = OpenMerge(definition.bind(transaction.engine), source)
+        self._merge, self._clauses = self._opened.merge, self._opened.clauses
         self._is_update = np.array([clause.action == "update" for clause in self._clauses], np.bool_)
 
     def run(self) -> Result:
         """Raises what `Merge.execute` raises."""
-        matcher = Matcher(self._merge.sides, split_condition(self._merge.on, self._merge.sides), self._source)
-        search = MergeSearch(matcher, self._source, self._merge.matched, self._merge.not_matched_by_source)
-        found = search.run(self._target_rows(matcher))
-        unmatched = np.flatnonzero(~search.matched_sources)
-        return self._change(found, unmatched) if found else self._append(unmatched)
+        shared = shared_merge(self._opened, self._definition, self._workers, self._engine, self._transaction.root)
+        with shared as merge:
+            found, is_matched = self._search(merge)
+            unmatched = np.flatnonzero(~is_matched)
+            return self._change(merge, found, unmatched) if found else self._append(unmatched)
 
     # What happens to which rows
 
-    def _target_rows(self, matcher: Matcher) -> Iterator[tuple[ScanFile, pa.RecordBatch]]:
-        """The rows of the target that a clause may apply to, or a row of the source match, with the columns that the
-        conditions mention."""
+    def _search(self, merge: SharedMerge) -> tuple[list[FoundIn], npt.NDArray[np.bool_]]:
+        """The files to which something happens, and for each row of the source whether it matches any."""
+        reader, files = self._plan_search()
+        most = TARGET_FILE_SIZE.of(self._transaction.metadata.configuration)
+        groups = self._workers.groups(files, lambda file: file.size, most)
+        found: list[FoundIn] = []
+        is_matched = np.zeros(self._source.num_rows, np.bool_)
+        for part in self._workers.map(SearchTask(merge, reader), groups):
+            found += part.found
+            is_matched[part.source_rows] = True
+        return found, is_matched
+
+    def _plan_search(self) -> tuple[RowReader, list[ScanFile]]:
+        """What reads the rows of the target that a clause may apply to, or a row of the source match, with the columns
+        that the conditions mention; and the files."""
+        matcher, sides = self._opened.matcher, self._merge.sides
         builder = self._snapshot.scan_builder().with_log_details().with_row_position()
-        known = None if self._merge.not_matched_by_source else target_filter(self._merge.sides, matcher)
+        known = None if self._merge.not_matched_by_source else target_filter(sides, matcher)
         builder = builder if known is None else builder.with_filter(known)
         conditions = [clause.condition for clause in self._clauses if clause.condition is not None]
-        names = self._merge.sides.target.names_in(matcher.condition.on_target)
+        names = sides.target.names_in(matcher.condition.on_target)
         names = tuple(dict.fromkeys([*names, *(name for each in conditions for name in each.target_names)]))
         scan = builder.with_read_schema(self._snapshot.schema.select((name,) for name in names)).build()
         # The filter leaves files and row groups out; which rows match is found out anyway.
         reader = RowReader(scan.scan_state, scan.scan_state.arrow_schema, None, scan.physical_filter)
-
-        def rows_of(file: ScanFile) -> Iterator[tuple[ScanFile, pa.RecordBatch]]:
-            return ((file, batch) for batch in reader.read(self._engine, file))
-
-        return in_order(self._transaction.plan(scan), rows_of, READERS)
+        return reader, self._transaction.plan(scan)
 
     # What is written
 
@@ -129,27 +106,23 @@ class MergeRun:
         self._transaction.metrics |= self._metrics(counts, [])
         return finish(self._transaction, adds)
 
-    def _change(self, found: list[tuple[ScanFile, Found]], unmatched: RowNumbers) -> Result:
-        updated = [(file, rows) for file, rows in found if self._is_update[rows.clauses].any()]
-        with RowChanges(self._transaction, updates=bool(updated)) as changes:
-            for file, rows in found:
-                changes.take(self._file_change(file, rows, changes.uses_vectors))
-            rewrite = _Rewriter(self._snapshot, self._source, self._merge, copies=not changes.uses_vectors)
-            for part in in_order(updated, rewrite.rows_of, READERS):
-                if part.after is None:
-                    changes.copy(part.before)
-                else:
-                    changes.update(part.before, part.after, part.name_row)
+    def _change(self, merge: SharedMerge, found: list[FoundIn], unmatched: RowNumbers) -> Result:
+        updated = [each for each in found if self._is_update[each.rows.clauses].any()]
+        with RowChanges(self._transaction, updates=bool(updated), workers=self._workers) as changes:
+            for each in found:
+                changes.take(self._file_change(each, changes.uses_vectors))
+            copies = not changes.uses_vectors
+            changes.rewrite(updated, _MergeRows(merge, row_reader(self._snapshot), copies))
             for pairs, new in self._inserted(unmatched):
                 changes.insert(new, pairs.name_row)
-            self._transaction.metrics |= self._metrics(changes.stage(), [rows for _, rows in found])
+            self._transaction.metrics |= self._metrics(changes.stage(), found)
             return changes.commit()
 
-    def _file_change(self, file: ScanFile, found: Found, uses_vectors: bool) -> FileChange:
+    def _file_change(self, found: FoundIn, uses_vectors: bool) -> FileChange:
         """Rows that are updated go from where they are; without deletion vectors, so do their neighbours."""
-        is_update = self._is_update[found.clauses]
-        deleted, replaced = (found.rows[mask].astype(np.uint64) for mask in (~is_update, is_update))
-        return FileChange(file, deleted, replaced if uses_vectors or not len(replaced) else None)
+        is_update = self._is_update[found.rows.clauses]
+        deleted, replaced = (found.rows.rows[mask].astype(np.uint64) for mask in (~is_update, is_update))
+        return FileChange(found.file, deleted, replaced if uses_vectors or not len(replaced) else None)
 
     def _inserted(self, unmatched: RowNumbers) -> Iterator[tuple[Pairs, pa.RecordBatch]]:
         """Rows of the source that match none, and the new rows that they make."""
@@ -161,11 +134,11 @@ class MergeRun:
                     inserting = pairs.take(rows)
                     yield inserting, clause.inserted(inserting)
 
-    def _metrics(self, counts: ChangeCounts, found: Sequence[Found]) -> dict[str, int]:
+    def _metrics(self, counts: ChangeCounts, found: Sequence[FoundIn]) -> dict[str, int]:
         """What was done, in the words of Spark."""
         totals = np.zeros(len(self._clauses), np.int64)
-        for rows in found:
-            totals += np.bincount(rows.clauses, minlength=len(self._clauses))
+        for each in found:
+            totals += np.bincount(each.rows.clauses, minlength=len(self._clauses))
         matched = np.arange(len(self._clauses)) < len(self._merge.matched)
 
         def rows_in(clauses: npt.NDArray[np.bool_]) -> int:
@@ -193,31 +166,37 @@ class MergeRun:
         }
 
 
-class _Rewriter:
+@dataclass(frozen=True)
+class _MergeRows:
     """Rows of files as they are to be. With `copies`, those to which nothing happens come too."""
 
-    def __init__(self, snapshot: Snapshot, source: pa.RecordBatch, merge: BoundMerge, *, copies: bool) -> None:
-        self._engine, self._reader = snapshot.engine, row_reader(snapshot)
-        self._source, self._copies = source, copies
-        self._clauses, self._matched = [*merge.matched, *merge.not_matched_by_source], len(merge.matched)
+    merge: SharedMerge
+    reader: RowReader
+    copies: bool
 
-    def rows_of(self, item: tuple[ScanFile, Found]) -> Iterator[_Rewritten]:
-        file, found = item
-        for batch in self._reader.read(self._engine, file):
-            positions = to_integers(batch.column(ROW_POSITION.name))
-            places = np.searchsorted(found.rows, positions)
-            places[places == len(found)] = 0
-            is_found = found.rows[places] == positions
-            if self._copies and not is_found.all():
-                yield _Rewritten(batch.filter(from_numpy(~is_found)), None)
-            rows = np.flatnonzero(is_found)
-            yield from self._updated(batch, rows, found.take(places[rows]))
+    def open(self, engine: Engine) -> Callable[[FoundIn], Iterator[RowChange]]:
+        opened = self.merge.open(engine)
 
-    def _updated(self, batch: pa.RecordBatch, rows: RowNumbers, found: Found) -> Iterator[_Rewritten]:
-        for number, clause in enumerate(self._clauses):
-            chosen = np.flatnonzero(found.clauses == number)
-            if clause.action == "update" and len(chosen):
-                before = batch.take(from_numpy(rows[chosen]))
-                pairs = Pairs(before, self._source, None, found.source_rows[chosen])
-                name_row = pairs.name_row if number < self._matched else None
-                yield _Rewritten(before, clause.updated(before, pairs), name_row)
+        def merge_rows(item: FoundIn) -> Iterator[RowChange]:
+            found = item.rows
+            for batch in self.reader.read(engine, item.file):
+                positions = to_integers(batch.column(ROW_POSITION.name))
+                places = np.searchsorted(found.rows, positions)
+                places[places == len(found)] = 0
+                is_found = found.rows[places] == positions
+                if self.copies and not is_found.all():
+                    yield Copied(batch.filter(from_numpy(~is_found)))
+                rows = np.flatnonzero(is_found)
+                yield from _updated(opened, batch, rows, found.take(places[rows]))
+
+        return merge_rows
+
+
+def _updated(opened: OpenMerge, batch: pa.RecordBatch, rows: RowNumbers, found: Found) -> Iterator[Updated]:
+    for number, clause in enumerate(opened.clauses):
+        chosen = np.flatnonzero(found.clauses == number)
+        if clause.action == "update" and len(chosen):
+            before = batch.take(from_numpy(rows[chosen]))
+            pairs = Pairs(before, opened.source, None, found.source_rows[chosen])
+            name_row = pairs.name_row if number < len(opened.merge.matched) else None
+            yield Updated(before, clause.updated(before, pairs), name_row)

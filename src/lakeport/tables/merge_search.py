@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakeport.engine.reading import RowReader, in_order
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.arrays import to_integers
 from lakeport.kernel.input_rows import format_row
@@ -19,6 +20,8 @@ from lakeport.kernel.scan_files import ROW_POSITION, ScanFile
 from lakeport.tables.matching import Matcher
 from lakeport.tables.merge_clauses import BoundClause, choose
 from lakeport.tables.merge_sides import Pairs, RowNumbers
+from lakeport.tables.merge_source import SharedMerge
+from lakeport.workers import Workplace
 
 _GATHERED_ROWS = 1 << 16
 _GATHERED_BYTES = 256 << 20
@@ -50,6 +53,43 @@ class Found:
         return cls(*map(np.concatenate, columns))
 
 
+@dataclass(frozen=True, eq=False)
+class FoundIn:
+    """What happens to rows of a file."""
+
+    file: ScanFile
+    rows: Found
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What was found in some files."""
+
+    found: list[FoundIn]
+    source_rows: RowNumbers
+    """The rows of the source that matched any."""
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """A task: what happens to the rows of some files. Raises `InvalidDataError`."""
+
+    merge: SharedMerge
+    reader: RowReader
+
+    def __call__(self, place: Workplace, files: Sequence[ScanFile]) -> SearchResult:
+        opened = self.merge.open(place.engine)
+
+        def rows_of(file: ScanFile) -> Iterator[tuple[ScanFile, pa.RecordBatch]]:
+            for batch in self.reader.read(place.engine, file):
+                place.check()
+                yield file, batch
+
+        search = MergeSearch(opened.matcher, opened.source, opened.merge.matched, opened.merge.not_matched_by_source)
+        found = search.run(in_order(files, rows_of, place.threads))
+        return SearchResult(found, np.flatnonzero(search.matched_sources))
+
+
 class MergeSearch:
     """Takes the rows of the target; remembers which rows of the source matched any of them."""
 
@@ -65,7 +105,7 @@ class MergeSearch:
         """Whether a row may match several times: to delete it once is to delete it."""
         self.matched_sources = np.zeros(source.num_rows, np.bool_)
 
-    def run(self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]) -> list[tuple[ScanFile, Found]]:
+    def run(self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]) -> list[FoundIn]:
         """The files to which something happens. The batches have `ROW_POSITION`, and come in the order of files.
 
         Raises `InvalidDataError` if a row is to be changed by several rows of the source."""
@@ -73,7 +113,7 @@ class MergeSearch:
         for gathered in self._gathered(batches):
             for file, part in self._in_files(gathered):
                 found.setdefault(file.path, (file, []))[1].append(part)
-        return [(file, Found.joined(parts)) for file, parts in found.values()]
+        return [FoundIn(file, Found.joined(parts)) for file, parts in found.values()]
 
     def _gathered(
         self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]

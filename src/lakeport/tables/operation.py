@@ -51,13 +51,17 @@ def begin(snapshot: Snapshot, operation: str, application: tuple[str, int] | Non
 
     Raises `ValueError` for an application that is not a name and a number."""
     transaction = update_table(snapshot, operation)
-    if application is not None:
-        app_id, version = _parse_application(application)
-        done = transaction.application_version(app_id)
-        if done is not None and done >= version:
-            return None
-        transaction.set_application_version(app_id, version)
-    return transaction
+    return transaction if application is None or claim(transaction, application) else None
+
+
+def claim(transaction: Transaction, application: tuple[str, int]) -> bool:
+    """Makes a transaction the application's work of this version; false if that is already in the table."""
+    app_id, version = _parse_application(application)
+    done = transaction.application_version(app_id)
+    if done is not None and done >= version:
+        return False
+    transaction.set_application_version(app_id, version)
+    return True
 
 
 def _parse_application(given: Any) -> tuple[str, int]:

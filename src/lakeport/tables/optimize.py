@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
-from threading import Event
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -25,6 +24,10 @@ from lakeport.kernel.table_properties import TARGET_FILE_SIZE
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.kernel.write_context import WriteContext
 from lakeport.tables.operation import Progress, Result, StorageOptions, discard, finish, open_snapshot
+from lakeport.workers import Workers, Workplace, open_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def optimize(
@@ -36,6 +39,7 @@ def optimize(
     progress: Progress | None = None,
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
+    spark: SparkSession | None = None,
 ) -> Result:
     """Puts small files together, partition by partition, up to `target_size` bytes (the table's `delta.targetFileSize`
     unless given), and rewrites files of which more than 5 % of the rows are deleted; with `purge`, all that have a
@@ -44,7 +48,7 @@ def optimize(
 
     All is one commit, or none if there is nothing to do. Appends meanwhile do no harm; `CommitConflictError` is raised
     if another writer changes or removes one of the files. Raises `ValueError` if `where` needs more than the partition
-    columns. `progress` is told the bytes of files that are rewritten."""
+    columns. `progress` is told the bytes of files that are rewritten. `spark` is as for `delete`."""
     if target_size is not None and target_size < 1:
         raise ValueError(f"the target size is a number of bytes, 1 or more, not {target_size}")
     snapshot = open_snapshot(target, engine, storage_options)
@@ -55,7 +59,8 @@ def optimize(
     context = transaction.write_context(keep_row_ids=True).for_moved_rows()
     # A bin may turn out larger than it was reckoned: better so than with a tiny second file.
     context = msgspec.structs.replace(context, target_file_size=2 * size)
-    adds = _Rewriter(snapshot.engine, RowReader.for_scan(scan), context, progress).rewrite(bins)
+    workers = open_workers(snapshot.engine, spark)
+    adds = _rewrite(workers, RewriteBin(RowReader.for_scan(scan), context), bins, snapshot.engine, progress)
     _stage(transaction, [file for found in bins for file in found], adds, scan.filter)
     return finish(transaction, adds)
 
@@ -103,58 +108,40 @@ def _size_summary(sizes: list[int]) -> dict[str, int]:
     return {"minFileSize": sizes[0], **quarters, "maxFileSize": sizes[-1]}
 
 
-class _StoppedError(Exception):
-    """Another bin has failed."""
-
-
 @dataclass(frozen=True)
-class _Rewriter:
-    """Rewrites several bins at once; of each, a few batches are in memory."""
+class RewriteBin:
+    """A task: the rows of some files in one. If it fails, no file stays."""
 
-    engine: Engine
     reader: RowReader
     context: WriteContext
-    progress: Progress | None
-    stopped: Event = field(default_factory=Event)
 
-    def rewrite(self, bins: list[Bin]) -> list[Add]:
-        """The new files. If it fails, none of them stays."""
-        with ThreadPoolExecutor(pa.cpu_count(), "lakeport-optimize") as pool:
-            started = {pool.submit(self._rewrite_bin, found): found for found in bins}
-            try:
-                self._wait(started)
-            except BaseException:
-                self.stopped.set()
-                pool.shutdown(cancel_futures=True)
-                discard(self.engine, [resolve_path(self.context.table_root, add.path) for add in _results(started)])
-                raise
-        return list(_results(started))
+    def __call__(self, place: Workplace, files: Bin) -> list[Add]:
+        return write_rows(place.engine, self.context, self._rows(place, files), lanes=1)
 
-    def _wait(self, started: dict[Future[list[Add]], Bin]) -> None:
-        total, done = sum(map(_size, started.values())), 0
-        for future in as_completed(started):
-            future.result()
-            done += _size(started[future])
-            if self.progress is not None:
-                self.progress(done, total)
-
-    def _rewrite_bin(self, files: Bin) -> list[Add]:
-        return write_rows(self.engine, self.context, self._rows(files), lanes=1)
-
-    def _rows(self, files: Bin) -> Iterator[pa.RecordBatch]:
+    def _rows(self, place: Workplace, files: Bin) -> Iterator[pa.RecordBatch]:
         for file in files:
-            for batch in self.reader.read(self.engine, file):
-                if self.stopped.is_set():
-                    raise _StoppedError
+            for batch in self.reader.read(place.engine, file):
+                place.check()
                 yield batch
+
+
+def _rewrite(
+    workers: Workers, task: RewriteBin, bins: list[Bin], engine: Engine, progress: Progress | None
+) -> list[Add]:
+    """The new files. If it fails, none of them stays."""
+
+    def remove(adds: list[Add]) -> None:
+        discard(engine, [resolve_path(task.context.table_root, add.path) for add in adds])
+
+    total, done = sum(map(_size, bins)), 0
+    found: list[Add] = []
+    for files, adds in zip(bins, workers.map(task, bins, undo=remove), strict=True):
+        found += adds
+        done += _size(files)
+        if progress is not None:
+            progress(done, total)
+    return found
 
 
 def _size(files: Bin) -> int:
     return sum(file.size for file in files)
-
-
-def _results(futures: Iterable[Future[list[Add]]]) -> Iterator[Add]:
-    """What those have written that came to their end."""
-    for future in futures:
-        if future.done() and not future.cancelled() and future.exception() is None:
-            yield from future.result()

@@ -14,34 +14,44 @@ into new files. A file that keeps no row is removed. If anything fails, no file 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from lakeport.engine.reading import RowReader, in_order
-from lakeport.engine.writing import DataWriter
 from lakeport.kernel.actions import Add
-from lakeport.kernel.arrays import from_numpy, to_integers
 from lakeport.kernel.deletion_vector_writer import write_deletion_vectors
-from lakeport.kernel.deletion_vectors import DeletionVector, read_deletion_vector
-from lakeport.kernel.input_rows import RowName, RowNames, format_row
-from lakeport.kernel.partitions import constant_column
-from lakeport.kernel.row_transformer import RowTransformer
-from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION, ScanFile
+from lakeport.kernel.deletion_vectors import read_deletion_vector
+from lakeport.kernel.input_rows import RowNames
+from lakeport.kernel.paths import resolve_path
+from lakeport.kernel.scan_files import ScanFile, decode_num_records
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS
+from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, TARGET_FILE_SIZE
 from lakeport.kernel.transaction import Transaction
-from lakeport.kernel.write_context import CHANGE_TYPE
 from lakeport.tables.operation import Result, discard, finish, has_surely_failed
-from lakeport.tables.row_counts import counted_stats
-from lakeport.tables.row_search import READERS, Positions
+from lakeport.tables.row_counts import count_rows
+from lakeport.tables.row_output import (
+    Copied,
+    HasFile,
+    Positions,
+    RewriteTask,
+    RowOutput,
+    RowRewrite,
+    SplitRows,
+    T,
+    Updated,
+    WrittenRows,
+    row_reader,
+)
+from lakeport.workers import ThreadWorkers, Workers, Workplace
+
+_OPEN_COST = 1 << 20
+"""What it costs to open a file, in bytes that could be read in that time."""
 
 
 def _no_rows() -> Positions:
@@ -112,28 +122,36 @@ class RowChanges:
     """Collects what changes in rows, writes new files, and commits it all. Used by one thread."""
 
     def __init__(
-        self, transaction: Transaction, *, updates: bool, constraints: Mapping[str, str] | None = None
+        self,
+        transaction: Transaction,
+        *,
+        updates: bool,
+        constraints: Mapping[str, str] | None = None,
+        workers: Workers | None = None,
     ) -> None:
         """`updates` tells whether rows may be updated, `constraints` what else must hold of new rows, by name.
+        `workers` rewrite files; threads do by default.
 
         Raises `UnsupportedFeatureError` for a table that only takes appends."""
         self._transaction, self._engine = transaction, transaction.engine
+        self._workers = workers or ThreadWorkers(transaction.engine)
         configuration = transaction.metadata.configuration
         transaction.check_rows_may_change()
-        self.uses_vectors = _uses_vectors(transaction)
+        self.uses_vectors = uses_vectors(transaction)
         """Whether rows are marked as deleted, not copied away from."""
         self._feed = ENABLE_CHANGE_DATA_FEED.of(configuration)
-        self._imaged = self._feed and updates
-        """Whether change files tell all that this commit changes: what it adds and removes would tell of rows that are
-        merely copied, and of updates as if they were something else."""
         self._changes: list[FileChange] = []
+        self._given: list[Add] = []
+        self._given_images: list[Add] = []
         self._vector_files: set[str] = set()
         self._stack = ExitStack()
-        self._stack.push(self._remove_vectors)
+        self._stack.push(self._remove_files)
         context = transaction.write_context(keep_row_ids=updates or not self.uses_vectors)
         self._strict = msgspec.structs.replace(context, constraints={**context.constraints, **(constraints or {})})
-        self._rows = self._stack.enter_context(DataWriter(self._engine, context.for_moved_rows()))
-        self._images = self._stack.enter_context(DataWriter(self._engine, context.for_moved_rows().for_changes()))
+        # Change files, where there are any, tell all that a commit changes: what it adds and removes would tell of rows
+        # that are merely copied, and of updates as if they were something else.
+        imaged = self._feed and updates
+        self._output = self._stack.enter_context(RowOutput(self._engine, self._strict, imaged=imaged))
         self._counts = ChangeCounts()
         self._committing = False
 
@@ -147,11 +165,12 @@ class RowChanges:
             return  # committed, or nobody knows: the files may be the table's
         self._stack.__exit__(kind, error, trace)
 
-    def _remove_vectors(
+    def _remove_files(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            discard(self._engine, sorted(self._vector_files))
+            given = [resolve_path(self._transaction.root, add.path) for add in self._given + self._given_images]
+            discard(self._engine, [*sorted(self._vector_files), *given])
 
     # What changes
 
@@ -159,47 +178,72 @@ class RowChanges:
         """Rows of a file go. Each file is told once, and before any row is inserted."""
         if change.gone is None or len(change.gone):
             self._changes.append(change)
-            self._imaged |= self._feed and not self.uses_vectors and not change.is_whole
+            self._output.imaged |= self._feed and not self.uses_vectors and not change.is_whole
 
     def insert(self, rows: pa.RecordBatch, name_row: RowNames | None = None) -> pa.RecordBatch:
         """New rows, with any of the table's columns; gives them as they are written, with all of them. Messages count
         them unless they are called otherwise.
 
         Raises `InvalidDataError` and `ConstraintError`."""
-        complete = self._inserted.checked(rows, name_row)
-        self._rows.write(complete)
-        self._counts = replace(self._counts, inserted_rows=self._counts.inserted_rows + rows.num_rows)
-        if self._imaged:
-            self._write_image(complete, "insert")
-        return complete
+        return self._output.insert(rows, name_row)
+
+    def insert_files(self, files: Sequence[Add], images: Sequence[Add]) -> None:
+        """New rows that others have written into files. If any file that is taken may keep rows while the table has a
+        change data feed but no deletion vectors, they have written their images too."""
+        self._given += files
+        self._given_images += images
+        self._output.imaged |= bool(images)
+        rows = sum(decode_num_records(add.stats) or 0 for add in files)
+        self._counts = replace(self._counts, inserted_rows=self._counts.inserted_rows + rows)
 
     def update(self, before: pa.RecordBatch, after: pa.RecordBatch, name_row: RowNames | None = None) -> None:
-        """Rows as they were and as they are to be, one by one. `after` has those columns of the table that are not to
-        be filled in; in a table that tracks rows both have `_row_id`. Messages show rows as they were unless they are
-        called otherwise. Raises what `insert` raises."""
-        complete = self._updated.checked(_as_updated(after), name_row or _by_values(before))
-        self._rows.write(complete)
-        self._counts = replace(self._counts, updated_rows=self._counts.updated_rows + after.num_rows)
-        if self._imaged:
-            self._write_image(before, "update_preimage")
-            self._write_image(complete, "update_postimage")
+        """Rows as they were and as they are to be, as `Updated` has them. Raises what `insert` raises."""
+        self._output.write(Updated(before, after, name_row))
 
     def copy(self, rows: pa.RecordBatch) -> None:
-        """Rows of a replaced file that stay as they are; in a table that tracks rows they have `_row_id` and
-        `_row_commit_version`."""
-        self._rows.write(_without(rows, ROW_POSITION.name))
-        self._counts = replace(self._counts, copied_rows=self._counts.copied_rows + rows.num_rows)
+        """Rows of a replaced file that stay as they are, as `Copied` has them."""
+        self._output.write(Copied(rows))
+
+    def rewrite(self, items: Iterable[T], rewrite: RowRewrite[T]) -> None:
+        """Works out what becomes of the rows of files, and writes it. Raises what `insert` raises."""
+        place = self._workers.here
+        if place is not None:
+            self._output.write_all(place, rewrite, items)
+            return
+        # Files of a partition next to each other: so fewer tasks write into it.
+        most = TARGET_FILE_SIZE.of(self._transaction.metadata.configuration)
+        groups = self._workers.groups(sorted(items, key=_partition), _weight, most)
+        task = RewriteTask(rewrite, self._strict, self._output.imaged)
+        for written in self._workers.map(task, groups, undo=self._discard):
+            self._keep(written)
+
+    def _keep(self, written: WrittenRows) -> None:
+        self._given += written.files
+        self._given_images += written.images
+        self._count_rows(written)
+
+    def _discard(self, written: WrittenRows) -> None:
+        added = [*written.files, *written.images]
+        discard(self._engine, [resolve_path(self._transaction.root, add.path) for add in added])
+
+    def _count_rows(self, written: WrittenRows) -> None:
+        self._counts = replace(
+            self._counts,
+            inserted_rows=self._counts.inserted_rows + written.inserted_rows,
+            updated_rows=self._counts.updated_rows + written.updated_rows,
+            copied_rows=self._counts.copied_rows + written.copied_rows,
+        )
 
     def stage(self) -> ChangeCounts:
         """Writes everything to the end, once, and hands it to the transaction."""
-        transaction = self._transaction
-        changes = [self._counted(change) for change in self._changes] if self.uses_vectors else self._changes
-        for deleted, kept in in_order(self._to_read(changes), self._split, READERS):
-            if self._imaged:
-                self._write_image(deleted, "delete")
-            if not self.uses_vectors:
-                self.copy(kept)
-        added, images = self._rows.finish(), self._images.finish()
+        transaction, imaged, copies = self._transaction, self._output.imaged, not self.uses_vectors
+        changes = self._counted() if self.uses_vectors else self._changes
+        to_read = [c for c in changes if (copies and not c.is_whole) or (imaged and c.deletes_rows)]
+        if to_read:
+            self.rewrite(to_read, SplitRows(row_reader(_snapshot_of(transaction)), imaged, copies))
+        written = self._output.finish()
+        self._count_rows(written)
+        added, images = self._given + written.files, self._given_images + written.images
         marked = [change for change in changes if self.uses_vectors and not change.is_whole]
         removed = [change.file for change in changes if change.is_whole or not self.uses_vectors]
         transaction.remove_files(removed)
@@ -216,62 +260,25 @@ class RowChanges:
 
     # How it is written
 
-    # Made for the first new row: where rows only go, no constraint needs to be understood.
-
-    @cached_property
-    def _inserted(self) -> RowTransformer:
-        """Fits and checks rows that are new to the table: they bring no row ids."""
-        return RowTransformer(self._engine, self._strict.without_row_ids())
-
-    @cached_property
-    def _updated(self) -> RowTransformer:
-        """Fits and checks rows that were in the table."""
-        return RowTransformer(self._engine, self._strict)
-
-    def _to_read(self, changes: list[FileChange]) -> list[FileChange]:
-        """The files of which rows are needed, to be copied or for their images."""
-        copies, imaged = not self.uses_vectors, self._imaged
-        return [c for c in changes if (copies and not c.is_whole) or (imaged and c.deletes_rows)]
-
-    @cached_property
-    def _reader(self) -> RowReader:
-        return row_reader(_snapshot_of(self._transaction))
-
-    def _split(self, change: FileChange) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """The rows of a file that are deleted, and those that stay."""
-        for batch in self._reader.read(self._engine, change.file):
-            deleted, others = split_rows(batch, change.deleted)
-            yield deleted, split_rows(others, change.replaced)[1]
-
-    def _write_image(self, rows: pa.RecordBatch, change_type: str) -> None:
-        if rows.num_rows:
-            kind = constant_column(change_type, pa.string(), rows.num_rows)
-            self._images.write(_own_columns(rows).append_column(CHANGE_TYPE.name, kind))
-
-    def _counted(self, change: FileChange) -> FileChange:
-        """The same with a file whose statistics have `numRecords`, as the protocol asks of one with a vector."""
-        if change.gone is None:
-            return change
-        stats = counted_stats(self._engine, change.file)
-        return replace(change, file=msgspec.structs.replace(change.file, stats=stats))
+    def _counted(self) -> list[FileChange]:
+        """The changes, with files whose statistics have `numRecords`, as the protocol asks of one with a vector."""
+        unknown = [c.file for c in self._changes if c.gone is not None and decode_num_records(c.file.stats) is None]
+        counted = {
+            file.path: msgspec.structs.replace(file, stats=stats)
+            for file, stats in zip(unknown, self._workers.map(count_rows, unknown), strict=True)
+        }
+        return [replace(c, file=counted.get(c.file.path, c.file)) for c in self._changes] if counted else self._changes
 
     def _set_vectors(self, changes: list[FileChange]) -> None:
         storage, root = self._engine.storage, self._transaction.root
-        with ThreadPoolExecutor(READERS) as pool:
-            written = write_deletion_vectors(storage, root, pool.map(self._united, changes))
+        worn = [change for change in changes if change.file.deletion_vector is not None]
+        united = self._workers.map(partial(_united, root), worn)
+        vectors = (_all_gone(change) if change.file.deletion_vector is None else next(united) for change in changes)
+        written = write_deletion_vectors(storage, root, vectors)
         self._vector_files = {descriptor.location(root) or "" for descriptor in written if descriptor}
         for change, descriptor in zip(changes, written, strict=True):
             assert descriptor is not None, "a file that changes loses a row"
             self._transaction.set_deletion_vector(change.file, descriptor)
-
-    def _united(self, change: FileChange) -> Positions:
-        """All deleted rows of a file, those from before included."""
-        gone, before = change.gone, change.file.deletion_vector
-        assert gone is not None
-        if before is None:
-            return gone
-        known = read_deletion_vector(before, self._transaction.root, self._engine.storage).positions
-        return np.union1d(known, gone)
 
     def _count(
         self, changes: list[FileChange], removed: list[ScanFile], added: list[Add], marked: list[FileChange]
@@ -291,42 +298,28 @@ class RowChanges:
         )
 
 
-def row_reader(snapshot: Snapshot) -> RowReader:
-    """Reads whole rows of a snapshot: the table's columns, their positions, and what tracks them if it does."""
-    builder = snapshot.scan_builder().with_row_position()
-    return RowReader.for_scan((builder.with_row_tracking() if snapshot.tracks_rows else builder).build())
+def _united(root: str, place: Workplace, change: FileChange) -> Positions:
+    """A task: all deleted rows of a file, those from before included."""
+    before = change.file.deletion_vector
+    assert before is not None
+    known = read_deletion_vector(before, root, place.engine.storage).positions
+    return np.union1d(known, _all_gone(change))
 
 
-def split_rows(rows: pa.RecordBatch, positions: Positions | None) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Rows of a file at the positions, or all of them; and the others."""
-    if positions is None or not len(positions):
-        none = rows.slice(0, 0)
-        return (rows, none) if positions is None else (none, rows)
-    others = DeletionVector(positions).selection(to_integers(rows.column(ROW_POSITION.name)))
-    return rows.filter(from_numpy(~others)), rows.filter(from_numpy(others))
+def _all_gone(change: FileChange) -> Positions:
+    assert change.gone is not None, "a file that loses every row needs no vector"
+    return change.gone
 
 
-def _as_updated(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the versions in which the rows were changed last: that is now this commit's."""
-    return _without(rows, ROW_POSITION.name, ROW_COMMIT_VERSION.name)
+def _partition(item: HasFile) -> list[tuple[str, str]]:
+    return sorted((name, value or "") for name, value in item.file.partition_values.items())
 
 
-def _by_values(rows: pa.RecordBatch) -> RowNames:
-    """Rows of the table have no number that a person could know."""
-    plain = _own_columns(rows)
-    return lambda row: RowName(f"the row with {format_row(plain, row, plain.schema.names)}")
+def _weight(item: HasFile) -> int:
+    return item.file.size + _OPEN_COST
 
 
-def _own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of the table with its columns only."""
-    return _without(rows, ROW_POSITION.name, ROW_ID.name, ROW_COMMIT_VERSION.name)
-
-
-def _without(rows: pa.RecordBatch, *names: str) -> pa.RecordBatch:
-    return rows.select([name for name in rows.schema.names if name not in names])
-
-
-def _uses_vectors(transaction: Transaction) -> bool:
+def uses_vectors(transaction: Transaction) -> bool:
     supported = "deletionVectors" in (transaction.protocol.writer_features or ())
     return supported and ENABLE_DELETION_VECTORS.of(transaction.metadata.configuration)
 

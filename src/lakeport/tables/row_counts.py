@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakeport.kernel.engine import ROW_INDEX, Engine, FileSplit
 from lakeport.kernel.scan_files import ScanFile, decode_num_records
+from lakeport.workers import Workplace
 
 
 def counted_stats(engine: Engine, file: ScanFile) -> str:
@@ -18,6 +19,11 @@ def counted_stats(engine: Engine, file: ScanFile) -> str:
     batches = engine.parquet.read_parquet_files([FileSplit(file.status)], pa.schema([ROW_INDEX]))
     counted = {"numRecords": sum(batch.num_rows for batch in batches)}
     return msgspec.json.encode(_decode_object(file.stats) | counted).decode()
+
+
+def count_rows(place: Workplace, file: ScanFile) -> str:
+    """The same as a task."""
+    return counted_stats(place.engine, file)
 
 
 def _decode_object(stats: str | None) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lakeport.engine.reading import RowReader, in_order
+from lakeport.engine.reading import RowReader
 from lakeport.kernel.arrays import to_integers
 from lakeport.kernel.expressions import Expression, columns_in, replace_now
 from lakeport.kernel.scan import Scan
@@ -18,12 +17,8 @@ from lakeport.kernel.schema import arrow_field
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.sql import parse_filter
 from lakeport.kernel.transaction import Transaction
-
-Positions = npt.NDArray[np.uint64]
-"""Positions of rows in a file, strictly ascending."""
-
-READERS = pa.cpu_count() + 1
-"""How many files are read at once: one more than there are cores, so that none waits while a file is taken."""
+from lakeport.tables.row_output import Positions
+from lakeport.workers import ThreadWorkers, Workers, Workplace
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +41,9 @@ def parse_condition(where: str | Expression | None, now: int) -> Expression | No
     return replace_now(parsed, now)
 
 
-def find_rows(transaction: Transaction, snapshot: Snapshot, condition: Expression | None) -> Iterator[FoundRows]:
+def find_rows(
+    transaction: Transaction, snapshot: Snapshot, condition: Expression | None, workers: Workers | None = None
+) -> Iterator[FoundRows]:
     """The files in which rows satisfy the condition; the transaction has then read what the condition selects.
 
     Where partition values alone decide, no file is opened. Rows for which the condition is null are not found.
@@ -56,8 +53,12 @@ def find_rows(transaction: Transaction, snapshot: Snapshot, condition: Expressio
     files = transaction.plan(scan)
     if scan.remaining_filter is None:
         return (FoundRows(file, None) for file in files)
-    reader = _position_reader(scan)
-    return in_order(files, lambda file: _found_in(transaction, reader, file), READERS)
+    search = _Search(_position_reader(scan))
+    return _found(files, (workers or ThreadWorkers(transaction.engine)).map(search, files))
+
+
+def _found(files: list[ScanFile], positions: Iterator[Positions]) -> Iterator[FoundRows]:
+    return (FoundRows(file, rows) for file, rows in zip(files, positions, strict=True) if len(rows))
 
 
 def _position_reader(scan: Scan) -> RowReader:
@@ -69,7 +70,12 @@ def _position_reader(scan: Scan) -> RowReader:
     return RowReader.for_scan(narrow.build(), pa.schema([arrow_field(ROW_POSITION)]))
 
 
-def _found_in(transaction: Transaction, reader: RowReader, file: ScanFile) -> Iterator[FoundRows]:
-    parts = [to_integers(batch.column(0)) for batch in reader.read(transaction.engine, file)]
-    if parts:
-        yield FoundRows(file, np.concatenate(parts).astype(np.uint64))
+@dataclass(frozen=True)
+class _Search:
+    """A task: the rows of a file that are found."""
+
+    reader: RowReader
+
+    def __call__(self, place: Workplace, file: ScanFile) -> Positions:
+        parts = [to_integers(batch.column(0)) for batch in self.reader.read(place.engine, file)]
+        return np.concatenate(parts).astype(np.uint64) if parts else np.zeros(0, np.uint64)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lakeport.engine.storage import Storage
 from lakeport.errors import CommitConflictError
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.post_commit import finish_commit
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.table_properties import DELETED_FILE_RETENTION, parse_interval
 from lakeport.kernel.transaction import update_table
-from lakeport.kernel.vacuum_files import find_unneeded, needed_files
+from lakeport.kernel.vacuum_files import find_unneeded, may_matter, needed_files
 from lakeport.tables.operation import Progress, Result, StorageOptions, open_snapshot
+from lakeport.workers import Workers, Workplace, open_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _HOUR = 3_600_000
 _MILLISECOND = timedelta(milliseconds=1)
 _BATCH = 1000
-_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ def vacuum(
     progress: Progress | None = None,
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
+    spark: SparkSession | None = None,
 ) -> VacuumResult:
     """Finds data files, deletion vectors and change data under the table's root that no version needs which was the
     latest within `retention` (text such as `"7 days"`, a timedelta, or a number of hours; the table's
@@ -51,7 +55,8 @@ def vacuum(
     Nothing is touched that is younger than the retention, lies outside of the root, or is not the table's data: names
     that start with `_` or `.`, and other tables below the root. Raises `ValueError` for a retention that is shorter
     than the table's, unless `enforce_retention` is false: readers of older versions, and writers that are at work,
-    may need what is deleted then. `progress` is told the number of files."""
+    may need what is deleted then. `progress` is told the number of files. With a `spark` session its tasks list the
+    directories and delete the files."""
     snapshot = open_snapshot(target, engine, storage_options)
     update_table(snapshot, "VACUUM START")  # what the table asks of writers holds for vacuum too
     least = DELETED_FILE_RETENTION.of(snapshot.properties)
@@ -63,9 +68,9 @@ def vacuum(
             "if there are none, pass enforce_retention=False"
         )
     since = snapshot.engine.now() - kept
-    found = find_unneeded(
-        snapshot, snapshot.engine.storage.list_all(snapshot.root), needed_files(snapshot, since), since
-    )
+    workers = open_workers(snapshot.engine, spark)
+    listed = _list_files(workers, snapshot.engine, snapshot.root, since)
+    found = find_unneeded(snapshot, listed, needed_files(snapshot, since), since)
     if dry_run:
         return _result(snapshot, snapshot.version, found, deleted=False)
     parameters = {"retentionCheckEnabled": enforce_retention, "defaultRetentionMillis": least}
@@ -73,7 +78,7 @@ def vacuum(
     started = _start(snapshot, parameters, found)
     if started.version > snapshot.version + 1:  # others have committed since; a restore may need old files again
         found = find_unneeded(started, found, needed_files(started, since), since)
-    return _result(snapshot, _delete(started, found, progress), found, deleted=True)
+    return _result(snapshot, _delete(started, found, workers, progress), found, deleted=True)
 
 
 def _milliseconds(retention: timedelta | str | float) -> int:
@@ -111,20 +116,57 @@ def _start(snapshot: Snapshot, parameters: Mapping[str, Any], found: list[FileSt
     return snapshot.refresh()
 
 
-def _delete(snapshot: Snapshot, found: list[FileStatus], progress: Progress | None) -> int:
+def _list_files(workers: Workers, engine: Engine, root: str, since: int) -> Iterator[FileStatus]:
+    """All files below the root of which something may come. Where other processes list them, a task takes a directory:
+    those of one level at a time, for one level tells which directories the next one has."""
+    if workers.here is not None:
+        yield from engine.storage.list_all(root)
+        return
+    list_directory = _ListDirectory(root, since)
+    directories = [root]
+    while directories:
+        below: list[str] = []
+        for files, found in workers.map(list_directory, directories):
+            below += found
+            yield from files
+        directories = below
+
+
+@dataclass(frozen=True)
+class _ListDirectory:
+    """A task: the files in a directory, without those that nothing could come of; and the directories in it."""
+
+    root: str
+    since: int
+
+    def __call__(self, place: Workplace, directory: str) -> tuple[list[FileStatus], list[str]]:
+        storage = place.engine.storage
+        if isinstance(storage, Storage):
+            files, below = storage.list_directory(directory)
+        else:  # it can only list a directory together with those below it
+            files, below = list(storage.list_all(directory)), []
+        return [file for file in files if may_matter(file, self.root, self.since)], below
+
+
+def _delete(snapshot: Snapshot, found: list[FileStatus], workers: Workers, progress: Progress | None) -> int:
     """The version that tells of the end."""
     done = 0
     try:
         batches = [[file.path for file in found[start : start + _BATCH]] for start in range(0, len(found), _BATCH)]
-        with ThreadPoolExecutor(_THREADS, "lakeport-vacuum") as pool:
-            for batch, _ in zip(batches, pool.map(snapshot.engine.storage.delete, batches), strict=True):
-                done += len(batch)
-                if progress is not None:
-                    progress(done, len(found))
+        for count in workers.map(_delete_files, batches):
+            done += count
+            if progress is not None:
+                progress(done, len(found))
     except BaseException:
         _record(snapshot, "VACUUM END", {"status": "FAILED"}, {"numDeletedFiles": done})
         raise
     return _record(snapshot, "VACUUM END", {"status": "COMPLETED"}, {"numDeletedFiles": done})
+
+
+def _delete_files(place: Workplace, paths: list[str]) -> int:
+    """A task."""
+    place.engine.storage.delete(paths)
+    return len(paths)
 
 
 def _record(snapshot: Snapshot, operation: str, parameters: Mapping[str, Any], metrics: Mapping[str, int]) -> int:

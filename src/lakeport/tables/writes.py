@@ -12,9 +12,8 @@ from lakeport.errors import InvalidDataError, TableNotFoundError
 from lakeport.kernel import schema_changes
 from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.paths import parse_target
 from lakeport.kernel.scan_files import decode_num_records
-from lakeport.kernel.schema import schema_from_arrow
+from lakeport.kernel.schema import StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.table_properties import ENABLE_TYPE_WIDENING
 from lakeport.kernel.transaction import Transaction, create_table
@@ -51,26 +50,51 @@ def create(
             raise ValueError("a new table needs data or a schema")
         columns = to_schema(reader.schema)
     _refuse_existing(table)
+    transaction = begin_create(
+        table,
+        columns,
+        partition_by=partitions,
+        cluster_by=clustering,
+        properties=properties,
+        name=name,
+        description=description,
+        with_rows=reader is not None,
+    )
+    return finish(transaction) if reader is None else _write(transaction, reader)
+
+
+def begin_create(
+    table: Table,
+    columns: StructType,
+    *,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    with_rows: bool,
+) -> Transaction:
+    """A transaction that makes the table, which is not there yet. Raises `ValueError` for what no table can be."""
     check_defaults(table.engine, columns)
     transaction = create_table(
         table.engine,
-        parse_target(target),
+        table.root,
         columns,
-        partitions,
+        partition_by,
         properties,
-        clustering_columns=clustering,
+        clustering_columns=cluster_by,
         name=name,
         description=description,
-        operation="CREATE TABLE" if reader is None else "CREATE TABLE AS SELECT",
+        operation="CREATE TABLE AS SELECT" if with_rows else "CREATE TABLE",
     )
     transaction.parameters |= {
         "partitionBy": list(transaction.metadata.partition_columns),
-        "clusterBy": clustering,
+        "clusterBy": list(cluster_by),
         "description": description or "",
         "isManaged": "false",
         "properties": dict(properties or {}),
     }
-    return finish(transaction) if reader is None else _write(transaction, reader)
+    return transaction
 
 
 def _names(given: Sequence[str]) -> list[str]:
@@ -107,8 +131,12 @@ def append(
     reader = to_reader(data, transaction.schema)
     if merge_schema:
         add_missing_columns(transaction, reader.schema)
-    transaction.parameters |= {"mode": "Append", "partitionBy": list(transaction.metadata.partition_columns)}
+    describe_append(transaction)
     return _write(transaction, reader)
+
+
+def describe_append(transaction: Transaction) -> None:
+    transaction.parameters |= {"mode": "Append", "partitionBy": list(transaction.metadata.partition_columns)}
 
 
 def _write(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> Result:
@@ -116,11 +144,12 @@ def _write(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> Resul
     return finish(transaction, add_rows(transaction, batches))
 
 
-def add_missing_columns(transaction: Transaction, given: pa.Schema) -> None:
+def add_missing_columns(transaction: Transaction, given: pa.Schema | StructType) -> None:
     """Columns of the data that the table lacks become columns of the table."""
     widen = ENABLE_TYPE_WIDENING.of(transaction.metadata.configuration)
     try:
-        merged = schema_changes.merge_schema(transaction.schema, schema_from_arrow(given), widen=widen)
+        columns = given if isinstance(given, StructType) else schema_from_arrow(given)
+        merged = schema_changes.merge_schema(transaction.schema, columns, widen=widen)
     except ValueError as error:
         raise InvalidDataError(str(error)) from error
     if merged != transaction.schema:
@@ -130,10 +159,15 @@ def add_missing_columns(transaction: Transaction, given: pa.Schema) -> None:
 def add_rows(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> list[Add]:
     """Writes rows into files that the transaction adds."""
     adds = write_rows(transaction.engine, transaction.write_context(), batches)
+    stage_files(transaction, adds)
+    return adds
+
+
+def stage_files(transaction: Transaction, adds: Sequence[Add]) -> None:
+    """Files of new rows, and the metrics that tell of them."""
     transaction.add_files(adds)
     transaction.metrics |= {
         "numFiles": len(adds),
         "numOutputRows": sum(decode_num_records(add.stats) or 0 for add in adds),
         "numOutputBytes": sum(add.size for add in adds),
     }
-    return adds

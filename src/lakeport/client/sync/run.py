@@ -7,7 +7,7 @@ copy is at a whole version, and the next sync goes on from there, with the files
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeport.client.http import HttpPool
 from lakeport.client.options import ClientOptions
@@ -28,6 +28,10 @@ from lakeport.kernel.paths import parse_target
 from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.write_context import CHANGE_DIRECTORY
 from lakeport.sharing.names import parse_table_url
+from lakeport.workers import Workers, open_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _CHASES = 10
 """How often a table is begun anew whose latest version changes while its URLs have to be renewed."""
@@ -45,6 +49,7 @@ def sync_table(
     storage_options: Mapping[str, Any] | None = None,
     engine: Engine | None = None,
     client: ClientOptions = ClientOptions(),  # noqa: B008  # frozen
+    spark: SparkSession | None = None,
 ) -> SyncResult:
     """Makes the Delta table at `dest`, a path or a URL, a copy of the shared table `profile#share.schema.table`, or
     brings it up to date. Data files and deletion vectors are copied byte for byte; schema, partitioning, properties and
@@ -57,7 +62,8 @@ def sync_table(
     another one than before; files that it lost are fetched again. `verify` compares all rows with those of the share,
     and the sizes of all files. With `dry_run` nothing is written. `progress` is told bytes. `storage_options` are
     obstore's, for `dest`; `client` is how the share is read: a table that is offered by its directory only, or with
-    `access="dir"`, is copied from there.
+    `access="dir"`, is copied from there. With a `spark` session its tasks copy the files, with the same
+    result; this process asks the server and commits.
 
     Raises `SyncError` for a copy that cannot be brought up to date or is not what is shared, `SharingError`,
     `StorageError`, and `CommitConflictError` if somebody else writes to the copy meanwhile."""
@@ -72,6 +78,7 @@ def sync_table(
             verify=verify,
             dry_run=dry_run,
             progress=progress,
+            workers=open_workers(destination.engine, spark),
         )
 
 
@@ -84,9 +91,10 @@ def sync_from(
     verify: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> SyncResult:
-    """The same for a table and a copy that are opened already."""
-    run = _Run(source, destination, Fetcher(destination.engine.storage, destination.root, progress))
+    """The same for a table and a copy that are opened already; threads copy the files unless there are workers."""
+    run = _Run(source, destination, Fetcher(destination.engine.storage, destination.root, progress, workers))
     for chase in range(_CHASES):
         try:
             return run.run(full, squash, verify, dry_run)

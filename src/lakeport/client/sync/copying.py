@@ -1,0 +1,184 @@
+"""Copies of single files: by ranges, each checked before it counts as there."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event
+
+from lakeport.client.storage import SharedStorage
+from lakeport.client.sync.names import copy_path, new_run
+from lakeport.client.sync.plan import Wanted
+from lakeport.client.sync.stated import Received, Statements
+from lakeport.errors import CorruptTableError
+from lakeport.kernel.deletion_vectors import FILE_VERSION
+from lakeport.kernel.engine import StorageClient
+from lakeport.workers import Workplace
+
+AT_ONCE = 8
+"""So many files are copied at once."""
+TAIL = 8
+"""The end of a Parquet file: the length of its footer, and the magic number."""
+_PIECE = 8 << 20
+"""So much of a file is in memory at a time."""
+_MAGIC = (b"PAR1", b"PARE")
+_LEAST = 12
+_AROUND_A_VECTOR = 8
+
+
+class _StoppedError(Exception):
+    """Another file could not be copied."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A data file that is to come, into a directory of the table; or its deletion vector alone."""
+
+    wanted: Wanted
+    directory: str = ""
+    is_vector: bool = False
+
+    @property
+    def size(self) -> int:
+        vector = self.wanted.file.deletion_vector
+        return vector.size_in_bytes if self.is_vector and vector else self.wanted.file.size
+
+    @property
+    def origin(self) -> str:
+        """Where the share has it."""
+        path = self.wanted.vector_path if self.is_vector else self.wanted.file.path
+        assert path is not None
+        return path
+
+
+class Copier:
+    """Brings files below `root`, under names that no other has. Threads can share it."""
+
+    def __init__(self, storage: StorageClient, root: str, advance: Callable[[int], object]) -> None:
+        """`advance` is told how many bytes have come; less than 0 of those that have to come again."""
+        self._storage, self._root, self._advance = storage, root, advance
+        self._run, self._statements = new_run(), Statements()
+
+    def copy(self, source: StorageClient, copy: Copy, stop: Event) -> str:
+        """The path where it is now, relative to the table.
+
+        Raises `MissingFileError` if the share no longer has it, `CorruptTableError` if it is damaged, and what the
+        storages raise."""
+        return self._copy_vector(source, copy) if copy.is_vector else self._copy_file(source, copy, stop)
+
+    def _copy_file(self, source: StorageClient, copy: Copy, stop: Event) -> str:
+        relative = "/".join(filter(None, [copy.directory, copy_path(copy.wanted.name, self._run)]))
+        path = f"{self._root}/{relative}"
+        received = Received(source, copy.origin)
+        if not self._write(path, copy.size, received, None, stop):
+            self._write(path, copy.size, Received(source, copy.origin), received, stop)
+        return relative
+
+    def _write(self, path: str, size: int, received: Received, before: Received | None, stop: Event) -> bool:
+        """Whether the file is there now; if not, it has to come again, for what came `before` is not as stated."""
+        output = self._storage.open_output(path)
+        try:
+            tail = b""
+            for start in range(0, size, _PIECE):
+                if stop.is_set():
+                    raise _StoppedError
+                piece = received.read(start, min(_PIECE, size - start))
+                _check_length(piece, start, min(_PIECE, size - start), received.path)
+                output.write(piece)
+                tail = (tail + piece)[-TAIL:]
+                self._advance(len(piece))
+            if is_right := self._statements.hold(received, before):
+                check_end(tail, size, received.path)
+                output.close()
+        except BaseException:
+            output.abort()
+            raise
+        if not is_right:
+            output.abort()
+            self._advance(-size)
+        return is_right
+
+    def _copy_vector(self, source: StorageClient, copy: Copy) -> str:
+        path = vector_path(copy.wanted, self._root)
+        vector = copy.wanted.file.deletion_vector
+        assert vector is not None
+        frame = source.read(copy.origin, vector.offset or 1, vector.size_in_bytes + _AROUND_A_VECTOR)
+        size, payload, checksum = frame[:4], frame[4:-4], frame[-4:]
+        if int.from_bytes(size, "big") != len(payload) or int.from_bytes(checksum, "big") != zlib.crc32(payload):
+            raise CorruptTableError("the deletion vector is damaged", path=copy.origin)
+        with suppress(FileExistsError):  # another sync was faster: with the same bytes
+            self._storage.write(path, bytes([FILE_VERSION]) + frame)
+        return path.removeprefix(f"{self._root}/")
+
+
+def copy_all(
+    copier: Copier, source: StorageClient, copies: Sequence[Copy], arrived: Callable[[Copy, str], object]
+) -> None:
+    """Copies files, some at once; `arrived` is told of each that is there, and of its path. Raises what the first one
+    raises that fails, when no other is under way any more."""
+    stop = Event()
+
+    def run(copy: Copy) -> None:
+        arrived(copy, copier.copy(source, copy, stop))
+
+    with ThreadPoolExecutor(AT_ONCE, "lakeport-sync") as pool:
+        futures: list[Future[None]] = [pool.submit(run, copy) for copy in copies]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()
+            for future in futures:
+                future.cancel()
+    errors = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, _StoppedError)):
+        raise error
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Copies that one task makes, and what reads them."""
+
+    source: StorageClient
+    copies: list[Copy]
+
+
+def delivery(source: StorageClient, copies: list[Copy]) -> Delivery:
+    """What goes to another process has only what is needed there."""
+    return Delivery(
+        source.part(copy.origin for copy in copies) if isinstance(source, SharedStorage) else source, copies
+    )
+
+
+@dataclass(frozen=True)
+class DeliverFiles:
+    """A task: copies files below the root. Those that are complete stay, even if another fails."""
+
+    root: str
+
+    def __call__(self, place: Workplace, delivery: Delivery) -> list[tuple[Copy, str]]:
+        there: list[tuple[Copy, str]] = []
+        copier = Copier(place.engine.storage, self.root, lambda size: None)
+        copy_all(copier, delivery.source, delivery.copies, lambda copy, path: there.append((copy, path)))
+        return there
+
+
+def vector_path(wanted: Wanted, root: str) -> str:
+    """Where the copy at `root` has the deletion vector."""
+    location = wanted.vector.location(root) if wanted.vector else None
+    assert location is not None
+    return location
+
+
+def _check_length(piece: bytes, start: int, length: int, path: str) -> None:
+    if len(piece) != length:
+        raise CorruptTableError(f"the file ends before the byte {start + length}, which it should have", path=path)
+
+
+def check_end(tail: bytes, size: int, path: str) -> None:
+    """Raises `CorruptTableError` unless a Parquet file of this size can end so."""
+    footer = int.from_bytes(tail[:4], "little")
+    if size < _LEAST or tail[4:] not in _MAGIC or footer + _LEAST > size:
+        raise CorruptTableError("the file does not end as a Parquet file of its size does", path=path)
