@@ -34,8 +34,8 @@ class FreshUrls:
         return _joined, (self._urls, self._fetch, self._taken_ms)
 
     def part(self, paths: Iterable[str]) -> FreshUrls:
-        """The same for some of the files."""
-        part = FreshUrls({path: self._urls[path] for path in paths}, self._fetch, self._now)
+        """The same for some of the files, good for a while: who gets them need not ask at once for all of them."""
+        part = FreshUrls({path: self.signed(path) for path in paths}, self._fetch, self._now)
         part._taken_ms = self._taken_ms
         return part
 

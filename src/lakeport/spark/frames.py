@@ -26,8 +26,8 @@ _MOST_SHIPPED = 4 << 20
 
 
 def to_spark(frame: Rows[Any], spark: SparkSession) -> DataFrame:
-    """The rows, read by Spark's tasks when they are needed, at the version that the frame has now: by Spark's own reader
-    where it can, else in Python."""
+    """The rows, read by Spark's tasks when they are needed, at the version that the frame has now: by Spark's own
+    reader where it can, else in Python."""
     if isinstance(frame, Frame) and why_not_native(frame, spark) is None:
         rows = to_native_frame(frame, spark)
     else:

@@ -19,6 +19,9 @@ from lakeport.source import PathTable
 
 _STORAGE = "storage."
 """Before the name of an option of obstore."""
+_CONF = "spark.delta.sharing.streaming."
+"""Before the names of settings of the JVM connector. Spark shows no settings to sources in Python: here they are options,
+with or without this."""
 _PROFILE = (
     "shareCredentialsVersion",
     "type",
@@ -247,13 +250,14 @@ def _known(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]
     names = {name.lower(): name for name in known}
     given = {}
     for key, value in options.items():
-        if key.lower().startswith(_STORAGE):
+        name = key.lower().removeprefix(_CONF)
+        if name.startswith(_STORAGE):
             continue
-        if key.lower() not in names:
-            near = get_close_matches(key.lower(), names, 1, 0.6)
+        if name not in names:
+            near = get_close_matches(name, names, 1, 0.6)
             advice = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(known)} and storage.…"
             raise ValueError(f"there is no option {key!r}: {advice}")
-        given[names[key.lower()]] = value
+        given[names[name]] = value
     return given
 
 

@@ -19,8 +19,10 @@ from pyspark.sql.types import StructType
 from lakeport.spark.batch import FilteringReader, TableReader
 from lakeport.spark.failures import with_plain_errors
 from lakeport.spark.options import ReadOptions
+from lakeport.spark.sink import stream_writer
 from lakeport.spark.stream import TableStreamReader
 from lakeport.spark.types import to_spark_schema
+from lakeport.spark.write import batch_writer
 
 
 class DeltaSharingSource(DataSource):
@@ -41,9 +43,8 @@ class DeltaSharingSource(DataSource):
         reader = FilteringReader if _pushes_filters() else TableReader
         return reader(self._read_options.open_batch(), schema)
 
-    @with_plain_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
-        return TableStreamReader(self._read_options, schema)
+        return TableStreamReader(self.options, schema, sharing=self.sharing)
 
     @property
     def _read_options(self) -> ReadOptions:
@@ -58,6 +59,14 @@ class LakeportSource(DeltaSharingSource):
     @classmethod
     def name(cls) -> str:
         return "lakeport"
+
+    @with_plain_errors
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return batch_writer(self.options, schema, overwrite)
+
+    @with_plain_errors
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # PySpark's
+        return stream_writer(self.options, schema, overwrite)
 
 
 def _pushes_filters() -> bool:

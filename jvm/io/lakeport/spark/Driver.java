@@ -2,14 +2,11 @@ package io.lakeport.spark;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
+import java.io.InputStream;
+import java.net.HttpURLConnection;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
-import java.time.Duration;
 import java.util.HexFormat;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -23,16 +20,14 @@ final class Driver {
     static final String ADDRESS = "fs.lakeport.driver";
     static final String SECRET = "fs.lakeport.secret";
 
-    private static final Map<String, Driver> OPEN = new ConcurrentHashMap<>();
-    private static final int TRIES = 5;
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
-    /** A URL is used up to this time before it expires. */
-    private static final long MARGIN_MS = 5_000;
+    private static final Recent<String, Driver> OPEN = new Recent<>(100);
+    private static final int TRIES = 6;
+    /** It may have to ask the sharing server first, more than once. */
+    private static final int PATIENCE_MS = 300_000;
 
     private final String scan;
     private final String address;
     private final String secret;
-    private final HttpClient http = HttpClient.newBuilder().connectTimeout(Duration.ofSeconds(15)).build();
     private final Map<Integer, SignedUrl> urls = new ConcurrentHashMap<>();
     private volatile Listing listing;
 
@@ -48,7 +43,7 @@ final class Driver {
     }
 
     static Driver of(String scan, String address, String secret) {
-        return OPEN.computeIfAbsent(scan, key -> new Driver(key, address, secret));
+        return OPEN.get(scan, () -> new Driver(scan, address, secret));
     }
 
     Listing listing() throws IOException {
@@ -69,7 +64,7 @@ final class Driver {
     /** Another URL, in place of one that the storage refuses. */
     String refused(int file, String url) throws IOException {
         SignedUrl known = urls.get(file);
-        return known != null && !known.url.equals(url) ? known.url : renewed(file, "?refused=" + digest(url));
+        return known != null && !known.url.equals(url) && known.isGood() ? known.url : renewed(file, "?refused=" + digest(url));
     }
 
     /** The positions of deleted rows in a file, as Delta stores them. */
@@ -78,8 +73,9 @@ final class Driver {
     }
 
     private String renewed(int file, String query) throws IOException {
+        long asked = System.nanoTime();
         String[] lines = new String(get("urls/" + file + query), StandardCharsets.UTF_8).split("\n", 2);
-        SignedUrl signed = new SignedUrl(Long.parseLong(lines[0]), lines[1]);
+        SignedUrl signed = new SignedUrl(Long.parseLong(lines[0]), asked, lines[1]);
         urls.put(file, signed);
         return signed.url;
     }
@@ -94,44 +90,54 @@ final class Driver {
     }
 
     private byte[] get(String what) throws IOException {
-        HttpRequest request = HttpRequest.newBuilder(URI.create(address + "/" + scan + "/" + what))
-                .header("Authorization", "Bearer " + secret)
-                .timeout(PATIENCE)
-                .build();
-        IOException last = null;
-        for (int tried = 0; tried < TRIES; tried++) {
-            Waiting.before(tried);
+        return Fetching.await(Fetching.start(() -> ask(what)));
+    }
+
+    private byte[] ask(String what) throws IOException {
+        for (int tries = 1; ; tries++) {
+            HttpURLConnection connection = Http.open(address + "/" + scan + "/" + what);
+            connection.setReadTimeout(PATIENCE_MS);
+            connection.setRequestProperty("Authorization", "Bearer " + secret);
+            int status;
+            byte[] body;
             try {
-                HttpResponse<byte[]> answer = http.send(request, HttpResponse.BodyHandlers.ofByteArray());
-                if (answer.statusCode() == 200) {
-                    return answer.body();
+                status = connection.getResponseCode();
+                try (InputStream stream = status < 400 ? connection.getInputStream() : connection.getErrorStream()) {
+                    body = stream.readAllBytes();
                 }
-                String message = new String(answer.body(), StandardCharsets.UTF_8);
-                if (answer.statusCode() == 404) {
-                    throw new FileNotFoundException(message);
+            } catch (IOException error) {
+                if (tries == TRIES) {
+                    throw new IOException("the driver's Lakeport does not answer (" + error.getClass().getSimpleName()
+                            + "): is its Python process still running, and can this machine reach it at " + address + "?");
                 }
-                throw new IOException(message);
-            } catch (java.net.ConnectException | java.net.http.HttpTimeoutException error) {
-                last = new IOException("the driver's Lakeport does not answer: is its Python process still running?", error);
-            } catch (InterruptedException error) {
-                throw Waiting.interrupted(error);
+                Waiting.after(tries);
+                continue;
             }
+            if (status == 200) {
+                return body;
+            }
+            String message = new String(body, StandardCharsets.UTF_8);
+            throw status == 404 ? new FileNotFoundException(message) : new IOException(message);
         }
-        throw last;
     }
 
     private static final class SignedUrl {
-        private final long expires;
+        /** When this part of its life is left, another is asked for: so a read that begins then ends before. */
+        private static final double MARGIN = 0.2;
+
+        private final long until;
+        private final boolean lasts;
         private final String url;
 
-        SignedUrl(long expires, String url) {
-            this.expires = expires;
+        /** A life of 0 stands for an unknown one: the URL is good until it is refused. */
+        SignedUrl(long lifeMs, long asked, String url) {
+            this.lasts = lifeMs == 0;
+            this.until = asked + (long) (lifeMs * 1_000_000 * (1 - MARGIN));
             this.url = url;
         }
 
-        /** 0 stands for a URL of unknown life: it is good until it is refused. */
         boolean isGood() {
-            return expires == 0 || System.currentTimeMillis() < expires - MARGIN_MS;
+            return lasts || System.nanoTime() - until < 0;
         }
     }
 }

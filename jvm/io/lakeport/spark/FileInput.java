@@ -14,6 +14,8 @@ final class FileInput extends FSInputStream {
     private static final int AHEAD = 1 << 20;
     /** The end of a file holds what is read first: its footer. */
     private static final int TAIL = 128 << 10;
+    /** Up to this size a file is read as a whole: that takes less time than another request would. */
+    private static final int SMALL = 512 << 10;
 
     private final Ranges ranges;
     private final long size;
@@ -83,7 +85,8 @@ final class FileInput extends FSInputStream {
         if (isBuffered(position, 1)) {
             return;
         }
-        long start = position >= size - TAIL ? Math.max(0, size - TAIL) : position;
+        int tail = size <= SMALL ? SMALL : TAIL;
+        long start = position >= size - tail ? Math.max(0, size - tail) : position;
         byte[] next = new byte[(int) Math.min(AHEAD, size - start)];
         ranges.read(start, next, 0, next.length);
         buffer = next;
@@ -91,48 +94,34 @@ final class FileInput extends FSInputStream {
     }
 
     @Override
-    public int minSeekForVectorReads() {
-        return 128 << 10;
-    }
-
-    @Override
-    public int maxReadSizeForVectorReads() {
-        return 16 << 20;
-    }
-
-    @Override
-    public void readVectored(List<? extends FileRange> wanted, IntFunction<ByteBuffer> allocate) {
+    public void readVectored(List<? extends FileRange> wanted, IntFunction<ByteBuffer> allocate) throws EOFException {
         for (FileRange range : wanted) {
-            range.setData(CompletableFuture.supplyAsync(() -> readRange(range, allocate)));
+            if (range.getOffset() < 0 || range.getOffset() + range.getLength() > size) {
+                throw new EOFException("a file of " + size + " bytes has no range " + range);
+            }
+            range.setData(startRange(range, allocate.apply(range.getLength())));
         }
     }
 
-    private ByteBuffer readRange(FileRange range, IntFunction<ByteBuffer> allocate) {
-        try {
-            ByteBuffer buffer = allocate.apply(range.getLength());
-            byte[] bytes = buffer.hasArray() ? buffer.array() : new byte[range.getLength()];
-            int offset = buffer.hasArray() ? buffer.arrayOffset() : 0;
-            ranges.read(range.getOffset(), bytes, offset, range.getLength());
-            if (!buffer.hasArray()) {
-                buffer.put(bytes).flip();
-            }
-            return buffer;
-        } catch (IOException error) {
-            throw new java.io.UncheckedIOException(error);
+    private CompletableFuture<ByteBuffer> startRange(FileRange range, ByteBuffer target) {
+        int length = range.getLength();
+        if (isBuffered(range.getOffset(), length)) {
+            return CompletableFuture.completedFuture(put(target, buffer, (int) (range.getOffset() - bufferStart), length));
         }
+        if (target.hasArray()) {
+            return ranges.start(range.getOffset(), target.array(), target.arrayOffset(), length).thenApply(nothing -> target);
+        }
+        byte[] bytes = new byte[length];
+        return ranges.start(range.getOffset(), bytes, 0, length).thenApply(nothing -> put(target, bytes, 0, length));
+    }
+
+    private static ByteBuffer put(ByteBuffer target, byte[] bytes, int offset, int length) {
+        return target.put(bytes, offset, length).flip();
     }
 
     @Override
     public void close() throws IOException {
-        if (ranges instanceof AutoCloseable) {
-            try {
-                ((AutoCloseable) ranges).close();
-            } catch (IOException error) {
-                throw error;
-            } catch (Exception error) {
-                throw new IOException(error);
-            }
-        }
+        ranges.close();
         super.close();
     }
 }

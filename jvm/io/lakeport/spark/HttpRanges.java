@@ -2,63 +2,54 @@ package io.lakeport.spark;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
-import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
+import java.io.InputStream;
+import java.io.InterruptedIOException;
+import java.net.HttpURLConnection;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 
 /**
- * Ranges of a file behind a signed URL. What fails for a while is tried again; where the storage refuses the URL, the driver is asked
- * for another. A body that is shorter than what was asked for is a failure.
+ * Ranges of a file behind a signed URL. What fails for a while is tried again, from where it broke off; where the storage refuses the
+ * URL, the driver is asked for another. Nothing but what was asked for is taken.
  */
 final class HttpRanges implements Ranges {
-    private static final HttpClient HTTP = HttpClient.newBuilder()
-            .version(HttpClient.Version.HTTP_1_1)
-            .connectTimeout(Duration.ofSeconds(15))
-            .followRedirects(HttpClient.Redirect.NORMAL)
-            .build();
     private static final int TRIES = 9;
     private static final int NEW_URLS = 3;
-    private static final long PATIENCE_S = 60;
     /** Larger ranges are fetched in parts, several at once. */
     private static final int PART = 8 << 20;
 
     private final Driver driver;
     private final int file;
+    private final long size;
+    private volatile boolean closed;
 
-    HttpRanges(Driver driver, int file) {
+    HttpRanges(Driver driver, int file, long size) {
         this.driver = driver;
         this.file = file;
+        this.size = size;
     }
 
     @Override
-    public void read(long start, byte[] into, int offset, int length) throws IOException {
-        List<Part> parts = new ArrayList<>();
-        for (int done = 0; done < length; done += PART) {
-            parts.add(new Part(start + done, into, offset + done, Math.min(PART, length - done)));
+    public CompletableFuture<Void> start(long start, byte[] into, int offset, int length) {
+        CompletableFuture<?>[] parts = new CompletableFuture<?>[Math.max(1, (length + PART - 1) / PART)];
+        for (int i = 0; i < parts.length; i++) {
+            int done = i * PART;
+            Part part = new Part(start + done, into, offset + done, Math.min(PART, length - done));
+            parts[i] = Fetching.start(part);
         }
-        for (Part part : parts) {
-            part.send();
-        }
-        for (Part part : parts) {
-            part.receive();
-        }
+        return parts.length == 1 ? parts[0].thenApply(nothing -> null) : CompletableFuture.allOf(parts);
     }
 
-    private final class Part {
-        private final long start;
+    /** Whoever still reads stops soon. */
+    @Override
+    public void close() {
+        closed = true;
+    }
+
+    private final class Part implements Fetching.Work<Void> {
+        private long start;
         private final byte[] into;
-        private final int offset;
-        private final int length;
-        private String url;
-        private CompletableFuture<HttpResponse<byte[]>> answer;
+        private int offset;
+        private int length;
 
         Part(long start, byte[] into, int offset, int length) {
             this.start = start;
@@ -67,86 +58,103 @@ final class HttpRanges implements Ranges {
             this.length = length;
         }
 
-        void send() throws IOException {
-            url = driver.url(file);
-            request();
-        }
-
-        private void request() {
-            HttpRequest request = HttpRequest.newBuilder(URI.create(url))
-                    .header("Range", "bytes=" + start + "-" + (start + length - 1))
-                    .build();
-            answer = HTTP.sendAsync(request, HttpResponse.BodyHandlers.ofByteArray()).orTimeout(PATIENCE_S, TimeUnit.SECONDS);
-        }
-
-        void receive() throws IOException {
+        @Override
+        public Void run() throws IOException {
+            String url = driver.url(file);
             int refusals = 0;
-            for (int tried = 1; ; tried++) {
-                String failure;
-                try {
-                    HttpResponse<byte[]> got = answer.get();
-                    if (take(got)) {
-                        return;
-                    }
-                    failure = "status " + got.statusCode() + " with " + got.body().length + " bytes";
-                    if (isRefusal(got.statusCode())) {
-                        if (++refusals > NEW_URLS) {
-                            throw refused(got.statusCode());
-                        }
-                        url = driver.refused(file, url);
-                    } else if (!mayPass(got.statusCode())) {
-                        throw new IOException("a file of the table cannot be read: the storage answers with " + failure);
-                    }
-                } catch (ExecutionException error) {
-                    Throwable cause = error.getCause();
-                    failure = cause instanceof TimeoutException ? "no whole answer within " + PATIENCE_S + " s" : cause.getClass().getSimpleName();
-                } catch (InterruptedException error) {
-                    answer.cancel(true);
-                    throw Waiting.interrupted(error);
+            for (int tries = 1; length > 0; tries++) {
+                int before = length;
+                String failure = ask(url);
+                if (failure == null) {
+                    continue;
                 }
-                if (tried >= TRIES) {
-                    throw new IOException("a file of the table cannot be read, after " + tried + " tries: " + failure);
+                if (failure.equals(REFUSED)) {
+                    if (++refusals > NEW_URLS) {
+                        throw refused();
+                    }
+                    url = driver.refused(file, url);
+                } else if (length < before) {
+                    tries = 1;
+                } else if (tries >= TRIES) {
+                    throw new IOException("a file of the table cannot be read, after " + tries + " tries: " + failure);
                 }
-                Waiting.before(tried);
-                request();
+                Waiting.after(tries);
             }
+            return null;
         }
 
-        /** Whether the answer is what was asked for. */
-        private boolean take(HttpResponse<byte[]> got) {
-            byte[] body = got.body();
-            if (got.statusCode() == 206 && body.length == length && isRange(got)) {
-                System.arraycopy(body, 0, into, offset, length);
-                return true;
+        private static final String REFUSED = "refused";
+        private int status;
+
+        /** Takes what comes; tells what went wrong, or null. No message of the connection is used: it would tell the URL. */
+        private String ask(String url) throws IOException {
+            if (closed) {
+                throw new InterruptedIOException("the file was closed while it was read");
             }
-            if (got.statusCode() == 200 && body.length >= start + length) {
-                System.arraycopy(body, (int) start, into, offset, length);
-                return true;
+            HttpURLConnection connection = Http.open(url);
+            connection.setRequestProperty("Range", "bytes=" + start + "-" + (start + length - 1));
+            try {
+                status = connection.getResponseCode();
+                if (status == 206 || status == 200) {
+                    return take(connection);
+                }
+                Http.discard(connection);
+            } catch (IOException error) {
+                return error.getClass().getSimpleName();
             }
-            return false;
+            if (isRefusal(status)) {
+                return REFUSED;
+            }
+            if (!mayPass(status)) {
+                throw new IOException("a file of the table cannot be read: the storage answers with status " + status);
+            }
+            return "status " + status;
         }
 
-        private boolean isRange(HttpResponse<byte[]> got) {
-            return got.headers()
-                    .firstValue("Content-Range")
-                    .map(text -> text.startsWith("bytes " + start + "-"))
-                    .orElse(true);
+        private String take(HttpURLConnection connection) throws IOException {
+            try (InputStream body = connection.getInputStream()) {
+                if (!isWanted(connection)) {
+                    return "other bytes than those that were asked for";
+                }
+                if (status == 200) {
+                    body.skipNBytes(start);
+                }
+                while (length > 0 && !closed) {
+                    int got = body.read(into, offset, length);
+                    if (got < 0) {
+                        return "an answer that ends too early";
+                    }
+                    start += got;
+                    offset += got;
+                    length -= got;
+                }
+            }
+            return null;
+        }
+
+        private boolean isWanted(HttpURLConnection connection) {
+            long announced = connection.getContentLengthLong();
+            if (status == 200) {
+                return announced < 0 || announced == size;
+            }
+            String range = connection.getHeaderField("Content-Range");
+            boolean isRange = range != null && range.startsWith("bytes " + start + "-" + (start + length - 1) + "/");
+            return isRange && (announced < 0 || announced == length);
+        }
+
+        private IOException refused() {
+            if (status == 404 || status == 410) {
+                return new FileNotFoundException("the storage no longer has a file of the table; it may have been vacuumed: read a later version");
+            }
+            return new IOException("the storage refuses a file of the table, by a new URL too (status " + status + "); ask the provider");
         }
     }
 
     private static boolean isRefusal(int status) {
-        return status == 401 || status == 403 || status == 404 || status == 410;
+        return status == 400 || status == 401 || status == 403 || status == 404 || status == 410;
     }
 
-    /** Other statuses stay as they are. A success that was not whole may come whole. */
     private static boolean mayPass(int status) {
-        return status < 300 || status == 408 || status == 425 || status == 429 || status >= 500;
-    }
-
-    private static IOException refused(int status) {
-        if (status == 404 || status == 410) {
-            return new FileNotFoundException("the storage no longer has a file of the table; it may have been vacuumed: read a later version");
-        }
-        return new IOException("the storage refuses a file of the table, by a new URL too (status " + status + "); ask the provider");
+        return status == 408 || status == 425 || status == 429 || status >= 500;
     }
 }

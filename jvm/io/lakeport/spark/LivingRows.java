@@ -1,20 +1,18 @@
 package io.lakeport.spark;
 
 import java.io.IOException;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
+import java.io.UncheckedIOException;
 import org.apache.spark.sql.api.java.UDF2;
 
 /** Whether a row of a file is not deleted, by the number of the file in the scan and the position of the row in it. */
-public final class LivingRows implements UDF2<Integer, Long, Boolean> {
+public final class LivingRows implements UDF2<Long, Long, Boolean> {
     private static final long serialVersionUID = 1;
-    private static final Map<String, Positions> KNOWN = new ConcurrentHashMap<>();
+    private static final Recent<String, Deleted> KNOWN = new Recent<>(100);
 
     private final String scan;
     private final String address;
     private final String secret;
-    private transient int lastFile;
-    private transient Positions last;
+    private transient volatile Deleted last;
 
     public LivingRows(String scan, String address, String secret) {
         this.scan = scan;
@@ -23,19 +21,38 @@ public final class LivingRows implements UDF2<Integer, Long, Boolean> {
     }
 
     @Override
-    public Boolean call(Integer file, Long row) {
-        if (last == null || lastFile != file) {
-            last = KNOWN.computeIfAbsent(scan + "/" + file, key -> fetch(file));
-            lastFile = file;
+    public Boolean call(Long file, Long row) {
+        Deleted deleted = last;
+        if (deleted == null || deleted.file != file) {
+            deleted = KNOWN.get(scan + "/" + file, () -> new Deleted(file));
+            last = deleted;
         }
-        return !last.contains(row);
+        return !deleted.positions(this).contains(row);
     }
 
-    private Positions fetch(int file) {
-        try {
-            return Positions.decode(Driver.of(scan, address, secret).vector(file));
-        } catch (IOException error) {
-            throw new java.io.UncheckedIOException(error);
+    /** Those of a file; one task fetches them, others that need them at that time wait. */
+    private static final class Deleted {
+        private final long file;
+        private volatile Positions positions;
+
+        Deleted(long file) {
+            this.file = file;
+        }
+
+        Positions positions(LivingRows of) {
+            Positions known = positions;
+            return known != null ? known : fetch(of);
+        }
+
+        private synchronized Positions fetch(LivingRows of) {
+            try {
+                if (positions == null) {
+                    positions = Positions.decode(Driver.of(of.scan, of.address, of.secret).vector((int) file));
+                }
+                return positions;
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
         }
     }
 }

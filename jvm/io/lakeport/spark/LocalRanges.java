@@ -1,19 +1,38 @@
 package io.lakeport.spark;
 
 import java.io.EOFException;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.concurrent.CompletableFuture;
 
 /** Ranges of a file on a disk that the task reaches. */
-final class LocalRanges implements Ranges, AutoCloseable {
+final class LocalRanges implements Ranges {
     private final FileChannel channel;
 
     LocalRanges(String url) throws IOException {
-        channel = FileChannel.open(Path.of(URI.create(url)), StandardOpenOption.READ);
+        Path path = Path.of(URI.create(url));
+        try {
+            channel = FileChannel.open(path, StandardOpenOption.READ);
+        } catch (NoSuchFileException error) {
+            throw new FileNotFoundException(path + " is not there; it may have been vacuumed, or this machine does not reach it");
+        }
+    }
+
+    /** At once: a disk needs no other thread. */
+    @Override
+    public CompletableFuture<Void> start(long start, byte[] into, int offset, int length) {
+        try {
+            read(start, into, offset, length);
+            return CompletableFuture.completedFuture(null);
+        } catch (IOException error) {
+            return CompletableFuture.failedFuture(error);
+        }
     }
 
     @Override

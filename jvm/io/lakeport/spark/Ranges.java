@@ -1,14 +1,21 @@
 package io.lakeport.spark;
 
+import java.io.Closeable;
 import java.io.IOException;
+import java.util.concurrent.CompletableFuture;
 
 /** A file that is read by ranges. */
-interface Ranges {
-    /** Exactly these bytes. */
-    void read(long start, byte[] into, int offset, int length) throws IOException;
+interface Ranges extends Closeable {
+    /** Begins to read exactly these bytes. */
+    CompletableFuture<Void> start(long start, byte[] into, int offset, int length);
+
+    /** Reads exactly these bytes. */
+    default void read(long start, byte[] into, int offset, int length) throws IOException {
+        Fetching.await(start(start, into, offset, length));
+    }
 
     static Ranges open(Driver driver, int file, long size) throws IOException {
         String url = driver.url(file);
-        return url.startsWith("file:") ? new LocalRanges(url) : new HttpRanges(driver, file);
+        return url.startsWith("file:") ? new LocalRanges(url) : new HttpRanges(driver, file, size);
     }
 }

@@ -3,7 +3,6 @@ package io.lakeport.spark;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
-import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -52,9 +51,7 @@ public final class ScanFileSystem extends FileSystem {
             long size = FileName.parse(whole).size;
             return new FileStatus(size, false, 1, Math.max(size, 1), 0, whole);
         }
-        if (driver.listing().in(whole.toUri().getPath()) == null) {
-            throw new FileNotFoundException("the scan has no such directory: " + whole);
-        }
+        require(whole);
         return new FileStatus(0, true, 0, 0, 0, whole);
     }
 
@@ -64,18 +61,14 @@ public final class ScanFileSystem extends FileSystem {
         if (FileName.matches(whole)) {
             return new FileStatus[] {getFileStatus(whole)};
         }
-        List<FileStatus> found = driver.listing().in(whole.toUri().getPath());
-        if (found == null) {
-            throw new FileNotFoundException("the scan has no such directory: " + whole);
-        }
-        return found.stream().map(this::qualified).toArray(FileStatus[]::new);
+        require(whole);
+        return driver.listing().in(whole.toUri().getPath(), whole);
     }
 
-    private FileStatus qualified(FileStatus status) {
-        FileStatus copy = new FileStatus(
-                status.getLen(), status.isDirectory(), 1, Math.max(status.getLen(), 1), status.getModificationTime(), status.getPath());
-        copy.setPath(makeQualified(status.getPath()));
-        return copy;
+    private void require(Path directory) throws IOException {
+        if (!driver.listing().has(directory.toUri().getPath())) {
+            throw new FileNotFoundException("the scan has no such directory: " + directory);
+        }
     }
 
     @Override

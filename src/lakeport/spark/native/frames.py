@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,26 +10,33 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 
 from lakeport.client.storage import SharedStorage
 from lakeport.frame import Frame
-from lakeport.kernel.partitions import format_partition_value, parse_partition_value
 from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.spark.native.conditions import to_spark_condition
+from lakeport.spark.native.directories import partition_directories
 from lakeport.spark.native.jar import FILE_SYSTEM, LIVING_ROWS, load_class, why_not
 from lakeport.spark.native.readable import physical_schema, why_not_readable
-from lakeport.spark.native.scans import FILE_NUMBER, WHOLE, WITH_DELETED, PlannedScan, partition_path
+from lakeport.spark.native.scans import WHOLE, WITH_DELETED, PlannedScan
 from lakeport.spark.native.service import ScanService, service_for
 from lakeport.spark.types import any_nullable, to_spark_schema
 
 _VOID = PrimitiveType("void")
+_EXACT = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "mergeSchema": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+"""Whatever a session has for these, all rows are read, and as they are stored."""
 
 
 def why_not_native(frame: Frame, spark: SparkSession) -> str | None:
     """Why the rows have to be read in Python; None if Spark's own reader can."""
     if frame.tracks_rows:
         return "row ids were asked for"
-    if (reason := why_not(spark) or why_not_readable(frame.definition)) is not None:
+    if (reason := why_not(spark) or why_not_readable(frame.definition, spark)) is not None:
         return reason
     plan = frame.plan()
     if plan.remaining_filter is not None and _condition(plan) is None:
@@ -45,7 +51,7 @@ def to_native_frame(frame: Frame, spark: SparkSession) -> DataFrame:
     plan = frame.plan()
     files = list(plan.files())
     snapshot = plan.snapshot
-    scan = PlannedScan(files, _directories(files, snapshot), snapshot.root, frame.engine.storage)
+    scan = PlannedScan(files, partition_directories(files, snapshot), snapshot.root, frame.engine.storage)
     service = service_for(spark)
     service.add(scan)
     physical = _read(spark, scan, service, snapshot)
@@ -60,51 +66,26 @@ def _condition(plan: Scan) -> Column | None:
     return None if left is None else to_spark_condition(left, plan.snapshot.schema)
 
 
-def _directories(files: Iterable[ScanFile], snapshot: Snapshot) -> list[str]:
-    fields = snapshot.partition_fields
-    known: dict[tuple[str | None, ...], str] = {}
-
-    def directory(file: ScanFile) -> str:
-        names = snapshot.physical_partition_columns
-        key = tuple(file.partition_values.get(name) for name in names)
-        if key not in known:
-            known[key] = partition_path(
-                (name, _partition_text(text, field, snapshot.root))
-                for name, text, field in zip(names, key, fields, strict=True)
-            )
-        return known[key]
-
-    return [directory(file) for file in files]
-
-
-def _partition_text(text: str | None, field: StructField, root: str) -> str | None:
-    """The value as Spark's casts take it, in any time zone."""
-    return format_partition_value(parse_partition_value(text, field, path=root), field)
-
-
 def _read(spark: SparkSession, scan: PlannedScan, service: ScanService, snapshot: Snapshot) -> DataFrame:
     """The rows under physical names."""
-    schema = to_spark_schema(physical_schema(snapshot.schema, snapshot.mapping_mode))
+    schema = physical_schema(snapshot.schema, snapshot.mapping_mode)
     load_class(spark, FILE_SYSTEM)
-    reader = spark.read.format("parquet").options(
+    reader = spark.read.format("parquet").schema(schema).options(
         **{
             "fs.lakeport.impl": FILE_SYSTEM,
             "fs.lakeport.impl.disable.cache": "true",
             "fs.lakeport.driver": service.address,
             "fs.lakeport.secret": scan.secret,
-            "ignoreCorruptFiles": "false",
-            "ignoreMissingFiles": "false",
-            "mergeSchema": "false",
+            **_EXACT,
         }
     )
     parts = []
     if scan.has_whole:
-        parts.append(reader.schema(schema).load(scan.root(WHOLE)))
+        parts.append(reader.load(scan.root(WHOLE)))
     if scan.has_deleted:
-        numbered = to_spark_schema(StructType((StructField(FILE_NUMBER, PrimitiveType("integer")),)))
-        rows = reader.schema(type(schema)([*schema, *numbered])).load(scan.root(WITH_DELETED))
+        number = F.unix_millis("_metadata.file_modification_time")
         living = _living_rows(spark, scan, service)
-        parts.append(rows.where(living(F.col(FILE_NUMBER), F.col("_metadata.row_index"))).drop(FILE_NUMBER))
+        parts.append(reader.load(scan.root(WITH_DELETED)).where(living(number, F.col("_metadata.row_index"))))
     if not parts:
         return spark.createDataFrame([], schema)
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])

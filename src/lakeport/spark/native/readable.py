@@ -3,41 +3,73 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as spark_types
 
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, types_in
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.spark.native.scans import FILE_NUMBER
+from lakeport.spark.types import to_spark_schema
 
+FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
+_V1 = "spark.sql.sources.useV1SourceList"
+_SETTINGS = {
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
+}
+"""Settings of a session, and the values with which its reader gives the rows that the kernel does. They are the
+defaults."""
 _VOID, _BINARY = PrimitiveType("void"), PrimitiveType("binary")
-_RESERVED = (FILE_NUMBER, "_metadata")
+_METADATA = "_metadata"
 _WIDENED_BY_SPARK = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
     ("integer", "long"), ("float", "double"), ("byte", "double"), ("short", "double"), ("integer", "double"),
 }  # fmt: skip
 
 
-def why_not_readable(snapshot: Snapshot) -> str | None:
+def why_not_readable(snapshot: Snapshot, spark: SparkSession) -> str | None:
     """Why a table has to be read in Python; None if Spark can."""
-    schema = snapshot.schema
-    if snapshot.mapping_mode == "id":
-        return "its columns are matched by ids"
-    for field in schema:
-        name = field.physical_name(snapshot.mapping_mode)
-        if name.lower() in _RESERVED:
-            return f"it has a column {name!r}, which means something else here"
-        if field.type != _VOID and _VOID in types_in(field.type):
-            return f"a part of the column {field.name!r} is void"
-    for field in snapshot.partition_fields:
-        if field.type == _BINARY:
-            return f"the partition column {field.name!r} is binary"
-    if (widened := _unknown_widening(schema)) is not None:
-        return f"the type of {widened} was widened in a way that Spark's reader does not know"
+    return (
+        _setting_against(spark)
+        or _mapping_against(snapshot, spark)
+        or next(filter(None, map(_column_against, snapshot.schema)), None)
+        or next((f"the partition column {f.name!r} is binary" for f in snapshot.partition_fields if f.type == _BINARY), None)
+    )
+
+
+def _setting_against(spark: SparkSession) -> str | None:
+    for name, needed in _SETTINGS.items():
+        if str(spark.conf.get(name, needed)).lower() != needed:
+            return f"the session has {name} set to other than {needed}"
+    if "parquet" not in str(spark.conf.get(_V1, "parquet")).lower().split(","):
+        return f"the session has no parquet in {_V1}"
     return None
 
 
-def physical_schema(schema: StructType, mode: str) -> StructType:
-    """The columns under the names that they have in data files, less those that no file has."""
-    return StructType(tuple(_physical(field, mode) for field in schema if field.type != _VOID))
+def _mapping_against(snapshot: Snapshot, spark: SparkSession) -> str | None:
+    if snapshot.mapping_mode == "id" and spark.conf.get(FIELD_IDS, "false") != "true":
+        return f"its columns are matched by ids: set {FIELD_IDS} to true"
+    return None
+
+
+def _column_against(field: StructField) -> str | None:
+    if field.name.lower() == _METADATA:
+        return f"it has a column {field.name!r}, which means something else in Spark"
+    if field.type != _VOID and _VOID in types_in(field.type):
+        return f"a part of the column {field.name!r} is void"
+    if (widened := _unknown_widening(field)) is not None:
+        return f"the type of {widened!r} was widened in a way that Spark's reader does not know"
+    return None
+
+
+def physical_schema(schema: StructType, mode: str) -> spark_types.StructType:
+    """The columns under the names, or with the ids, that they have in data files, less those that no file has."""
+    stored = StructType(tuple(_physical(field, mode) for field in schema if field.type != _VOID))
+    plain = to_spark_schema(stored)
+    return plain if mode != "id" else _with_ids(plain, stored)
 
 
 def _physical(field: StructField, mode: str) -> StructField:
@@ -55,12 +87,28 @@ def _physical_type(data_type: DataType, mode: str) -> DataType:
     return data_type
 
 
-def _unknown_widening(schema: StructType, where: str = "") -> str | None:
-    for field in schema:
-        name = f"{where}{field.name}"
-        for change in field.metadata.get("delta.typeChanges", ()):
-            if "fieldPath" in change or (change.get("fromType"), change.get("toType")) not in _WIDENED_BY_SPARK:
-                return repr(name)
-        if isinstance(field.type, StructType) and (found := _unknown_widening(field.type, f"{name}.")):
-            return found
-    return None
+def _with_ids(plain: Any, stored: DataType) -> Any:
+    """The same type of Spark, with the ids of fields where its reader looks for them."""
+    match stored:
+        case StructType(fields):
+            return spark_types.StructType([_field_with_id(p, f) for p, f in zip(plain, fields, strict=True)])
+        case ArrayType(element):
+            return spark_types.ArrayType(_with_ids(plain.elementType, element), plain.containsNull)
+        case MapType(key, value):
+            parts = _with_ids(plain.keyType, key), _with_ids(plain.valueType, value)
+            return spark_types.MapType(*parts, plain.valueContainsNull)
+    return plain
+
+
+def _field_with_id(plain: spark_types.StructField, field: StructField) -> spark_types.StructField:
+    metadata = {} if field.field_id is None else {"parquet.field.id": field.field_id}
+    return spark_types.StructField(plain.name, _with_ids(plain.dataType, field.type), plain.nullable, metadata)
+
+
+def _unknown_widening(field: StructField, where: str = "") -> str | None:
+    name = f"{where}{field.name}"
+    for change in field.metadata.get("delta.typeChanges", ()):
+        if (change.get("fromType"), change.get("toType")) not in _WIDENED_BY_SPARK:
+            return name
+    inner = field.type.fields if isinstance(field.type, StructType) else ()
+    return next(filter(None, (_unknown_widening(part, f"{name}.") for part in inner)), None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +16,8 @@ from lakeport.kernel.deletion_vectors import encode_deletion_vector, read_deleti
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan_files import ScanFile
 
-FILE_NUMBER = "__lakeport_file"
-"""The virtual partition column of files with a deletion vector: the number of the file."""
 WHOLE, WITH_DELETED = "/whole", "/with-deleted"
 """The directories of files without and with deletion vectors."""
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-_PLAIN = re.compile(r"[^A-Za-z0-9_. -]")
 
 
 class UrlStorage(Protocol):
@@ -54,23 +50,22 @@ class PlannedScan:
         return f"lakeport://{self.id}{directory}"
 
     def listing(self) -> str:
-        """A line for each file: its path, its size and its modification time."""
-        lines = (
-            f"{self._path(number)}\t{file.size}\t{file.modification_time}" for number, file in enumerate(self.files)
-        )
-        return "\n".join(lines)
+        """A line for each file: its directory, its path below it, its size, and its number where a time of modification
+        would be: that is a column which Spark's reader gives to every row."""
+        return "\n".join(map(self._line, range(len(self.files))))
 
-    def _path(self, number: int) -> str:
-        file, directory = self.files[number], self.directories[number]
-        parts = [WHOLE] if file.deletion_vector is None else [WITH_DELETED, f"{FILE_NUMBER}={number}"]
-        return "/".join([*parts, *([directory] if directory else []), f"{number}-{file.size}.parquet"])
+    def _line(self, number: int) -> str:
+        file = self.files[number]
+        root = WHOLE if file.deletion_vector is None else WITH_DELETED
+        below = "/".join(filter(None, [self.directories[number], f"{number}-{file.size}.parquet"]))
+        return f"{root}\t{below}\t{file.size}\t{number}"
 
     def url(self, number: int, refused: str | None) -> SignedUrl:
         """How a file is read for now. `refused` is the digest of a URL that the storage does not take any more."""
         path = self.files[number].path
         if "://" not in path:
             return SignedUrl(Path(path).as_uri())
-        storage: UrlStorage = self.storage  # type: ignore[assignment]  # `readable` has seen to it
+        storage: UrlStorage = self.storage  # type: ignore[assignment]  # `why_not_native` has seen to it
         signed = storage.signed(path)
         return storage.signed(path, signed.url) if digest(signed.url) == refused else signed
 
@@ -85,14 +80,6 @@ def digest(url: str) -> str:
     return hashlib.sha256(url.encode()).hexdigest()
 
 
-def partition_path(values: Iterable[tuple[str, str | None]]) -> str:
-    """The virtual directory of a partition, by physical names and texts that Spark casts to the right values."""
-    return "/".join(f"{_escape(name)}={_NULL if value is None else _escape(value)}" for name, value in values)
-
-
-def _escape(text: str) -> str:
-    """As Spark undoes it: ASCII characters by their codes."""
-    return _PLAIN.sub(lambda found: f"%{ord(found[0]):02X}" if ord(found[0]) < 128 else found[0], text)
-
-
-Scans = Mapping[str, PlannedScan]
+def life_of(signed: SignedUrl) -> int:
+    """The milliseconds that are left of a URL's life; 0 if it is not known. (Clocks of machines differ; this does not.)"""
+    return 0 if signed.expires is None else max(1, int(signed.expires - time.time() * 1000))

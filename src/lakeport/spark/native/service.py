@@ -6,27 +6,29 @@ import secrets
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from pyspark.sql import SparkSession
 
 from lakeport.errors import LakeportError
-from lakeport.spark.native.scans import PlannedScan
+from lakeport.spark.native.scans import PlannedScan, life_of
+
+PORT = "spark.lakeport.driver.port"
+"""The setting of a port for the service, where executors reach only some ports of the driver."""
 
 
 class ScanService:
     """Answers about the scans that were added to it, to who knows their secrets; until this process ends."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, bind: str, port: int) -> None:
         self._scans: dict[str, PlannedScan] = {}
         scans = self._scans
 
         class Handler(_Handler):
             known = scans
 
-        self._server = ThreadingHTTPServer((host, 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server((bind, port), Handler)
         Thread(target=self._server.serve_forever, name="lakeport-scans", daemon=True).start()
         name = f"[{host}]" if ":" in host else host
         self.address = f"http://{name}:{self._server.server_address[1]}"
@@ -36,40 +38,55 @@ class ScanService:
 
 
 @cache
-def service_at(host: str) -> ScanService:
+def service_at(host: str, bind: str, port: int) -> ScanService:
     """The service for sessions whose executors reach this process by `host`."""
-    return ScanService(host)
+    return ScanService(host, bind, port)
 
 
 def service_for(spark: SparkSession) -> ScanService:
     context = spark.sparkContext
     if (context.master or "").startswith("local"):
-        return service_at("127.0.0.1")
-    return service_at(str(context.getConf().get("spark.driver.host", "127.0.0.1")))
+        return service_at("127.0.0.1", "127.0.0.1", 0)
+    conf = context.getConf()
+    host = str(conf.get("spark.driver.host", "127.0.0.1"))
+    return service_at(host, str(conf.get("spark.driver.bindAddress", host)), int(conf.get(PORT, "0") or 0))
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A task that went away is nobody's concern."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     known: ClassVar[dict[str, PlannedScan]] = {}
 
     def do_GET(self) -> None:
+        self._answer(*self._reply())
+
+    def _reply(self) -> tuple[int, str | bytes]:
         parts = urlsplit(self.path)
-        _, scan_id, what, *rest = [*parts.path.split("/"), ""]
+        _, scan_id, what, number, *_ = [*parts.path.split("/"), "", "", ""]
         scan = self.known.get(scan_id)
         given = self.headers.get("Authorization", "")
         if scan is None or not secrets.compare_digest(given.encode(), f"Bearer {scan.secret}".encode()):
-            self._answer(404, "this process has not planned such a scan")
-            return
+            return 404, "the driver has not planned such a scan"
         try:
-            self._answer(200, _tell(scan, what, rest[0], parse_qs(parts.query).get("refused", [None])[0]))
+            return 200, _tell(scan, what, number, parse_qs(parts.query).get("refused", [None])[0])
         except LakeportError as error:
-            self._answer(500, str(error))
+            return 500, str(error)
         except (ValueError, IndexError):
-            self._answer(404, "the scan has no such thing")
+            return 404, "the scan has no such thing"
+        except Exception as error:  # its text may tell a URL
+            return 500, f"the driver failed with {type(error).__name__}"
 
     def _answer(self, status: int, body: str | bytes) -> None:
         data = body.encode() if isinstance(body, str) else body
-        self.send_response(status)
+        self.send_response_only(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -83,7 +100,7 @@ def _tell(scan: PlannedScan, what: str, number: str, refused: str | None) -> str
         return scan.listing()
     if what == "urls":
         signed = scan.url(int(number), refused)
-        return f"{signed.expires or 0}\n{signed.url}"
+        return f"{life_of(signed)}\n{signed.url}"
     if what == "vectors":
         return scan.vector(int(number))
     raise ValueError(what)

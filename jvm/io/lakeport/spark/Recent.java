@@ -1,0 +1,30 @@
+package io.lakeport.spark;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.function.Supplier;
+
+/** The values that were used last; others are made again when they are needed. */
+final class Recent<K, V> {
+    private final Map<K, V> values;
+
+    Recent(int most) {
+        values = new LinkedHashMap<>(16, 0.75f, true) {
+            private static final long serialVersionUID = 1;
+
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<K, V> eldest) {
+                return size() > most;
+            }
+        };
+    }
+
+    synchronized V get(K key, Supplier<V> make) {
+        V known = values.get(key);
+        if (known == null) {
+            known = make.get();
+            values.put(key, known);
+        }
+        return known;
+    }
+}

@@ -1,0 +1,48 @@
+"""Virtual directories whose names are values of partition columns, from which Spark takes exactly those values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from lakeport.kernel.partitions import format_partition_value, parse_partition_value
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.schema import PrimitiveType, StructField
+from lakeport.kernel.snapshot import Snapshot
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_PLAIN = re.compile(r"[^A-Za-z0-9 -]")
+
+
+def partition_directories(files: Iterable[ScanFile], snapshot: Snapshot) -> list[str]:
+    """The directory of each file: `day=2026-01-31/country=NL`, by physical names."""
+    names, fields = snapshot.physical_partition_columns, snapshot.partition_fields
+    known: dict[tuple[str | None, ...], str] = {}
+
+    def directory(file: ScanFile) -> str:
+        key = tuple(file.partition_values.get(name) for name in names)
+        if key not in known:
+            values = [parse_partition_value(text, field, path=snapshot.root) for text, field in zip(key, fields)]
+            known[key] = "/".join(
+                f"{_escape(name)}={_text(value, field)}" for name, value, field in zip(names, values, fields)
+            )
+        return known[key]
+
+    return [directory(file) for file in files]
+
+
+def _text(value: Any, field: StructField) -> str:
+    """As Spark casts it in any time zone: it undoes escapes in texts and times, and in no other values."""
+    text = format_partition_value(value, field)
+    if text is None:
+        return _NULL
+    assert isinstance(field.type, PrimitiveType)  # others were refused when the value was parsed
+    if (decimal := field.type.decimal) is not None:
+        return format(value, f".{decimal[1]}f")  # Spark takes the digits, and the scale from the column
+    return _escape(text) if field.type.name == "string" or field.type.name.startswith("timestamp") else text
+
+
+def _escape(text: str) -> str:
+    """ASCII characters by their codes; a dot or an underscore at the start would hide a directory."""
+    return _PLAIN.sub(lambda found: f"%{ord(found[0]):02X}" if ord(found[0]) < 128 else found[0], text)

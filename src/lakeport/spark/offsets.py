@@ -1,0 +1,63 @@
+"""How far a stream has read a table, as Spark keeps it in a checkpoint: JSON in the shape of the JVM connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+SOURCE_VERSION = 1
+"""Of the shape."""
+BEFORE_ALL = -1
+"""The index before the first file of a version."""
+
+_KEYS = {"sourceVersion": int, "tableId": str, "tableVersion": int, "index": int, "isStartingVersion": bool}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """Everything up to the file `index` of `version` has been read, that file included.
+
+    In the initial snapshot (`is_starting_version`) the files of a version are all that it consists of, else those that
+    its commit added. Where a version has been read to its end, the offset is before the first file of the next one."""
+
+    table_id: str
+    version: int
+    index: int = BEFORE_ALL
+    is_starting_version: bool = False
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Positions of one table grow as a stream goes on."""
+        return self.version, self.index
+
+    def after(self, files: int) -> StreamOffset:
+        """So many files of the same version later."""
+        return replace(self, index=self.index + files)
+
+    def next_version(self) -> StreamOffset:
+        return StreamOffset(self.table_id, self.version + 1)
+
+
+def format_offset(offset: StreamOffset) -> dict[str, Any]:
+    """What Spark writes as JSON; equal offsets give equal texts, for Spark compares those."""
+    values = (SOURCE_VERSION, offset.table_id, offset.version, offset.index, offset.is_starting_version)
+    return dict(zip(_KEYS, values, strict=True))
+
+
+def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
+    """Raises `ValueError` for what is no offset of this shape."""
+    for key, kind in _KEYS.items():
+        if type(given.get(key)) is not kind:
+            raise ValueError(
+                f"the checkpoint has an offset without a valid {key!r}: it is of another source, or damaged; start the "
+                "stream with a new checkpoint location"
+            )
+    if given["sourceVersion"] != SOURCE_VERSION:
+        raise ValueError(
+            f"the checkpoint has an offset of the shape {given['sourceVersion']}, and this version of Lakeport knows "
+            f"{SOURCE_VERSION}: use the one that wrote it"
+        )
+    if given["tableVersion"] < 0 or given["index"] < BEFORE_ALL:
+        raise ValueError(f"the checkpoint has an offset that cannot be: {dict(given)}")
+    return StreamOffset(given["tableId"], given["tableVersion"], given["index"], given["isStartingVersion"])

@@ -1,0 +1,18 @@
+"""A stream whose driver is killed. The long form is in `tests/soak`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.killed_streams import run
+
+SEED = 11
+
+
+@pytest.mark.parametrize(("source", "sink"), [("lakeport", "lakeport"), ("deltaSharing", "lakeport")])
+def test_a_killed_stream_goes_on_with_each_row_once(tmp_path: Path, source: str, sink: str) -> None:
+    print("seed", SEED)
+    report = run(tmp_path, source=source, sink=sink, kills=2, seed=SEED)
+    print(report)
+    assert report.kills == 2
+    assert report.batches > 1
