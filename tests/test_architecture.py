@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": KERNEL | {"engine", "workers"},
     "sharing": KERNEL,
     "server": SHARING | {"engine"},
-    "client": SHARING | {"engine", "source"},
+    "client": SHARING | {"engine", "source", "workers"},
     "spark": FRAME | {"tables", "workers"},
     "iceberg": KERNEL | {"engine", "workers"},
     "source": KERNEL,
@@ -46,6 +46,8 @@ OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "cryptography"}, *EXTRAS.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
 DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.client", "lakeport.server.catalog.sql_source"}
 DEFERRED |= {"lakeport.cli.app"}
+# pyiceberg takes a second to load: who converts to a path does without it.
+DEFERRED |= {"lakeport.iceberg.catalogs", "lakeport.iceberg.independent_reader"}
 # What only one command needs: datasets of Arrow, and the terminal's lines.
 DEFERRED |= {"lakeport.cli.sql_session", "lakeport.cli.sql_tables", "lakeport.cli.sql_prompt"}
 
