@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Literal, Self
 
 from lakeport.client.opening import open_server, open_table
@@ -16,12 +15,11 @@ from lakeport.kernel.change_files import CHANGE_COLUMNS
 from lakeport.kernel.schema import StructType
 from lakeport.sharing.names import is_table_url, parse_table_name, parse_table_url
 from lakeport.source import PathTable
+from lakeport.spark.given_options import GivenOptions
 
-_STORAGE = "storage."
-"""Before the name of an option of obstore."""
 _CONF = "spark.delta.sharing.streaming."
-"""Before the names of settings of the JVM connector. Spark shows no settings to sources in Python: here they are options,
-with or without this."""
+"""Before the names of settings of the JVM connector. Spark shows no settings to sources in Python: here they are
+options, with or without this."""
 _PROFILE = (
     "shareCredentialsVersion",
     "type",
@@ -58,7 +56,6 @@ _READING = (
     "skipChangeCommits",
 )
 _SHARING = ("responseFormat", "maxVersionsPerRpc", "callerOrg", "queryTableVersionIntervalSeconds", "cache", *_PROFILE)
-_UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,30 +89,29 @@ class ReadOptions:
     def parse(cls, options: Mapping[str, str], *, sharing: bool) -> Self:
         """What was given for the format `deltaSharing`, or for `lakeport`."""
         known = (*_READING, *_SHARING) if sharing else _READING
-        given = _known(options, known)
-        read = _Reader(given)
+        given = GivenOptions(_without_prefix(options), known)
         parsed = cls(
-            target=read.target(sharing),
-            columns=read.names("columns"),
-            version=read.number("versionAsOf"),
-            timestamp=given.get("timestampAsOf"),
-            change_feed=read.flag("readChangeFeed") or read.flag("readChangeData"),
-            starting_version="latest" if read.is_latest("startingVersion") else read.number("startingVersion"),
-            starting_timestamp=given.get("startingTimestamp"),
-            ending_version=read.number("endingVersion"),
-            ending_timestamp=given.get("endingTimestamp"),
-            max_files_per_trigger=read.number("maxFilesPerTrigger", least=1),
-            max_bytes_per_trigger=read.size("maxBytesPerTrigger"),
-            ignore_deletes=read.flag("ignoreDeletes"),
-            ignore_changes=read.flag("ignoreChanges"),
-            skip_change_commits=read.flag("skipChangeCommits"),
-            response_format=read.response_format(),
-            max_versions_per_rpc=read.number("maxVersionsPerRpc", least=1),
-            query_interval_seconds=read.number("queryTableVersionIntervalSeconds"),
-            caller_org=given.get("callerOrg"),
-            cache=given.get("cache"),
-            profile={name: given[name] for name in _PROFILE if name in given},
-            storage_options=_storage_options(options),
+            target=_target(given, sharing),
+            columns=_columns(given),
+            version=given.number("versionAsOf"),
+            timestamp=given.text("timestampAsOf"),
+            change_feed=given.flag("readChangeFeed") or given.flag("readChangeData"),
+            starting_version=_starting_version(given),
+            starting_timestamp=given.text("startingTimestamp"),
+            ending_version=given.number("endingVersion"),
+            ending_timestamp=given.text("endingTimestamp"),
+            max_files_per_trigger=given.number("maxFilesPerTrigger", least=1),
+            max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
+            ignore_deletes=given.flag("ignoreDeletes"),
+            ignore_changes=given.flag("ignoreChanges"),
+            skip_change_commits=given.flag("skipChangeCommits"),
+            response_format=given.word("responseFormat", ("delta", "parquet")),
+            max_versions_per_rpc=given.number("maxVersionsPerRpc", least=1),
+            query_interval_seconds=given.number("queryTableVersionIntervalSeconds"),
+            caller_org=given.text("callerOrg"),
+            cache=given.text("cache"),
+            profile=given.some(_PROFILE),
+            storage_options=given.storage_options,
         )
         parsed._check()
         return parsed
@@ -182,84 +178,33 @@ class ReadOptions:
         return open_table(server, name, options)
 
 
-class _Reader:
-    """Values of options, each an error with its name if it is not what it should be."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-
-    def target(self, sharing: bool) -> str:
-        target = self._given.get("path", "")
-        if not target:
-            what = "profile#share.schema.table" if sharing else "the path of a table"
-            raise ValueError(f"no table was given: load({what!r})")
-        if sharing and not is_table_url(target) and "endpoint" not in self._given:
-            raise ValueError(
-                f"{target!r} names no shared table: write profile#share.schema.table, or give the profile by the "
-                "options endpoint, bearerToken …"
-            )
-        return target
-
-    def number(self, name: str, least: int = 0) -> int | None:
-        text = self._given.get(name)
-        if text is None:
-            return None
-        if not (text.isascii() and text.strip().isdigit()) or int(text) < least:
-            raise ValueError(f"the option {name} is a number, {least} or more, not {text!r}")
-        return int(text)
-
-    def is_latest(self, name: str) -> bool:
-        return self._given.get(name, "").lower() == "latest"
-
-    def size(self, name: str) -> int | None:
-        text = self._given.get(name)
-        if text is None:
-            return None
-        digits = text.strip().lower().rstrip("bkmgt")
-        unit = text.strip().lower()[len(digits) :] or "b"
-        if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS or int(digits) < 1:
-            raise ValueError(f"the option {name} is a size such as 10g or 500m, not {text!r}")
-        return int(digits) * _UNITS[unit]
-
-    def flag(self, name: str) -> bool:
-        text = self._given.get(name, "false").lower()
-        if text not in ("true", "false"):
-            raise ValueError(f"the option {name} is true or false, not {text!r}")
-        return text == "true"
-
-    def names(self, name: str) -> tuple[str, ...] | None:
-        text = self._given.get(name)
-        if text is None:
-            return None
-        columns = tuple(part.strip() for part in text.split(",") if part.strip())
-        if not columns:
-            raise ValueError(f"the option {name} is a list of columns, as 'id, day', not {text!r}")
-        return columns
-
-    def response_format(self) -> Literal["delta", "parquet"]:
-        text = self._given.get("responseFormat", "delta").lower()
-        if text == "delta":
-            return "delta"
-        if text == "parquet":
-            return "parquet"
-        raise ValueError(f"the option responseFormat is delta or parquet, not {text!r}")
+def _target(given: GivenOptions, sharing: bool) -> str:
+    target = given.text("path") or ""
+    if not target:
+        what = "profile#share.schema.table" if sharing else "the path of a table"
+        raise ValueError(f"no table was given: load({what!r})")
+    if sharing and not is_table_url(target) and given.text("endpoint") is None:
+        raise ValueError(
+            f"{target!r} names no shared table: write profile#share.schema.table, or give the profile by the options "
+            "endpoint, bearerToken …"
+        )
+    return target
 
 
-def _known(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
-    """The options by the names that they have here, whatever their case. Raises `ValueError` for one of no meaning."""
-    names = {name.lower(): name for name in known}
-    given = {}
-    for key, value in options.items():
-        name = key.lower().removeprefix(_CONF)
-        if name.startswith(_STORAGE):
-            continue
-        if name not in names:
-            near = get_close_matches(name, names, 1, 0.6)
-            advice = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(known)} and storage.…"
-            raise ValueError(f"there is no option {key!r}: {advice}")
-        given[names[name]] = value
-    return given
+def _starting_version(given: GivenOptions) -> int | Literal["latest"] | None:
+    is_latest = (given.text("startingVersion") or "").lower() == "latest"
+    return "latest" if is_latest else given.number("startingVersion")
 
 
-def _storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    return {key[len(_STORAGE) :]: value for key, value in options.items() if key.lower().startswith(_STORAGE)}
+def _columns(given: GivenOptions) -> tuple[str, ...] | None:
+    text = given.text("columns")
+    if text is None:
+        return None
+    columns = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not columns:
+        raise ValueError(f"the option columns is a list of columns, as 'id, day', not {text!r}")
+    return columns
+
+
+def _without_prefix(options: Mapping[str, str]) -> dict[str, str]:
+    return {key[len(_CONF) :] if key.lower().startswith(_CONF) else key: value for key, value in options.items()}

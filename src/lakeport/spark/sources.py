@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Literal, Self
 
 from lakeport.kernel.table_properties import parse_column_list, spelled_property
+from lakeport.spark.given_options import GivenOptions
 
-_STORAGE = "storage."
-"""Before the name of an option of obstore."""
 _PROPERTY = "delta."
 _SPARKS_OWN = ("checkpointLocation", "queryName")
 _KNOWN = (
@@ -50,18 +48,18 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, overwrite: bool, stream: bool = False) -> Self:
         """What was given for a write; `overwrite` is Spark's word for the mode overwrite, and for complete."""
-        given = _known(options)
+        given = GivenOptions(options, (*_KNOWN, *_SPARKS_OWN), prefixes=(_PROPERTY,))
         parsed = cls(
             target=_target(given),
             partition_by=_columns(given, "partitionBy"),
             properties=_properties(options),
-            merge_schema=_flag(given, "mergeSchema"),
-            overwrite_schema=_flag(given, "overwriteSchema"),
-            replace_where=given.get("replaceWhere"),
-            partitions=_partitions(given),
+            merge_schema=given.flag("mergeSchema"),
+            overwrite_schema=given.flag("overwriteSchema"),
+            replace_where=given.text("replaceWhere"),
+            partitions="dynamic" if given.word("partitionOverwriteMode", ("static", "dynamic")) == "dynamic" else "all",
             app_id=_name(given, "txnAppId"),
-            app_version=_number(given, "txnVersion"),
-            storage_options={k[len(_STORAGE) :]: v for k, v in options.items() if k.lower().startswith(_STORAGE)},
+            app_version=given.number("txnVersion"),
+            storage_options=given.storage_options,
         )
         parsed._check_mode(overwrite)
         if stream:
@@ -99,37 +97,21 @@ def _refuse(why: str, *options: tuple[str, bool]) -> None:
             raise ValueError(f"the option {name} {why}")
 
 
-def _target(given: Mapping[str, str]) -> str:
-    if not (target := given.get("path", "").strip()):
+def _target(given: GivenOptions) -> str:
+    if not (target := (given.text("path") or "").strip()):
         raise ValueError("no table was given: save('the path of a table'), or the option path")
     return target
 
 
-def _flag(given: Mapping[str, str], name: str) -> bool:
-    text = given.get(name, "false").lower()
-    if text not in ("true", "false"):
-        raise ValueError(f"the option {name} is true or false, not {text!r}")
-    return text == "true"
-
-
-def _name(given: Mapping[str, str], name: str) -> str | None:
-    text = given.get(name)
+def _name(given: GivenOptions, name: str) -> str | None:
+    text = given.text(name)
     if text == "":
         raise ValueError(f"the option {name} is empty: give a name that no other application has")
     return text
 
 
-def _number(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"the option {name} is a number, 0 or more, not {text!r}")
-    return int(text)
-
-
-def _columns(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    text = given.get(name)
+def _columns(given: GivenOptions, name: str) -> tuple[str, ...] | None:
+    text = given.text(name)
     if text is None:
         return None
     paths = parse_column_list(text)
@@ -140,29 +122,5 @@ def _columns(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     return tuple(path[0] for path in paths)
 
 
-def _partitions(given: Mapping[str, str]) -> Literal["all", "dynamic"]:
-    text = given.get("partitionOverwriteMode", "static").lower()
-    if text not in ("static", "dynamic"):
-        raise ValueError(f"the option partitionOverwriteMode is static or dynamic, not {text!r}")
-    return "dynamic" if text == "dynamic" else "all"
-
-
 def _properties(options: Mapping[str, str]) -> dict[str, str]:
     return {spelled_property(key): value for key, value in options.items() if key.lower().startswith(_PROPERTY)}
-
-
-def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """The options by the names that they have here, whatever their case. Raises `ValueError` for one of no meaning."""
-    names = {name.lower(): name for name in (*_KNOWN, *_SPARKS_OWN)}
-    given = {}
-    for key, value in options.items():
-        if key.lower().startswith((_STORAGE, _PROPERTY)):
-            continue
-        if key.lower() not in names:
-            near = get_close_matches(key.lower(), names, 1, 0.6)
-            advice = (
-                f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(_KNOWN)}, delta.… and storage.…"
-            )
-            raise ValueError(f"there is no option {key!r} of a write: {advice}")
-        given[names[key.lower()]] = value
-    return given

@@ -1,0 +1,77 @@
+"""Options as Spark hands them over: texts, under names in any case. Those of obstore begin with `storage.`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+_STORAGE = "storage."
+_UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "t": 1 << 40}
+_Word = TypeVar("_Word", bound=str)
+
+
+class GivenOptions:
+    """What was given, by the names that options have. Every method raises `ValueError`, with the name of the option,
+    for a value that makes no sense."""
+
+    def __init__(self, options: Mapping[str, str], names: Iterable[str], *, prefixes: tuple[str, ...] = ()) -> None:
+        """`prefixes` are those of options that are read elsewhere. Raises `ValueError` for an option that there is
+        not."""
+        self._options = options
+        self._given: dict[str, str] = {}
+        known = {name.lower(): name for name in names}
+        for key, value in options.items():
+            if key.lower().startswith((_STORAGE, *prefixes)):
+                continue
+            if key.lower() not in known:
+                raise ValueError(f"there is no option {key!r}: {_advice(key.lower(), known, prefixes)}")
+            self._given[known[key.lower()]] = value
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """By obstore's names."""
+        return {k[len(_STORAGE) :]: v for k, v in self._options.items() if k.lower().startswith(_STORAGE)}
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name)
+
+    def some(self, names: Iterable[str]) -> dict[str, str]:
+        """Those of the names that were given."""
+        return {name: self._given[name] for name in names if name in self._given}
+
+    def flag(self, name: str) -> bool:
+        return self.word(name, ("false", "true")) == "true"
+
+    def number(self, name: str, least: int = 0) -> int | None:
+        text = self._given.get(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.strip().isdigit()) or int(text) < least:
+            raise ValueError(f"the option {name} is a number, {least} or more, not {text!r}")
+        return int(text)
+
+    def size(self, name: str) -> int | None:
+        text = self._given.get(name)
+        if text is None:
+            return None
+        digits = text.strip().lower().rstrip("bkmgt")
+        unit = text.strip().lower()[len(digits) :] or "b"
+        if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS or int(digits) < 1:
+            raise ValueError(f"the option {name} is a size such as 10g or 500m, not {text!r}")
+        return int(digits) * _UNITS[unit]
+
+    def word(self, name: str, words: tuple[_Word, ...]) -> _Word:
+        """One of several words, in any case; the first unless given."""
+        text = self._given.get(name, words[0]).lower()
+        for word in words:
+            if text == word:
+                return word
+        raise ValueError(f"the option {name} is {' or '.join(words)}, not {text!r}")
+
+
+def _advice(key: str, known: Mapping[str, str], prefixes: tuple[str, ...]) -> str:
+    if near := get_close_matches(key, known, 1, 0.6):
+        return f"did you mean {known[near[0]]}?"
+    others = ", ".join(f"{prefix}…" for prefix in (*prefixes, _STORAGE))
+    return f"there are {', '.join(known.values())}, and {others}"
