@@ -49,7 +49,7 @@ def test_work_of_an_application_is_a_name_and_a_version() -> None:
         ({"path": " "}, "no table was given"),
         ({"mergeSchema": "yes"}, "mergeSchema is true or false"),
         ({"partitionBy": "a.b"}, "put dots in backticks"),
-        ({"partitionOverwriteMode": "some"}, "static or dynamic"),
+        ({"partitionOverwriteMode": "some"}, "dynamic or static"),
         ({"txnAppId": "a"}, "give both"),
         ({"txnVersion": "1"}, "give both"),
         ({"txnAppId": "", "txnVersion": "1"}, "txnAppId is empty"),

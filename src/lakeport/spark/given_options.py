@@ -41,7 +41,7 @@ class GivenOptions:
         return {name: self._given[name] for name in names if name in self._given}
 
     def flag(self, name: str) -> bool:
-        return self.word(name, ("false", "true")) == "true"
+        return self.word(name, ("true", "false")) == "true"
 
     def number(self, name: str, least: int = 0) -> int | None:
         text = self._given.get(name)
@@ -62,8 +62,8 @@ class GivenOptions:
         return int(digits) * _UNITS[unit]
 
     def word(self, name: str, words: tuple[_Word, ...]) -> _Word:
-        """One of several words, in any case; the first unless given."""
-        text = self._given.get(name, words[0]).lower()
+        """One of several words, in any case; the last unless given."""
+        text = self._given.get(name, words[-1]).lower()
         for word in words:
             if text == word:
                 return word

@@ -105,7 +105,7 @@ class ReadOptions:
             ignore_deletes=given.flag("ignoreDeletes"),
             ignore_changes=given.flag("ignoreChanges"),
             skip_change_commits=given.flag("skipChangeCommits"),
-            response_format=given.word("responseFormat", ("delta", "parquet")),
+            response_format=given.word("responseFormat", ("parquet", "delta")),
             max_versions_per_rpc=given.number("maxVersionsPerRpc", least=1),
             query_interval_seconds=given.number("queryTableVersionIntervalSeconds"),
             caller_org=given.text("callerOrg"),

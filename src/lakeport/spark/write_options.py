@@ -56,7 +56,7 @@ class WriteOptions:
             merge_schema=given.flag("mergeSchema"),
             overwrite_schema=given.flag("overwriteSchema"),
             replace_where=given.text("replaceWhere"),
-            partitions="dynamic" if given.word("partitionOverwriteMode", ("static", "dynamic")) == "dynamic" else "all",
+            partitions="dynamic" if given.word("partitionOverwriteMode", ("dynamic", "static")) == "dynamic" else "all",
             app_id=_name(given, "txnAppId"),
             app_version=given.number("txnVersion"),
             storage_options=given.storage_options,
