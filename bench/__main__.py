@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client, server, tables
+from bench import client, server, spark, spark_write, tables
 from bench.comparing import ROUNDS, compare, measure, report
 
 
@@ -61,6 +61,14 @@ def bench_client(folder: Path) -> None:
     client.bench_client(folder)
 
 
+def bench_spark(folder: Path) -> None:
+    spark.bench_spark(folder)
+
+
+def bench_spark_write(folder: Path) -> None:
+    spark_write.bench_spark_write(folder)
+
+
 BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "log": bench_log,
     "checkpoint": bench_checkpoint,
@@ -70,6 +78,8 @@ BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "commits": bench_commits,
     "server": bench_server,
     "client": bench_client,
+    "spark": bench_spark,
+    "spark-write": bench_spark_write,
 }
 
 

@@ -2,8 +2,9 @@ from datetime import timedelta
 
 import pytest
 from obstore import sign
+from obstore.store import MemoryStore
 
-from lakeport.engine.object_store import open_store
+from lakeport.engine.object_store import ObjectFiles, open_store
 from lakeport.errors import StorageError
 
 _S3 = {"aws_endpoint": "http://127.0.0.1:9000", "region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
@@ -28,3 +29,14 @@ def test_an_option_that_no_store_has_is_named() -> None:
 @pytest.mark.parametrize("name", ["azure_storage_account_key", "AZURE_CLIENT_ID", "google_service_account"])
 def test_options_that_name_another_cloud_are_for_its_stores(name: str) -> None:
     assert open_store("s3://bucket", _S3 | {name: "x"}).config == open_store("s3://bucket", _S3).config
+
+
+@pytest.mark.parametrize("directory", ["s3://bucket", "s3://bucket/t"])
+def test_a_directory_is_listed_alone(directory: str) -> None:
+    files = ObjectFiles("s3://bucket", MemoryStore())
+    for name in ("a", "b/c", "b/d/e", "_hidden/f", "p=a b%20/g"):
+        files.write(f"{directory}/{name}", b"12")
+    found, directories = files.list_directory(directory)
+    assert [(file.path, file.size) for file in found] == [(f"{directory}/a", 2)]
+    assert sorted(directories) == [f"{directory}/{name}" for name in ("_hidden", "b", "p=a b%20")]
+    assert files.list_directory(f"{directory}/nowhere") == ([], [])

@@ -67,7 +67,7 @@ def environment(directory: Path | None = None) -> dict[str, str]:
 @contextmanager
 def _daemon(directory: Path, name: str, options: str) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
-    command = [_SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--host", _HOST]
+    command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", _HOST]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             [*command, *options.split()], env=environment(directory), cwd=directory, stdout=log, stderr=log

@@ -219,8 +219,14 @@ def compare_elsewhere(target: str, run: Callable[[str], Any]) -> None:
     assert rows_of(lakeport.scan(distributed)) == rows_of(lakeport.scan(target))
     for (version, metrics), result in zip(found["results"], expected[:3], strict=False):
         assert version == result.version
-        assert without_layout(metrics) == without_layout(result.metrics)
-        assert changes_of(distributed, result.version) == changes_of(target, result.version)
+        assert changed_rows(metrics) == changed_rows(result.metrics)
+        assert changes_of(distributed, version) == changes_of(target, version)
+
+
+def changed_rows(metrics: Mapping[str, int]) -> dict[str, int]:
+    """How many rows were deleted, updated and inserted. How many were copied depends on the files that they were in."""
+    names = [name for name in metrics if "Rows" in name and "Copied" not in name and "Output" not in name]
+    return {name: metrics[name] for name in names}
 
 
 def test_operations_run_on_a_cluster(tmp_path: Path) -> None:
