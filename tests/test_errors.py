@@ -22,6 +22,7 @@ VALUES = {
     "status": 429,
     "code": "RESOURCE_EXHAUSTED",
     "wait_seconds": 2.5,
+    "reason": "type void",
 }
 
 

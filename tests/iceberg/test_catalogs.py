@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.errors import ConversionError
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, snapshots_of
+from tests.iceberg.rest_server import rest_server
 from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
 
 NAME = "sales.orders"
@@ -76,6 +78,35 @@ def test_converters_that_run_at_once_make_one_history_in_a_catalog(catalog: Cata
         list(pool.map(run, range(3)))
     conversion = iceberg.convert(table, catalog=catalog, table=NAME)
     assert (conversion.kind, sorted(snapshots_of(conversion))) == ("none", list(range(10)))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_rest_catalog_takes_both_versions(reader: Reader, table: str, version: int) -> None:
+    change_in_all_ways(table)
+    with rest_server() as server:
+        with RestCatalog("rest", uri=server.url) as catalog:
+            first = iceberg.convert(table, catalog=catalog, table=NAME, format_version=version)
+            tables.delete(table, "id % 11 = 1")
+            tables.append(table, numbers(200, 210))
+            conversion = iceberg.convert(table, catalog=catalog, table=NAME)
+        assert len(server.commits) == 1
+    assert (first.kind, conversion.kind, conversion.format_version) == ("full", "incremental", version)
+    assert_mirrors(reader, table, conversion, [9, 10, 11])
+
+
+def test_who_is_overtaken_in_a_rest_catalog_begins_again(table: str) -> None:
+    with rest_server() as server, RestCatalog("rest", uri=server.url) as catalog:
+        iceberg.convert(table, catalog=catalog, table=NAME)
+        tables.delete(table, "id % 11 = 1")
+        overtaken: list[int] = []
+
+        def overtake(version: int, latest: int) -> None:
+            if not overtaken:
+                overtaken.append(version)
+                iceberg.convert(table, catalog=catalog, table=NAME)
+
+        conversion = iceberg.convert(table, catalog=catalog, table=NAME, progress=overtake)
+        assert (conversion.kind, overtaken, len(server.commits)) == ("none", [1], 1)
 
 
 def test_version_three_is_refused_where_the_client_cannot_write_it(catalog: Catalog, table: str) -> None:

@@ -1,0 +1,62 @@
+"""Mirrors in an object store: exclusive creation decides between converters there too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import StaticTable
+
+import lakeport
+from lakeport import iceberg, tables
+from tests.iceberg.readers import canonical
+from tests.interop import servers
+from tests.interop.servers import Bucket
+from tests.interop.test_tables import options
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    with servers.s3_bucket(tmp_path_factory.mktemp("s3")) as found:
+        yield found
+
+
+def open_mirror(conversion: iceberg.Conversion, bucket: Bucket) -> StaticTable:
+    given: dict[str, Any] = options(bucket)
+    properties = {
+        "s3.endpoint": given["endpoint"],
+        "s3.region": given["region"],
+        "s3.access-key-id": given["access_key_id"],
+        "s3.secret-access-key": given["secret_access_key"],
+    }
+    return StaticTable.from_metadata(conversion.metadata_location, properties)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_mirror_in_an_object_store_follows_its_table(bucket: Bucket, version: int) -> None:
+    path, access = f"{bucket.url}/a b/table{version}", options(bucket)
+    rows = pa.table({"id": range(100), "g": [f"x {i % 3}:é" for i in range(100)]})
+    properties = {"delta.enableDeletionVectors": "true"}
+    tables.create(path, rows, partition_by=["g"], properties=properties, storage_options=access)
+    iceberg.convert(path, format_version=version, storage_options=access)
+    tables.delete(path, "id % 7 = 0", storage_options=access)
+    tables.append(path, rows, storage_options=access)
+
+    def run(_: int) -> iceberg.Conversion:
+        return iceberg.convert(path, storage_options=access)
+
+    with ThreadPoolExecutor(3) as pool:
+        conversion, *_ = pool.map(run, range(3))
+    assert conversion.metadata_location == f"{path}/_iceberg/metadata/v2.metadata.json"
+    mirror = open_mirror(conversion, bucket)
+    for snapshot in mirror.metadata.snapshots:
+        assert snapshot.summary is not None
+        shown = int(snapshot.summary["lakeport.delta.version"] or -1)
+        expected = lakeport.scan(path, storage_options=access).at(version=shown).to_arrow()
+        assert canonical(mirror.scan(snapshot_id=snapshot.snapshot_id).to_arrow()) == canonical(expected)
+    assert len(mirror.metadata.snapshots) == 3
