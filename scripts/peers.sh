@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts what tests/interop needs into .peers: servers, namely versitygw and MinIO (S3), fake-gcs-server (GCS) and Azurite (Azure),
-# Delta's own library for Spark, the connector for Delta Sharing beside it, DuckDB with its Delta extension, and the client
-# of Delta Sharing for Python. What cannot be had is reported and left out; its tests say so.
+# Delta's own library for Spark, the connector for Delta Sharing beside it, other versions of Spark, Iceberg's library for one
+# of them, DuckDB with its extensions for Delta and Iceberg, and the client of Delta Sharing for Python. What cannot be had is reported and left out; its tests say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,6 +11,9 @@ FAKE_GCS_SERVER=v1.56.1
 AZURITE=3.35.0 # the last that runs on the Node.js of Debian 12
 PYSPARK=4.2.0
 DELTA=4.4.0 # for Spark 4.2
+OLDEST_PYSPARK=4.1.1 # that Lakeport runs on
+NEWEST_PYSPARK=4.3.0
+ICEBERG=1.12.0 # its newest for Spark is for 4.1
 DELTA_SHARING_JVM=1.4.1 # what the connector of this version of Delta asks for
 DELTA_SHARING=1.4.2
 DUCKDB=1.5.5 # the newest whose Delta extension is on PyPI
@@ -77,8 +80,22 @@ sharing_connector() {
         mvn --batch-mode --quiet dependency:copy -Dartifact="io.delta:$artifact" -DoutputDirectory="$peers/sharing-jars" || return
     done
 }
+# Other versions of Spark that Lakeport runs on, each in an environment of its own with what Lakeport needs.
+other_spark() {
+    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/spark-$1" &&
+        "$peers/spark-$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+            "pyspark==$1" "pyarrow==25.*" "pandas==2.*" \
+            msgspec numpy obstore pyroaring rich sqlglot typer urllib3
+}
+once oldest-spark "$OLDEST_PYSPARK" other_spark "$OLDEST_PYSPARK"
+once newest-spark "$NEWEST_PYSPARK" other_spark "$NEWEST_PYSPARK"
+iceberg() {
+    mvn --batch-mode --quiet dependency:copy -Dartifact="org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:$ICEBERG" \
+        -DoutputDirectory="$peers/iceberg-jars" && ln -sfn "spark-$OLDEST_PYSPARK" "$peers/iceberg-spark"
+}
 if need mvn maven; then
     once spark "$PYSPARK-$DELTA" spark
+    once iceberg "$ICEBERG" iceberg
     rm -f "$peers/sharing-connector.unpublished"
     once sharing-connector "$DELTA-$DELTA_SHARING_JVM" sharing_connector
     # A registry that has no such artifact is no fault of this machine: its tests are skipped, with this as the reason.
@@ -92,9 +109,9 @@ fi
 duckdb() {
     "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/duckdb" &&
         "$peers/duckdb/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-            "duckdb==$DUCKDB" "duckdb-extension-delta==$DUCKDB" "pyarrow==25.*"
+            "duckdb==$DUCKDB" "pyarrow==25.*" duckdb-extension-{avro,delta,iceberg,parquet}=="$DUCKDB"
 }
-once duckdb "$DUCKDB" duckdb
+once duckdb-with-iceberg "$DUCKDB" duckdb
 
 # The client of Delta Sharing for Python in an environment of its own: it asks for older versions than ours.
 delta_sharing() {
