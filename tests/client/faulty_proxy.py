@@ -50,6 +50,8 @@ class Proxy:
     asked: Counter[str] = field(default_factory=Counter)
     """How often what came: `query`, `metadata`, `changes`, `file` …"""
     done: Counter[Fault] = field(default_factory=Counter)
+    sent: int = 0
+    """Bytes of answers about files."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     ending: threading.Event = field(default_factory=threading.Event)
 
@@ -165,6 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
         self.wfile.flush()
+        with self.server.proxy.lock:
+            self.server.proxy.sent += len(content) if "range" in self.headers else 0
 
     def _stall(self) -> None:
         """Until the client has lost its patience."""

@@ -109,7 +109,7 @@ def drive(source: str, target: str, sink: str, folder: str, to_the_end: bool) ->
     """The process that is killed, with the Java process and the workers that it starts."""
     spark = _session()
     query = Query(Followed("", target, source == "deltaSharing"), sink, Path(folder))
-    rows = spark.readStream.format(source).options(skipChangeCommits="true", maxFilesPerTrigger="20").load(target)
+    rows = spark.readStream.format(source).options(skipChangeCommits="true", maxFilesPerTrigger="50").load(target)
     writer = rows.writeStream.format(sink).option("checkpointLocation", str(query.checkpoint))
     writer = writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime="0 seconds")
     query.begun.touch()
@@ -163,7 +163,7 @@ class Writer(Thread):
 
     def run(self) -> None:
         try:
-            while not self.stopped.wait(self._choice.uniform(0.1, 1.0)):
+            while not self.stopped.wait(self._choice.uniform(0.2, 2.0)):
                 self._write()
         except BaseException as error:
             self.error = error
@@ -213,7 +213,7 @@ def kill_one(query: Query, choice: random.Random, report: Report) -> None:
     query.begun.unlink(missing_ok=True)
     with query.log.open("wb") as log, query.start(log, to_the_end=False) as process:
         planned = query.planned()
-        early = choice.random() < EARLY
+        early = planned > 0 and choice.random() < EARLY
         wait_until(lambda: query.begun.exists() if early else query.planned() > planned, process)
         with suppress(subprocess.TimeoutExpired):
             process.wait(choice.uniform(0, LONGEST_LIFE))

@@ -22,6 +22,7 @@ from lakeport.cli import recipients, schemas, shared_tables, shares
 from lakeport.cli.changes import changes
 from lakeport.cli.describe import files, history
 from lakeport.cli.export import export
+from lakeport.cli.iceberg import clean, convert, verify
 from lakeport.cli.listing import ls
 from lakeport.cli.maintain import checkpoint, optimize, restore, set_properties, vacuum
 from lakeport.cli.rows import count, head
@@ -46,7 +47,7 @@ _OPTIONS = {
 }
 
 app = typer.Typer(
-    help="Shares, reads and writes Delta tables.",
+    help="Shares, reads, writes and converts Delta tables.",
     epilog=f"{_DEBUG}, anywhere on the line, shows where a failure comes from.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -55,6 +56,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look at tables": (ls, head, count, sql, files, history, changes, export, sync),
     "Write rows": (create, append, overwrite, delete, update, merge),
     "Look after tables": (optimize, vacuum, restore, set_properties, checkpoint),
+    "Mirror tables for Iceberg": (convert, verify, clean),
 }
 _SHARING: dict[typer.Typer, str] = {
     shares.app: "share",
@@ -76,7 +78,7 @@ def lakeport(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version of Lakeport.")] = False,
 ) -> None:
-    """Shares, reads and writes Delta tables."""
+    """Shares, reads, writes and converts Delta tables."""
     if version:
         typer.echo(f"lakeport {__version__}")
     elif context.invoked_subcommand is None:

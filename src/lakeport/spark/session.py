@@ -7,14 +7,23 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from lakeport.spark.native.jar import JAR
+from lakeport.spark.native.readable import FIELD_IDS
+
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_JARS = "spark.jars"
 
 
 def session(name: str = "lakeport", **conf: str) -> SparkSession:
-    """The session that there is, or a new one: its workers run in this interpreter, and filters are pushed down to
-    tables. `conf` are Spark's settings, with underscores for dots: `spark_sql_shuffle_partitions="4"`."""
+    """The session that there is, or a new one: its workers run in this interpreter, filters are pushed down to tables,
+    and Spark's own reader takes what it can, also tables whose columns are matched by ids. `conf` are Spark's settings,
+    with underscores for dots: `spark_sql_shuffle_partitions="4"`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).config(_PUSHDOWN, "true")
-    for key, value in conf.items():
-        builder = builder.config(key.replace("_", "."), value)
+    settings = {_PUSHDOWN: "true", FIELD_IDS: "true"}
+    settings |= {key.replace("_", "."): value for key, value in conf.items()}
+    if JAR.exists():
+        settings[_JARS] = ",".join(filter(None, [settings.get(_JARS), str(JAR)]))
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
     return builder.getOrCreate()

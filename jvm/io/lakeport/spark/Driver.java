@@ -72,6 +72,12 @@ final class Driver {
         return get("vectors/" + file);
     }
 
+    /** No task will ask about the scan any more. It does no harm if the driver does not hear it. */
+    void end() {
+        OPEN.remove(scan);
+        Fetching.start(() -> ask("ended"));
+    }
+
     private String renewed(int file, String query) throws IOException {
         long asked = System.nanoTime();
         String[] lines = new String(get("urls/" + file + query), StandardCharsets.UTF_8).split("\n", 2);
@@ -95,8 +101,7 @@ final class Driver {
 
     private byte[] ask(String what) throws IOException {
         for (int tries = 1; ; tries++) {
-            HttpURLConnection connection = Http.open(address + "/" + scan + "/" + what);
-            connection.setReadTimeout(PATIENCE_MS);
+            HttpURLConnection connection = Http.open(address + "/" + scan + "/" + what, PATIENCE_MS);
             connection.setRequestProperty("Authorization", "Bearer " + secret);
             int status;
             byte[] body;

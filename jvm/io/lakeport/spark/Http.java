@@ -8,7 +8,6 @@ import java.net.URI;
 /** Connections that time out, and are kept for the next request. */
 final class Http {
     private static final int CONNECT_MS = 15_000;
-    private static final int READ_MS = 20_000;
     private static final String KEPT = "http.maxConnections";
 
     static {
@@ -19,11 +18,11 @@ final class Http {
 
     private Http() {}
 
-    static HttpURLConnection open(String url) throws IOException {
+    static HttpURLConnection open(String url, int readMs) throws IOException {
         try {
             HttpURLConnection connection = (HttpURLConnection) URI.create(url).toURL().openConnection();
             connection.setConnectTimeout(CONNECT_MS);
-            connection.setReadTimeout(READ_MS);
+            connection.setReadTimeout(readMs);
             connection.setUseCaches(false);
             return connection;
         } catch (IllegalArgumentException | ClassCastException error) {

@@ -20,12 +20,14 @@ final class HttpRanges implements Ranges {
     private final Driver driver;
     private final int file;
     private final long size;
+    private final int stallMs;
     private volatile boolean closed;
 
-    HttpRanges(Driver driver, int file, long size) {
+    HttpRanges(Driver driver, int file, long size, int stallMs) {
         this.driver = driver;
         this.file = file;
         this.size = size;
+        this.stallMs = stallMs;
     }
 
     @Override
@@ -91,7 +93,7 @@ final class HttpRanges implements Ranges {
             if (closed) {
                 throw new InterruptedIOException("the file was closed while it was read");
             }
-            HttpURLConnection connection = Http.open(url);
+            HttpURLConnection connection = Http.open(url, stallMs);
             connection.setRequestProperty("Range", "bytes=" + start + "-" + (start + length - 1));
             try {
                 status = connection.getResponseCode();

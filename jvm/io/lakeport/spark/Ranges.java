@@ -14,8 +14,9 @@ interface Ranges extends Closeable {
         Fetching.await(start(start, into, offset, length));
     }
 
-    static Ranges open(Driver driver, int file, long size) throws IOException {
+    /** A storage that says nothing for {@code stallMs} is asked again. */
+    static Ranges open(Driver driver, int file, long size, int stallMs) throws IOException {
         String url = driver.url(file);
-        return url.startsWith("file:") ? new LocalRanges(url) : new HttpRanges(driver, file, size);
+        return url.startsWith("file:") ? new LocalRanges(url) : new HttpRanges(driver, file, size, stallMs);
     }
 }

@@ -27,4 +27,8 @@ final class Recent<K, V> {
         }
         return known;
     }
+
+    synchronized void remove(K key) {
+        values.remove(key);
+    }
 }

@@ -17,8 +17,14 @@ import org.apache.hadoop.util.Progressable;
  * at the moment. Nothing can be written.
  */
 public final class ScanFileSystem extends FileSystem {
+    /** How long a storage may say nothing before it is asked again. */
+    private static final String STALL_SECONDS = "fs.lakeport.stall.seconds";
+
+    private static final int DEFAULT_STALL_SECONDS = 20;
+
     private URI uri;
     private Driver driver;
+    private int stallMs;
 
     @Override
     public void initialize(URI name, Configuration conf) throws IOException {
@@ -26,6 +32,7 @@ public final class ScanFileSystem extends FileSystem {
         setConf(conf);
         uri = URI.create(name.getScheme() + "://" + name.getAuthority());
         driver = Driver.of(name.getAuthority(), conf);
+        stallMs = 1000 * conf.getInt(STALL_SECONDS, DEFAULT_STALL_SECONDS);
     }
 
     @Override
@@ -41,7 +48,7 @@ public final class ScanFileSystem extends FileSystem {
     @Override
     public FSDataInputStream open(Path path, int bufferSize) throws IOException {
         FileName name = FileName.parse(path);
-        return new FSDataInputStream(new FileInput(Ranges.open(driver, name.number, name.size), name.size));
+        return new FSDataInputStream(new FileInput(Ranges.open(driver, name.number, name.size, stallMs), name.size));
     }
 
     @Override

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from lakeport.errors import LakeportError
-from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Literal, Not, Or
+from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Like, Literal, Not, Or
 from lakeport.kernel.schema import PrimitiveType, StructType
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -22,21 +23,30 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    "<=>": lambda column, value: column.eqNullSafe(value),
 }
-_VALUES: Mapping[str, type | tuple[type, ...]] = {
+_KINDS: Mapping[str, type] = {
     "byte": int,
     "short": int,
     "integer": int,
     "long": int,
+    "float": float,
+    "double": float,
     "string": str,
+    "binary": bytes,
     "boolean": bool,
     "date": date,
+    "timestamp": datetime,
+    "timestamp_ntz": datetime,
 }
-"""Literals that Spark takes as they are, by the type of the column that they are compared with."""
+"""The literals that a bound condition has, by the type of the column that they are compared with."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PLAIN_PATTERN = re.compile(r"(?s)(?:[^\\]|\\[%_\\])*")
+"""What a pattern consists of where Spark takes it too: it refuses other characters behind a backslash."""
 
 
 def to_spark_condition(expression: Expression, schema: StructType) -> SparkColumn | None:
-    """The same in Spark, over logical columns; None if Spark might decide another way."""
+    """The same in Spark, over logical columns; None if Spark might decide another way. The condition is a bound one."""
     match expression:
         case And(left, right) | Or(left, right):
             parts = [to_spark_condition(part, schema) for part in (left, right)]
@@ -48,29 +58,46 @@ def to_spark_condition(expression: Expression, schema: StructType) -> SparkColum
             return None if inner is None else ~inner
         case IsNull(Column() as column):
             return _column(column).isNull()
-        case Comparison(op, Column() as column, Literal(value)) if op in _COMPARISONS:
-            fits = _fits(column, value, schema)
-            return _COMPARISONS[op](_column(column), F.lit(value)) if fits else None
-        case In(Column() as column, values):
-            literals = [value.value for value in values if isinstance(value, Literal)]
-            fits = len(literals) == len(values) and all(_fits(column, value, schema) for value in literals)
-            return _column(column).isin(literals) if fits else None
+        case Like(Column() as column, pattern) if _type_of(column, schema) == "string":
+            return _column(column).like(pattern) if _PLAIN_PATTERN.fullmatch(pattern) else None
+        case Comparison(op, Column() as column, Literal(value)):
+            return _compare(op, column, value, schema)
+        case In(Column() as column, values) if values:
+            literals = [_literal(v.value, column, schema) if isinstance(v, Literal) else None for v in values]
+            return None if any(one is None for one in literals) else _column(column).isin(literals)
     return None
+
+
+def _compare(op: str, column: Column, value: Any, schema: StructType) -> SparkColumn | None:
+    literal = _literal(value, column, schema)
+    if literal is None:
+        return None
+    found: SparkColumn = _COMPARISONS[op](_column(column), literal)
+    # Spark has NaN above all numbers; the kernel, as Arrow, has it neither above nor below.
+    is_above = op in (">", ">=") and _type_of(column, schema) in ("float", "double")
+    return found & ~F.isnan(_column(column)) if is_above else found
 
 
 def _column(column: Column) -> SparkColumn:
     return F.col(".".join(f"`{name.replace('`', '``')}`" for name in column.path))
 
 
-def _fits(column: Column, value: Any, schema: StructType) -> bool:
+def _type_of(column: Column, schema: StructType) -> str:
     try:
-        data_type = schema.resolve(column.path)[-1].type
+        found = schema.resolve(column.path)[-1].type
     except LakeportError:
-        return False
-    if not isinstance(data_type, PrimitiveType):
-        return False
-    if data_type.decimal is not None:
-        return isinstance(value, Decimal)
-    kind = _VALUES.get(data_type.name)
-    is_kind = kind is not None and isinstance(value, kind)
-    return is_kind and not (isinstance(value, bool) and kind is int) and not isinstance(value, datetime)
+        return ""
+    return found.name if isinstance(found, PrimitiveType) else ""
+
+
+def _literal(value: Any, column: Column, schema: StructType) -> SparkColumn | None:
+    """The constant in Spark, of the type that the column has; None if there is none that is exactly it."""
+    name = _type_of(column, schema)
+    kind = Decimal if name.startswith("decimal") else _KINDS.get(name)
+    if kind is None or type(value) is not kind or value != value:
+        return None
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            return F.timestamp_micros(F.lit((value - _EPOCH) // timedelta(microseconds=1)))
+        return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+    return F.lit(value)

@@ -23,9 +23,12 @@ def partition_directories(files: Iterable[ScanFile], snapshot: Snapshot) -> list
     def directory(file: ScanFile) -> str:
         key = tuple(file.partition_values.get(name) for name in names)
         if key not in known:
-            values = [parse_partition_value(text, field, path=snapshot.root) for text, field in zip(key, fields)]
+            values = [
+                parse_partition_value(text, field, path=snapshot.root) for text, field in zip(key, fields, strict=True)
+            ]
             known[key] = "/".join(
-                f"{_escape(name)}={_text(value, field)}" for name, value, field in zip(names, values, fields)
+                f"{_escape(name)}={_text(value, field)}"
+                for name, value, field in zip(names, values, fields, strict=True)
             )
         return known[key]
 

@@ -15,7 +15,7 @@ from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.spark.native.conditions import to_spark_condition
 from lakeport.spark.native.directories import partition_directories
-from lakeport.spark.native.jar import FILE_SYSTEM, LIVING_ROWS, load_class, why_not
+from lakeport.spark.native.jar import FILE_SYSTEM, LIFETIME, LIVING_ROWS, call_static, load_class, new_instance, why_not
 from lakeport.spark.native.readable import physical_schema, why_not_readable
 from lakeport.spark.native.scans import WHOLE, WITH_DELETED, PlannedScan
 from lakeport.spark.native.service import ScanService, service_for
@@ -70,48 +70,40 @@ def _read(spark: SparkSession, scan: PlannedScan, service: ScanService, snapshot
     """The rows under physical names."""
     schema = physical_schema(snapshot.schema, snapshot.mapping_mode)
     load_class(spark, FILE_SYSTEM)
-    reader = spark.read.format("parquet").schema(schema).options(
-        **{
-            "fs.lakeport.impl": FILE_SYSTEM,
-            "fs.lakeport.impl.disable.cache": "true",
-            "fs.lakeport.driver": service.address,
-            "fs.lakeport.secret": scan.secret,
-            **_EXACT,
-        }
+    told = {
+        "fs.lakeport.impl": FILE_SYSTEM,
+        "fs.lakeport.impl.disable.cache": "true",
+        "fs.lakeport.driver": service.address,
+        "fs.lakeport.secret": scan.secret,
+    }
+    reader = spark.read.format("parquet").schema(schema).options(**told, **_EXACT)
+    whole, with_deleted = (
+        reader.load(scan.root(directory)) if exists else None
+        for directory, exists in ((WHOLE, scan.has_whole), (WITH_DELETED, scan.has_deleted))
     )
-    parts = []
-    if scan.has_whole:
-        parts.append(reader.load(scan.root(WHOLE)))
-    if scan.has_deleted:
-        number = F.unix_millis("_metadata.file_modification_time")
-        living = _living_rows(spark, scan, service)
-        parts.append(reader.load(scan.root(WITH_DELETED)).where(living(number, F.col("_metadata.row_index"))))
-    if not parts:
-        return spark.createDataFrame([], schema)
-    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+    _watch(spark, scan, service, [part for part in (whole, with_deleted) if part is not None])
+    if with_deleted is not None:
+        number, row = F.unix_millis("_metadata.file_modification_time"), F.col("_metadata.row_index")
+        with_deleted = with_deleted.where(_is_living(spark, scan, service, number, row))
+    if whole is None:
+        return spark.createDataFrame([], schema) if with_deleted is None else with_deleted
+    return whole if with_deleted is None else whole.unionByName(with_deleted)
 
 
-def _living_rows(spark: SparkSession, scan: PlannedScan, service: ScanService) -> Any:
-    """The function that tells whether a row is not deleted, as a function of columns."""
+def _watch(spark: SparkSession, scan: PlannedScan, service: ScanService, parts: list[DataFrame]) -> None:
+    """Lets the scan end when no plan has it any more: each refers to where its files are."""
+    for part in parts[-1:]:
+        index = part._jdf.queryExecution().analyzed().relation().location()
+        call_static(spark, LIFETIME, "watch", index, scan.id, service.address, scan.secret)
+
+
+def _is_living(spark: SparkSession, scan: PlannedScan, service: ScanService, number: Column, row: Column) -> Column:
+    """Whether a row is not deleted."""
     jvm: Any = spark._jvm
-    strings = jvm.java.lang.Class.forName("java.lang.String")
-    parameters = spark.sparkContext._gateway.new_array(jvm.java.lang.Class, 3)  # type: ignore[union-attr]
-    arguments = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 3)  # type: ignore[union-attr]
-    for number, value in enumerate((scan.id, service.address, scan.secret)):
-        parameters[number], arguments[number] = strings, value
-    function = load_class(spark, LIVING_ROWS).getConstructor(parameters).newInstance(arguments)
-    boolean = jvm.org.apache.spark.sql.types.DataTypes.BooleanType
-    udf = jvm.org.apache.spark.sql.functions.udf(function, boolean)
-
-    def apply(*columns: Any) -> Column:
-        sequence = jvm.PythonUtils.toSeq([column._jc for column in columns])
-        return _to_column(udf.apply(sequence))
-
-    return apply
-
-
-def _to_column(java: Any) -> Column:
-    return ClassicColumn(java)
+    function = new_instance(spark, LIVING_ROWS, scan.id, service.address, scan.secret)
+    udf = jvm.org.apache.spark.sql.functions.udf(function, jvm.org.apache.spark.sql.types.DataTypes.BooleanType)
+    columns = jvm.PythonUtils.toSeq([number._jc, row._jc])
+    return ClassicColumn(udf.apply(columns))
 
 
 def _logical_column(field: StructField, mode: str) -> Column:

@@ -24,10 +24,6 @@ _SETTINGS = {
 defaults."""
 _VOID, _BINARY = PrimitiveType("void"), PrimitiveType("binary")
 _METADATA = "_metadata"
-_WIDENED_BY_SPARK = {
-    ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
-    ("integer", "long"), ("float", "double"), ("byte", "double"), ("short", "double"), ("integer", "double"),
-}  # fmt: skip
 
 
 def why_not_readable(snapshot: Snapshot, spark: SparkSession) -> str | None:
@@ -36,7 +32,9 @@ def why_not_readable(snapshot: Snapshot, spark: SparkSession) -> str | None:
         _setting_against(spark)
         or _mapping_against(snapshot, spark)
         or next(filter(None, map(_column_against, snapshot.schema)), None)
-        or next((f"the partition column {f.name!r} is binary" for f in snapshot.partition_fields if f.type == _BINARY), None)
+        or next(
+            (f"the partition column {f.name!r} is binary" for f in snapshot.partition_fields if f.type == _BINARY), None
+        )
     )
 
 
@@ -60,8 +58,6 @@ def _column_against(field: StructField) -> str | None:
         return f"it has a column {field.name!r}, which means something else in Spark"
     if field.type != _VOID and _VOID in types_in(field.type):
         return f"a part of the column {field.name!r} is void"
-    if (widened := _unknown_widening(field)) is not None:
-        return f"the type of {widened!r} was widened in a way that Spark's reader does not know"
     return None
 
 
@@ -103,12 +99,3 @@ def _with_ids(plain: Any, stored: DataType) -> Any:
 def _field_with_id(plain: spark_types.StructField, field: StructField) -> spark_types.StructField:
     metadata = {} if field.field_id is None else {"parquet.field.id": field.field_id}
     return spark_types.StructField(plain.name, _with_ids(plain.dataType, field.type), plain.nullable, metadata)
-
-
-def _unknown_widening(field: StructField, where: str = "") -> str | None:
-    name = f"{where}{field.name}"
-    for change in field.metadata.get("delta.typeChanges", ()):
-        if (change.get("fromType"), change.get("toType")) not in _WIDENED_BY_SPARK:
-            return name
-    inner = field.type.fields if isinstance(field.type, StructType) else ()
-    return next(filter(None, (_unknown_widening(part, f"{name}.") for part in inner)), None)

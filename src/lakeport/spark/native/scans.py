@@ -81,5 +81,5 @@ def digest(url: str) -> str:
 
 
 def life_of(signed: SignedUrl) -> int:
-    """The milliseconds that are left of a URL's life; 0 if it is not known. (Clocks of machines differ; this does not.)"""
+    """The milliseconds that are left of a URL's life; 0 if it is not known. Clocks differ, this does not."""
     return 0 if signed.expires is None else max(1, int(signed.expires - time.time() * 1000))

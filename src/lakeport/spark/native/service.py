@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -18,23 +19,39 @@ PORT = "spark.lakeport.driver.port"
 """The setting of a port for the service, where executors reach only some ports of the driver."""
 
 
+_KEPT_SECONDS = 3600
+"""For so long a scan is kept when no plan has it any more: tasks that were started before may still ask."""
+
+
 class ScanService:
-    """Answers about the scans that were added to it, to who knows their secrets; until this process ends."""
+    """Answers about the scans that were added to it, to who knows their secrets, for as long as plans have them."""
 
     def __init__(self, host: str, bind: str, port: int) -> None:
         self._scans: dict[str, PlannedScan] = {}
-        scans = self._scans
+        self._ended: dict[str, float] = {}
+        scans, ended = self._scans, self._ended
 
         class Handler(_Handler):
-            known = scans
+            known, ending = scans, ended
 
         self._server = _Server((bind, port), Handler)
         Thread(target=self._server.serve_forever, name="lakeport-scans", daemon=True).start()
         name = f"[{host}]" if ":" in host else host
         self.address = f"http://{name}:{self._server.server_address[1]}"
 
+    def __len__(self) -> int:
+        """How many scans it answers about."""
+        return len(self._scans)
+
     def add(self, scan: PlannedScan) -> None:
+        self.forget(time.monotonic() - _KEPT_SECONDS)
         self._scans[scan.id] = scan
+
+    def forget(self, moment: float) -> None:
+        """The scans that had ended at a moment of `time.monotonic`."""
+        for scan_id in [scan_id for scan_id, ended in list(self._ended.items()) if ended <= moment]:
+            self._ended.pop(scan_id, None)
+            self._scans.pop(scan_id, None)
 
 
 @cache
@@ -64,6 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     known: ClassVar[dict[str, PlannedScan]] = {}
+    ending: ClassVar[dict[str, float]] = {}
 
     def do_GET(self) -> None:
         self._answer(*self._reply())
@@ -75,6 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "")
         if scan is None or not secrets.compare_digest(given.encode(), f"Bearer {scan.secret}".encode()):
             return 404, "the driver has not planned such a scan"
+        if what == "ended":
+            self.ending[scan_id] = time.monotonic()
+            return 200, ""
         try:
             return 200, _tell(scan, what, number, parse_qs(parts.query).get("refused", [None])[0])
         except LakeportError as error:

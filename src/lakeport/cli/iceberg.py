@@ -1,0 +1,245 @@
+"""`convert`, `verify` and `clean`: Iceberg mirrors of Delta tables."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.filesize import decimal as format_size
+
+from lakeport.cli.display import counted, print_json, print_table, print_text, printable
+from lakeport.cli.options import Json, StorageOption, Target, parse_options
+from lakeport.cli.writing import working
+
+if TYPE_CHECKING:
+    from lakeport.iceberg import Cleaning, Conversion, Verification
+
+_INTERRUPTED = 130
+_SHOWN = 100
+"""How many differences, snapshots or files people are shown."""
+
+Out = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="The directory of the Iceberg table: a path or a URL; else TARGET/_iceberg."),
+]
+CatalogName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A catalog that pyiceberg's configuration has; with --table.")
+]
+CatalogOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A property of the catalog, as uri=https://…; may be repeated."),
+]
+CatalogTable = Annotated[
+    str | None, typer.Option("--table", metavar="NAMESPACE.NAME", help="What the catalog calls the mirror.")
+]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A Delta table, and where its mirror is: arguments of the functions in `lakeport.iceberg`."""
+
+    target: str
+    out: str | None
+    catalog: Any
+    table: str | None
+
+
+def convert(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="TARGET", help="A Delta table: a path, or a URL like s3://…", show_default=False),
+    ] = None,
+    out: Out = None,
+    catalog: CatalogName = None,
+    catalog_option: CatalogOption = None,
+    table: CatalogTable = None,
+    datasets: Annotated[
+        str | None, typer.Option(metavar="FILE", help="In place of TARGET: a YAML file of datasets, as XTable has it.")
+    ] = None,
+    format_version: Annotated[
+        int | None, typer.Option(min=2, max=3, help="Iceberg's, 2 or 3; else 2, or that of the mirror.")
+    ] = None,
+    since: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="A new mirror begins with this version, not the latest.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="One snapshot of the whole table, whatever there was before.")
+    ] = False,
+    squash: Annotated[
+        bool, typer.Option("--squash", help="One snapshot for all that is new, not one for each version.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on: mirror new versions when they come.")] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How often --watch looks for new versions.")
+    ] = 10,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """Make the Iceberg mirror of a Delta table, or bring it up to date. Data files are neither copied nor changed."""
+    from lakeport.iceberg import convert as convert_table  # the other commands need not pay for its memory
+
+    places = _find_places(target, datasets, out, _parse_catalog(catalog, catalog_option), table)
+    settings: dict[str, Any] = {"format_version": format_version, "since": since, "full": full, "squash": squash}
+    is_first = True
+    while is_first or watch:
+        for place in places:
+            with _told_if_interrupted(), working("converting", place.target, option, "versions") as work:
+                result = convert_table(**vars(place), **settings, progress=work.bar.reach, engine=work.engine)
+            if is_first or result.versions:
+                _print_conversion(place.target, result, json)
+        if watch:
+            with _told_if_interrupted():
+                time.sleep(every)
+        is_first, settings["full"] = False, False
+
+
+def verify(
+    target: Target,
+    out: Out = None,
+    catalog: CatalogName = None,
+    catalog_option: CatalogOption = None,
+    table: CatalogTable = None,
+    version: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="A mirrored version of the table; else the latest of them.")
+    ] = None,
+    rows: Annotated[bool, typer.Option("--rows", help="Compare the rows too, in every column.")] = False,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """Compare the mirror of a table, as pyiceberg reads it, with the table: data files and deleted rows. Exit code 1 if
+    they differ."""
+    from lakeport.iceberg import verify as verify_mirror
+
+    place = _Place(target, out, _parse_catalog(catalog, catalog_option), table)
+    with working("comparing", target, option, "files") as work:
+        result = verify_mirror(**vars(place), version=version, rows=rows, progress=work.bar.reach, engine=work.engine)
+    if json:
+        print_json({"table": target, "is_equal": result.is_equal, **asdict(result)})
+    else:
+        _print_verification(target, result)
+    if not result.is_equal:
+        raise typer.Exit(1)
+
+
+def clean(
+    target: Target,
+    out: Out = None,
+    catalog: CatalogName = None,
+    catalog_option: CatalogOption = None,
+    table: CatalogTable = None,
+    retention: Annotated[
+        str, typer.Option(metavar="INTERVAL", help="Keep snapshots that were the latest within it.")
+    ] = "7 days",
+    grace: Annotated[
+        str, typer.Option(metavar="INTERVAL", help="Keep what is younger and unknown: a conversion may be at work.")
+    ] = "1 day",
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Expire and delete; otherwise what could go is only listed.")
+    ] = False,
+    json: Json = False,
+    option: StorageOption = None,
+) -> None:
+    """List the snapshots of a mirror that are too old or need vacuumed files, and the generated files that no other
+    snapshot needs; with --delete they go. Data files are never touched."""
+    from lakeport.iceberg import clean as clean_mirror
+
+    place = _Place(target, out, _parse_catalog(catalog, catalog_option), table)
+    with working("cleaning", target, option, "files") as work:
+        result = clean_mirror(**vars(place), retention=retention, grace=grace, dry_run=not delete, engine=work.engine)
+    if json:
+        print_json({"table": target, **asdict(result)})
+    else:
+        _print_cleaning(result)
+
+
+# Where
+
+
+def _parse_catalog(name: str | None, pairs: list[str] | None) -> Any:
+    """A catalog as the functions take it: None, its name, or its properties."""
+    properties = parse_options(pairs or [], "--catalog-option")
+    if not properties:
+        return name
+    return properties if name is None else {"name": name, **properties}
+
+
+def _find_places(
+    target: str | None, datasets: str | None, out: str | None, catalog: Any, table: str | None
+) -> list[_Place]:
+    if (target is None) == (datasets is None):
+        raise ValueError("give TARGET, or a file of several tables with --datasets")
+    if target is not None:
+        return [_Place(target, out, catalog, table)]
+    if out is not None or table is not None:
+        raise ValueError("--datasets names the tables: leave out --out and --table")
+    from lakeport.iceberg.dataset import parse_datasets
+
+    found = parse_datasets(Path(str(datasets)).read_text())
+    return [_Place(dataset.path, None, catalog, catalog and dataset.identifier) for dataset in found]
+
+
+@contextmanager
+def _told_if_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("lakeport: interrupted: the mirror shows the last version that was mirrored whole", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+# What people see
+
+
+def _print_conversion(target: str, result: Conversion, json: bool) -> None:
+    if json:
+        print_json({"table": target, **asdict(result)})
+        return
+    mirror = f"{printable(result.location)} (Iceberg, format version {result.format_version})"
+    if not result.versions:
+        print_text(f"nothing to do: {mirror} shows version {result.version} of {printable(target)}")
+        return
+    what = "the whole table" if result.kind == "full" and len(result.versions) == 1 else "changes"
+    print_text(
+        f"wrote {counted(len(result.versions), 'snapshot')} of {what}; {mirror} shows version {result.version} of "
+        f"{printable(target)}"
+    )
+
+
+def _print_verification(target: str, result: Verification) -> None:
+    compared = f"{counted(result.files, 'file')}, {counted(result.deleted_rows, 'deleted row')}"
+    compared += ", all rows" if result.rows_compared else ""
+    about = f"version {result.version} of {printable(target)}: {compared}"
+    if result.is_equal:
+        print_text(f"the mirror is equal; {about}")
+        return
+    shown = [(difference.path, difference.what) for difference in result.differences[:_SHOWN]]
+    print_table(["path", "difference"], shown, [False, False])
+    _print_rest(len(result.differences))
+    print_text(f"{counted(len(result.differences), 'difference')}; {about}")
+
+
+def _print_cleaning(result: Cleaning) -> None:
+    if not result.expired and not result.files:
+        print_text("there is nothing to clean")
+        return
+    if result.expired:
+        snapshots = [(expired.snapshot_id, expired.version, expired.reason) for expired in result.expired[:_SHOWN]]
+        print_table(["snapshot", "version", "because of"], snapshots, [True, True, False])
+        _print_rest(len(result.expired))
+    if result.files and not result.deleted:
+        print_table(["path"], [(path,) for path in result.files[:_SHOWN]], [False])
+        _print_rest(len(result.files))
+    total = f"{counted(len(result.expired), 'snapshot')} and {counted(len(result.files), 'file')}"
+    total += f" ({format_size(result.bytes)})"
+    print_text(f"removed {total}" if result.deleted else f"{total} can go; nothing was removed: --delete does it")
+
+
+def _print_rest(number: int) -> None:
+    if number > _SHOWN:
+        print_text(f"and {number - _SHOWN:,} more; --json lists all of them")

@@ -1,0 +1,40 @@
+"""Tables by their names, and by which reader Spark gets their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakeport.frame import Changes, Frame
+from lakeport.sharing.names import is_table_url
+from lakeport.spark.frames import to_spark
+from lakeport.spark.native.frames import why_not_native
+from lakeport.spark.options import ReadOptions
+
+
+def load(spark: SparkSession, target: str, **options: Any) -> DataFrame:
+    """The rows of a shared table (`profile#share.schema.table`), or of a Delta table by its path. The options are those
+    of the formats `deltaSharing` and `lakeport`: `load(spark, target, versionAsOf=3)`. Raises `ValueError` for others.
+
+    What Spark's own reader can read, it reads: with its columns and filters pushed down, whatever is asked of the rows
+    later. The rest is read in Python; `explain` tells."""
+    return to_spark(_opened(target, options), spark)
+
+
+def explain(table: str | Frame | Changes, spark: SparkSession, **options: Any) -> str:
+    """What a read would do, and which reader the session uses for it, for people."""
+    rows = _opened(table, options) if isinstance(table, str) else table
+    reason = why_not_native(rows, spark) if isinstance(rows, Frame) else "changes are asked for"
+    reader = "Spark's own" if reason is None else f"Python: {reason}"
+    return f"{rows.explain()}\n{'reader':<10}{reader}"
+
+
+def _opened(target: str, options: dict[str, Any]) -> Frame | Changes:
+    texts = {name: _text(value) for name, value in options.items()}
+    sharing = is_table_url(target) or any(name.lower() == "endpoint" for name in texts)
+    return ReadOptions.parse({"path": target, **texts}, sharing=sharing).open_batch()
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

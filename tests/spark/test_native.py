@@ -1,0 +1,96 @@
+"""Real tables through Spark's own reader: the rows are those that are expected, and the Python path's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
+
+import lakeport
+from lakeport.frame import Frame
+from lakeport.spark.frames import to_python_frame
+from lakeport.spark.native.frames import to_native_frame, why_not_native
+from lakeport.spark.native.readable import FIELD_IDS
+from tests.client.shares import profile_text
+from tests.client.test_shared_table import NUMBERS, is_shareable, name_of
+from tests.server.running import running, sharing
+from tests.spark.ways import rows_by_way
+from tests.test_acceptance import BY_NAME, assert_expected, chosen, path_of
+
+pytestmark = pytest.mark.shared
+
+BY_IDS = {
+    "golden--data-reader-timestamp_ntz-id-mode",
+    "golden--data-skipping-basic-stats-all-types-columnmapping-id",
+    "golden--table-with-columnmapping-mode-id",
+    "golden--table-with-icebegCompatV2Enabled",
+    "kdef--column-mapping-id",
+    "krs--cdf-column-mapping-id-mode",
+}
+"""Tables that Spark's own reader takes only if the session lets it match columns by ids; all others it just takes."""
+
+
+def has_variants(name: str) -> bool:
+    return any("variant" in kind for kind in BY_NAME[name].get("types", ()))
+
+
+@pytest.fixture
+def with_ids(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.conf.set(FIELD_IDS, "true")
+    yield spark
+    spark.conf.unset(FIELD_IDS)
+
+
+@pytest.fixture(scope="module")
+def profile(shared_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The profile for a server that shares all tables."""
+    path = tmp_path_factory.mktemp("profile") / "all.share"
+    with running(sharing({name_of(name): path_of(name) for name in NUMBERS}, history_shared=True)) as server:
+        path.write_text(profile_text(server.endpoint))
+        yield path
+
+
+@chosen(is_shareable)
+def test_a_real_table_takes_sparks_own_reader(spark: SparkSession, name: str) -> None:
+    reason = why_not_native(lakeport.scan(path_of(name)), spark)
+    assert (reason is not None) == (name in BY_IDS)
+    assert reason is None or FIELD_IDS in reason
+
+
+@chosen(is_shareable)
+def test_the_rows_of_a_real_table_are_those_of_the_python_path(
+    with_ids: SparkSession, profile: Path, name: str
+) -> None:
+    frame, shared = lakeport.scan(path_of(name)), lakeport.scan(f"{profile}#{name_of(name)}")
+    assert why_not_native(shared, with_ids) is None
+    frames = {
+        "native": to_native_frame(frame, with_ids),
+        "shared": to_native_frame(shared, with_ids),
+        "Python": to_python_frame(frame, with_ids),
+    }
+    if has_variants(name):  # PySpark cannot bring all of them to Arrow
+        assert_same_json(list(frames.values()))
+    else:
+        for found in rows_by_way(frames).values():
+            assert_expected(name, found, BY_NAME[name]["expected"])
+
+
+def assert_same_json(frames: list[DataFrame]) -> None:
+    texts = [frame.select(F.lit(number), F.to_json(F.struct("*"))) for number, frame in enumerate(frames)]
+    found: list[Counter[str]] = [Counter() for _ in frames]
+    for number, text in reduce(DataFrame.union, texts).collect():
+        found[number][text] += 1
+    assert all(rows == found[0] for rows in found)
+
+
+@chosen(lambda entry: is_shareable(entry) and entry.get("expected_versions") and not has_variants(entry["name"]))
+def test_the_first_version_of_a_real_table_has_the_rows_that_are_expected(with_ids: SparkSession, name: str) -> None:
+    version, expected = next(iter(BY_NAME[name]["expected_versions"].items()))
+    frame: Frame = lakeport.scan(path_of(name)).at(version=int(version))
+    assert why_not_native(frame, with_ids) is None
+    assert_expected(name, to_native_frame(frame, with_ids).toArrow(), expected)

@@ -1,0 +1,230 @@
+"""Shared tables through Spark's own reader: what is fetched, and what happens when the storage does harm."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+import lakeport.spark
+from lakeport import tables
+from lakeport.client.connections import ConnectionOptions
+from lakeport.client.http import HttpOptions, HttpPool
+from lakeport.client.retrying import RetryOptions
+from lakeport.frame import Frame
+from lakeport.spark.native.frames import to_native_frame, why_not_native
+from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
+from tests.client.reading import frame_of, server_at
+from tests.client.shares import Shared, sharing_tables
+from tests.server.running import TOKEN, running, sharing
+
+NAME = "sales.eu.orders"
+ROWS = 60_000
+COLUMNS = [f"c{number}" for number in range(8)]
+STALL = "fs.lakeport.stall.seconds"
+FORBIDDEN_TEXTS = (TOKEN, "X-Lakeport", "signature", "sig=", "expires=")
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Four files in two partitions; some rows of two of them are deleted."""
+    target = str(tmp_path_factory.mktemp("orders") / "orders")
+    for number in range(4):
+        ids = range(number * ROWS, (number + 1) * ROWS)
+        columns = {name: [(i * 7919 + n) % 10**9 for i in ids] for n, name in enumerate(COLUMNS)}
+        rows = pa.table({"id": ids, **columns, "part": [number % 2] * ROWS})
+        if number:
+            tables.append(target, rows)
+        else:
+            properties = {"delta.enableDeletionVectors": "true"}
+            tables.create(target, rows, partition_by=["part"], properties=properties)
+    tables.delete(target, f"id >= {2 * ROWS} AND id % 10 = 3")
+    return target
+
+
+@contextmanager
+def through(orders: str, choose: Choose, life_seconds: int = 3600) -> Iterator[tuple[Frame, Proxy]]:
+    """The table, whose server and files are behind a proxy that does harm; and the proxy."""
+    connections = ConnectionOptions(read_seconds=1, connect_seconds=5)
+    retries = RetryOptions(retries=12, first_wait_seconds=0.02, longest_wait_seconds=0.2)
+    with ExitStack() as stack:
+        content = sharing({NAME: orders}, history_shared=True)
+        server = stack.enter_context(running(content, pre_signed_url_timeout_seconds=life_seconds))
+        proxy = stack.enter_context(faulty_proxy(server.url, choose))
+        pool = HttpPool(HttpOptions(connections=connections, retries=retries))
+        client = stack.enter_context(server_at(server.endpoint.replace(server.url, proxy.url), pool))
+        yield frame_of(client, NAME), proxy
+
+
+def no_harm(path: str, is_file: bool) -> Fault:
+    return Fault.NONE
+
+
+@pytest.fixture
+def impatient(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session whose tasks wait for a storage for a second only."""
+    spark.conf.set(STALL, "1")
+    yield spark
+    spark.conf.unset(STALL)
+
+
+def native(spark: SparkSession, frame: Frame) -> DataFrame:
+    assert why_not_native(frame, spark) is None
+    return to_native_frame(frame, spark)
+
+
+def summed(rows: DataFrame) -> tuple[int, int, int]:
+    found = rows.selectExpr("count(*)", "sum(id)", "sum(c7)").collect()[0]
+    return int(found[0]), int(found[1]), int(found[2])
+
+
+def expected(orders: str) -> tuple[int, int, int]:
+    rows = lakeport.scan(orders).select("id", "c7").to_arrow()
+    return rows.num_rows, sum(rows.column("id").to_pylist()), sum(rows.column("c7").to_pylist())
+
+
+# What is fetched
+
+
+def plan_of(rows: DataFrame) -> str:
+    with redirect_stdout(StringIO()) as shown:
+        rows.explain(extended=True)
+    return shown.getvalue()
+
+
+def test_filters_and_columns_that_are_asked_for_later_reach_the_files(spark: SparkSession, orders: str) -> None:
+    with through(orders, no_harm) as (frame, proxy):
+        rows = native(spark, frame)
+        assert rows.selectExpr(*[f"sum({name})" for name in COLUMNS]).collect()
+        whole, proxy.sent = proxy.sent, 0
+        some = rows.where("part = 1 AND id < 70000").select("c1")
+        plan = plan_of(some)
+        assert "PartitionFilters: [isnotnull(part" in plan
+        assert "PushedFilters: [IsNotNull(id), LessThan(id,70000)]" in plan
+        assert "ReadSchema: struct<id:bigint,c1:bigint>" in plan
+        assert some.count() == 10_000
+        assert 0 < proxy.sent < whole / 4
+
+
+def test_a_file_takes_few_requests(spark: SparkSession, orders: str) -> None:
+    with through(orders, no_harm) as (frame, proxy):
+        native(spark, frame).selectExpr(*[f"sum({name})" for name in COLUMNS]).collect()
+        assert proxy.asked["file"] <= 4 * 3 + 2  # the end of a file, a row group, and two deletion vectors
+        assert proxy.asked["query"] == 1
+
+
+def test_no_url_and_no_token_is_in_a_plan(spark: SparkSession, orders: str) -> None:
+    with through(orders, no_harm) as (frame, proxy):
+        rows = native(spark, frame).where("id > 5")
+        shown = plan_of(rows) + str(rows) + rows._jdf.queryExecution().toString()
+        assert "lakeport://" in shown
+        assert not [text for text in (*FORBIDDEN_TEXTS, proxy.url) if text in shown]
+
+
+# Harm
+
+
+def test_urls_that_expire_during_a_scan_are_renewed(spark: SparkSession, orders: str) -> None:
+    def slowly(path: str, is_file: bool) -> Fault:
+        time.sleep(0.5 if is_file else 0)
+        return Fault.NONE
+
+    with through(orders, slowly, life_seconds=2) as (frame, proxy):
+        rows = native(spark, frame)
+        time.sleep(2.5)
+        assert summed(rows) == expected(orders)
+        assert proxy.asked["query"] >= 2
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_storage_that_does_harm_gives_the_right_rows(impatient: SparkSession, orders: str, seed: int) -> None:
+    with through(orders, at_random(seed, 0.25, PASSING), life_seconds=5) as (frame, proxy):
+        rows = native(impatient, frame)
+        for _ in range(2):
+            assert summed(rows) == expected(orders)
+        assert proxy.done.total() > proxy.done[Fault.NONE] > 0
+
+
+@pytest.mark.parametrize("fault", [Fault.FORBIDDEN, Fault.ERROR, Fault.OTHER_BYTES, Fault.NO_RANGE, Fault.TRUNCATED])
+def test_harm_that_does_not_end_is_an_error_that_tells_no_secret(
+    impatient: SparkSession, orders: str, fault: Fault
+) -> None:
+    def choose(path: str, is_file: bool) -> Fault:
+        return fault if is_file else Fault.NONE
+
+    with through(orders, choose) as (frame, proxy):
+        rows = native(impatient, frame).where("part = 0")  # these files have no deletion vectors
+        with pytest.raises(Py4JJavaError) as caught:
+            summed(rows)
+        text = str(caught.value)
+        assert "file of the table" in text
+        assert not [word for word in (*FORBIDDEN_TEXTS, proxy.url) if word in text]
+
+
+def test_a_job_that_is_cancelled_ends_at_once_though_the_storage_stalls(spark: SparkSession, orders: str) -> None:
+    asked = threading.Event()
+
+    def choose(path: str, is_file: bool) -> Fault:
+        if is_file:
+            asked.set()
+        return Fault.STALL if is_file else Fault.NONE
+
+    with through(orders, choose) as (frame, _):
+        rows = native(spark, frame).where("part = 0")
+        failed: list[BaseException] = []
+
+        def job() -> None:
+            spark.sparkContext.setJobGroup("to cancel", "", interruptOnCancel=True)
+            try:
+                summed(rows)
+            except Py4JJavaError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=job)
+        thread.start()
+        assert asked.wait(60)
+        began = time.monotonic()
+        spark.sparkContext.cancelJobGroup("to cancel")
+        thread.join(60)
+        assert failed
+        assert time.monotonic() - began < 10
+        tracker = spark.sparkContext.statusTracker()
+        assert not tracker.getActiveJobsIds()
+
+
+# load, explain
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    with sharing_tables(tmp_path_factory.mktemp("shares")) as shared:
+        yield shared
+
+
+def test_load_reads_shared_tables_and_paths_with_the_options_of_the_formats(
+    spark: SparkSession, shared: Shared, tmp_path: Path
+) -> None:
+    target = shared.target("sales.eu.orders")
+    assert lakeport.spark.load(spark, target).count() == 4
+    assert lakeport.spark.load(spark, target, versionAsOf=0).count() == 3
+    assert lakeport.spark.load(spark, str(shared.folder / "orders"), versionasof="0", columns="id").columns == ["id"]
+    changes = lakeport.spark.load(spark, target, readChangeFeed=True, startingVersion=1)
+    assert [row._change_type for row in changes.collect()] == ["insert"]
+    with pytest.raises(ValueError, match="versionAsOf"):
+        lakeport.spark.load(spark, target, versionOf=1)
+
+
+def test_explain_tells_which_reader_is_used_and_why(spark: SparkSession, shared: Shared) -> None:
+    target = shared.target("sales.eu.orders")
+    assert lakeport.spark.explain(target, spark).endswith("\nreader    Spark's own")
+    odd = lakeport.scan(target).where("amount % 7 = 0")
+    assert "reader    Python: the filter" in lakeport.spark.explain(odd, spark)
+    assert "reader    Python: changes" in lakeport.spark.explain(odd.changes(0), spark)

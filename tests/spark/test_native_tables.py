@@ -1,0 +1,348 @@
+"""Tables with all that can be odd about one, through Spark's own reader: the rows are the kernel's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
+
+import lakeport
+from lakeport.engine import default_engine
+from lakeport.frame import Frame
+from lakeport.kernel.expressions import Expression, Like, col
+from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from lakeport.spark.native.frames import to_native_frame, why_not_native
+from tests.builder import TableBuilder, mapped, protocol, struct
+from tests.test_acceptance import assert_same_rows
+
+ZONES = ("UTC", "America/Los_Angeles", "Asia/Kathmandu")
+PARTITIONS: Mapping[str, list[str]] = {
+    "string": ["a/b", "a=b", "100%", "%41", " x ", "x:y?#", "née 漢字 🎈", ".hidden", "_under", "a\tb\nc", "\\",
+               "a'\"`",
+               "__HIVE_DEFAULT_PARTITION__", "x._COPYING_", "null", "..", "{[^<>|]}*"],
+    "byte": ["-128", "127"],
+    "short": ["-5"],
+    "integer": ["-2147483648"],
+    "long": ["9223372036854775807"],
+    "float": ["1.5", "NaN", "-Infinity", "1e+20"],
+    "double": ["1e+300", "-1E-300", "NaN", "Infinity", "-0.0"],
+    "decimal(10,2)": ["1.5", "-0.01", "12345678.9", "100"],
+    "decimal(38,6)": ["12345678901234567890123456789012.123456", "1E+3"],
+    "boolean": ["true", "false"],
+    "date": ["2026-01-31", "0001-01-01", "9999-12-31"],
+    "timestamp": ["2026-03-08 10:30:00", "1969-12-31T23:59:59.999999Z", "2026-11-01 09:30:00.5"],
+    "timestamp_ntz": ["2026-03-08 02:30:00", "1969-12-31 23:59:59.999999"],
+}  # fmt: skip
+
+
+def built(
+    tmp_path: Path, schema: StructType, partition_by: tuple[str, ...] = (), mode: str = "none", *features: str
+) -> TableBuilder:
+    names = [*features, *(["columnMapping"] if mode != "none" else [])]
+    properties = {} if mode == "none" else {"delta.columnMapping.mode": mode}
+    return TableBuilder(
+        default_engine(), str(tmp_path / "t"), schema, partition_by, properties, protocol(features=names)
+    ).create()
+
+
+def native(spark: SparkSession, frame: Frame) -> DataFrame:
+    assert why_not_native(frame, spark) is None
+    return to_native_frame(frame, spark)
+
+
+def assert_native(spark: SparkSession, table: TableBuilder) -> pa.Table:
+    frame = lakeport.scan(table.root)
+    found = native(spark, frame).toArrow()
+    assert_same_rows(found, frame.to_arrow())
+    return found
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    yield
+    if before is None:
+        spark.conf.unset(name)
+    else:
+        spark.conf.set(name, before)
+
+
+# Partitions
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_partition_values_of_every_type_come_out_as_they_are_in_any_time_zone(
+    spark: SparkSession, tmp_path: Path, zone: str
+) -> None:
+    names = {kind: f"p {number}" for number, kind in enumerate(PARTITIONS)}
+    schema = struct(id="long", **{names[kind]: kind for kind in PARTITIONS})
+    table = built(tmp_path, schema, tuple(names.values()), "none", "timestampNtz")
+    none = dict.fromkeys(names.values())
+    adds = [table.add({"id": [0]}, none)]
+    for kind, texts in PARTITIONS.items():
+        adds += [table.add({"id": [number, -number]}, none | {names[kind]: text}) for number, text in enumerate(texts)]
+    table.commit(*adds)
+    with setting(spark, "spark.sql.session.timeZone", zone):
+        found = assert_native(spark, table)
+    assert found.num_rows == 1 + 2 * sum(map(len, PARTITIONS.values()))
+
+
+def test_names_of_partition_columns_may_be_odd(spark: SparkSession, tmp_path: Path) -> None:
+    odd = (".a", "_b", "c=d", "e/f", "g.h", "i`j", "漢", "100%", "_metadata.x", "key")
+    table = built(tmp_path, struct(id="long", **dict.fromkeys(odd, "string")), odd)
+    table.commit(table.add({"id": [1]}, dict.fromkeys(odd, "v")), table.add({"id": [2]}, dict.fromkeys(odd)))
+    assert_native(spark, table)
+
+
+def test_a_partition_column_that_is_also_in_the_files_has_the_value_of_the_log(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = built(tmp_path, struct(id="long", day="string"), ("day",))
+    table.commit(table.add(pa.table({"id": [1], "day": ["of the file"]}), {"day": "of the log"}))
+    assert assert_native(spark, table).column("day").to_pylist() == ["of the log"]
+
+
+# Columns
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_renamed_columns_are_found_also_in_structs_lists_and_maps(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    inner = mapped(struct(x="long", y="string"), iter(range(100, 110)))
+    text = PrimitiveType("string")
+    nested = struct(id="long", s=inner, l=ArrayType(inner), m=MapType(text, inner), day="date")
+    table = built(tmp_path, mapped(nested), ("day",), mode)
+    value = {"col-100": 5, "col-101": "five"}
+    structs = [{"col-3": 5, "col-4": "five"}, None]
+    rows = {"col-1": [1, 2], "col-2": structs, "col-5": [[value], [None]], "col-6": [[("k", value)], []]}
+    table.commit(table.add(rows, {"col-7": "2026-01-31"}))
+    with setting(spark, "spark.sql.parquet.fieldId.read.enabled", "true"):
+        found = assert_native(spark, table).to_pylist()
+        frame = native(spark, lakeport.scan(table.root))
+        assert [tuple(row) for row in frame.where("s.x = 5").select("s.y", "l.x", "m").collect()] == [
+            ("five", [5], {"k": frame.where("id = 1").collect()[0].s})
+        ]
+    assert found[0]["s"] == {"x": 5, "y": "five"}
+
+
+def test_columns_that_older_files_lack_are_null(spark: SparkSession, tmp_path: Path) -> None:
+    before, after = struct(a="long"), struct(a="long", b="string")
+    table = built(tmp_path, struct(id="long", s=before))
+    table.commit(table.add({"id": [1, 2], "s": [{"a": 1}, None]}))
+    table.schema = struct(id="long", s=after, t=StructType((StructField("z", PrimitiveType("integer")),)))
+    table.commit(table.metadata, table.add({"id": [3], "s": [{"a": 3, "b": "b"}], "t": [{"z": 1}]}))
+    assert_native(spark, table)
+    frame = lakeport.scan(table.root)
+    seen = native(spark, frame).where("s IS NOT NULL").select("id", "s.b").collect()
+    assert sorted(map(tuple, seen)) == [(1, None), (3, "b")]
+    assert sorted(map(tuple, native(spark, frame).where("s.b IS NULL").select("id").collect())) == [(1,), (2,)]
+
+
+def test_names_of_columns_may_be_odd_and_differ_in_case_from_those_of_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = built(tmp_path, struct(**{"a.b": "long", "c`d": "string", "Ünï": "long", "SELECT": "long", "x y": "long"}))
+    data = {"A.b": [1], "c`D": ["x"], "Ünï": [3], "select": [4], "X Y": [5]}
+    table.commit(table.add(pa.table(data)))
+    assert assert_native(spark, table).to_pylist() == [{"a.b": 1, "c`d": "x", "Ünï": 3, "SELECT": 4, "x y": 5}]
+
+
+def test_void_columns_and_empty_tables_have_their_types(spark: SparkSession, tmp_path: Path) -> None:
+    table = built(tmp_path, struct(id="long", nothing="void"))
+    assert native(spark, lakeport.scan(table.root)).toArrow().num_rows == 0
+    table.commit(table.add(pa.table({"id": [1]})))
+    assert native(spark, lakeport.scan(table.root)).collect()[0].asDict() == {"id": 1, "nothing": None}
+
+
+# Deletion vectors
+
+
+def test_deleted_rows_stay_away_whatever_is_skipped(spark: SparkSession, tmp_path: Path) -> None:
+    table = built(tmp_path, struct(id="long", part="string"), ("part",), "none", "deletionVectors")
+    whole = table.add({"id": list(range(1000, 1010))}, {"part": "a"})
+    adds = [table.add({"id": list(range(100))}, {"part": part}, row_group_size=7) for part in ("a", "b", None)]
+    table.commit(whole, *adds)
+    for add, kind in zip(adds, "uip", strict=True):
+        table.commit(*table.delete(add, [0, 6, 7, 50, 99, 2**32 + 5, 2**33], kind))
+    assert assert_native(spark, table).num_rows == 10 + 3 * 95
+    frame = native(spark, lakeport.scan(table.root))
+    assert frame.where("id BETWEEN 48 AND 52").count() == 3 * 4
+    assert sorted(row.id for row in frame.where("id > 90 AND part = 'b'").collect()) == list(range(91, 99))
+    assert frame.count() == 295
+    with setting(spark, "spark.sql.parquet.enableVectorizedReader", "false"):
+        assert frame.where("id BETWEEN 48 AND 52").count() == 3 * 4
+
+
+# Settings of the session
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.sql.caseSensitive", "true"),
+        ("spark.sql.sources.useV1SourceList", "csv"),
+        ("spark.sql.parquet.int96TimestampConversion", "true"),
+        ("spark.sql.parquet.int96AsTimestamp", "false"),
+    ],
+)
+def test_settings_under_which_spark_reads_other_rows_lead_to_the_python_path(
+    spark: SparkSession, tmp_path: Path, name: str, value: str
+) -> None:
+    table = built(tmp_path, struct(id="long"))
+    with setting(spark, name, value):
+        assert name in str(why_not_native(lakeport.scan(table.root), spark))
+    assert why_not_native(lakeport.scan(table.root), spark) is None
+
+
+def test_other_settings_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = built(tmp_path, struct(id="long", b="binary", t="timestamp"))
+    moment = datetime(1800, 1, 1, tzinfo=UTC)
+    adds = [table.add({"id": [n], "b": [b"\xff"], "t": [moment]}) for n in range(3)]
+    table.commit(*adds)
+    given = {
+        "spark.sql.parquet.binaryAsString": "true",
+        "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
+        "spark.sql.parquet.mergeSchema": "true",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    }
+    before = {name: spark.conf.get(name) for name in given}
+    try:
+        for name, value in given.items():
+            spark.conf.set(name, value)
+        assert_native(spark, table)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
+
+
+@pytest.mark.parametrize("name", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])
+def test_a_file_that_is_gone_or_damaged_is_an_error_whatever_the_session_ignores(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    table = built(tmp_path, struct(id="long"))
+    add = table.add({"id": [1]})
+    table.commit(add, table.add({"id": [2]}))
+    path = Path(table.root) / add["add"]["path"]
+    frame = native(spark, lakeport.scan(table.root))
+    if "Missing" in name:
+        path.unlink()
+    else:
+        path.write_bytes(b"x" * path.stat().st_size)
+    with setting(spark, name, "true"), pytest.raises(Exception, match="lakeport://"):
+        frame.collect()
+
+
+# Filters of the frame
+
+FILTERED = struct(
+    n="integer", d="double", f="float", s="string", b="binary", k="boolean", c="decimal(10,2)", day="date",
+    at="timestamp", local="timestamp_ntz", e=struct(x="long"), part="integer",
+)  # fmt: skip
+TEXTS = ["", "a", "ab", "a%b", "a_b", "B", "ü", "\U0001f388", "a\\b", "\n"]
+NUMBERS = [0.0, -0.0, 1.5, -1.5, float("nan"), float("inf"), 1e300, 0.1]
+MOMENTS = [
+    datetime(2026, 1, 1, 12, 30, 15, 123456),
+    datetime(1969, 12, 31),
+    datetime(1582, 10, 4),
+    datetime(9999, 1, 1),
+]
+VALUES: Mapping[str, list[Any]] = {
+    "n": [-(2**31), -1, 0, 1, 7, 2**31 - 1],
+    "d": NUMBERS,
+    "f": [n for n in NUMBERS if n != 1e300],
+    "s": TEXTS,
+    "b": [b"", b"\x00", b"\xff", b"a"],
+    "k": [True, False],
+    "c": [Decimal("1.50"), Decimal("-0.01"), Decimal("99999999.99")],
+    "day": [m.date() for m in MOMENTS],
+    "at": [m.replace(tzinfo=UTC) for m in MOMENTS],
+    "local": MOMENTS,
+    "e.x": [-(2**63), 0, 5],
+    "part": [1, 2],
+}
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Frame:
+    table = built(tmp_path_factory.mktemp("filtered"), FILTERED, ("part",), "none", "timestampNtz")
+    for part in (None, "1", "2"):
+        columns = {name: [*values, None] for name, values in VALUES.items() if name not in ("part", "e.x")}
+        size = max(map(len, columns.values()))
+        rows: dict[str, Any] = {
+            name: [values[i % len(values)] for i in range(size)] for name, values in columns.items()
+        }
+        rows["e"] = [None, *({"x": x} for x in [*VALUES["e.x"], None] * size)][:size]
+        table.commit(table.add(rows, {"part": part}, row_group_size=3))
+    return lakeport.scan(table.root)
+
+
+def conditions() -> st.SearchStrategy[Expression]:
+    others: Mapping[str, list[Any]] = {
+        "n": [1.5, 2**40],
+        "c": [Decimal("1.555"), 3],
+        "d": [1, 2**60],
+        "s": [],
+        "day": [],
+    }
+
+    def about(name: str) -> st.SearchStrategy[Expression]:
+        known = [v for v in VALUES[name] if v == v]
+        value = st.sampled_from([*known, *others.get(name, ())])
+        op = st.sampled_from(["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "equals_null_safe"])
+        compared = st.builds(lambda o, v: getattr(col(name), o)(v), op, value)
+        listed = st.lists(st.sampled_from(known), min_size=1, max_size=3).map(col(name).isin)
+        patterns = ["%", "a%", "_", r"a\%b", "%\\\\%", "%_b"]
+        liked = [st.sampled_from(patterns).map(lambda p: Like(col(name), p))] if name == "s" else []
+        return st.one_of(compared, listed, st.just(col(name).is_null()), *liked)
+
+    leaves = st.one_of(*map(about, VALUES))
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(lambda a, b: a & b, inner, inner),
+            st.builds(lambda a, b: a | b, inner, inner),
+            inner.map(lambda a: ~a),
+        ),
+        max_leaves=4,
+    )
+
+
+@settings(max_examples=3, deadline=None)
+@given(chosen=st.lists(conditions(), min_size=20, max_size=25))
+def test_filters_of_a_frame_keep_the_rows_that_the_kernel_keeps(
+    spark: SparkSession, filtered: Frame, chosen: list[Expression]
+) -> None:
+    frames = [filtered.where(condition) for condition in chosen]
+    parts = [
+        native(spark, frame).select(F.lit(number).alias("number"), "n", "s") for number, frame in enumerate(frames)
+    ]
+    found: dict[int, list[Any]] = {number: [] for number in range(len(frames))}
+    for number, *row in reduce(DataFrame.union, parts).collect():
+        found[number].append(tuple(row))
+    for number, frame in enumerate(frames):
+        expected = [tuple(row.values()) for row in frame.select("n", "s").to_arrow().to_pylist()]
+        assert sorted(found[number], key=repr) == sorted(expected, key=repr), frame
+
+
+def test_a_filter_that_spark_might_decide_in_another_way_leads_to_the_python_path(
+    spark: SparkSession, filtered: Frame
+) -> None:
+    assert "filter" in str(why_not_native(filtered.where("n % 2 = 0"), spark))
+    assert "filter" in str(why_not_native(filtered.where(Like(col("s"), "a\\b")), spark))
+    assert why_not_native(filtered.where("part % 2 = 0"), spark) is None

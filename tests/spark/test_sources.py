@@ -1,0 +1,199 @@
+"""The two formats as a person uses them: found by their names, with columns chosen, in SQL, and with nothing shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lakeport import tables
+from tests.client.shares import Shared, profile_text, sharing_tables
+from tests.server.running import TOKEN, running, sharing
+from tests.spark.ways import read_lakeport, read_shared
+
+ORDERS = "sales.eu.orders"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    with sharing_tables(tmp_path_factory.mktemp("shared")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("nested") / "t")
+    tables.create(path, [{"id": 1, "s": {"a": 1, "b": "x", "in": {"c": 1.5, "d": 2}}}, {"id": 2, "s": None}])
+    return path
+
+
+def first_line(failed: pytest.ExceptionInfo[PySparkException]) -> str:
+    return str(failed.value).splitlines()[0]
+
+
+# Columns
+
+
+def test_a_schema_chooses_columns_and_fields(spark: SparkSession, nested: str) -> None:
+    narrow = spark.read.format("lakeport").schema("s STRUCT<b: STRING, in: STRUCT<d: BIGINT>>").load(nested)
+    assert narrow.toArrow().to_pylist() == [{"s": {"b": "x", "in": {"d": 2}}}, {"s": None}]
+
+
+def test_the_option_columns_chooses_them_too(spark: SparkSession, nested: str, shared: Shared) -> None:
+    assert read_lakeport(spark, nested, columns="s.in.d, id").schema.simpleString() == (
+        "struct<s:struct<in:struct<d:bigint>>,id:bigint>"
+    )
+    rows = read_shared(spark, shared.target(ORDERS), columns="city,id").where("id > 2").orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [("Oslo", 3), ("Bari", 4)]
+
+
+def test_a_schema_with_another_type_or_column_is_refused(spark: SparkSession, nested: str) -> None:
+    with pytest.raises(PySparkException) as failed:
+        spark.read.format("lakeport").schema("id STRING").load(nested).collect()
+    assert "the column 'id' is bigint in the table, and string in the schema that was given" in first_line(failed)
+    with pytest.raises(PySparkException) as failed:
+        spark.read.format("lakeport").schema("s STRUCT<z: INT>").load(nested).collect()
+    assert "unknown column 's.z'" in first_line(failed)
+    with pytest.raises(PySparkException) as failed:
+        read_lakeport(spark, nested, columns="nope")
+    assert "unknown column 'nope'" in first_line(failed)
+
+
+# SQL
+
+
+def test_both_formats_can_be_views_of_sql(spark: SparkSession, shared: Shared) -> None:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW theirs USING deltaSharing OPTIONS (path '{shared.target(ORDERS)}')")
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW mine (id BIGINT, city STRING) USING lakeport "
+        f"OPTIONS (path '{shared.folder / 'orders'}', versionAsOf '0')"
+    )
+    rows = spark.sql("SELECT t.city, sum(t.amount) FROM theirs t JOIN mine USING (id) GROUP BY 1 ORDER BY 1").collect()
+    assert [tuple(row) for row in rows] == [("Cork", 80), ("Oslo", 160)]
+
+
+# Versions and changes
+
+
+def test_a_version_may_be_given_by_its_number_or_by_a_time(spark: SparkSession, shared: Shared) -> None:
+    frames = {
+        3: [
+            read_shared(spark, shared.target(ORDERS), versionAsOf=0),
+            read_lakeport(spark, str(shared.folder / "orders"), versionAsOf=0),
+        ],
+        4: [
+            read_shared(spark, shared.target(ORDERS), timestampAsOf=now(shared)),
+            read_lakeport(spark, str(shared.folder / "orders"), timestampAsOf=now(shared)),
+        ],
+    }
+    for count, found in frames.items():
+        assert [frame.count() for frame in found] == [count, count]
+
+
+def now(shared: Shared) -> str:
+    """The time of the latest commit."""
+    import lakeport
+
+    return lakeport.scan(str(shared.folder / "orders")).history(1)[0].time.isoformat()
+
+
+def test_the_changes_of_a_range_come_with_their_commits(spark: SparkSession, shared: Shared) -> None:
+    options = {"readChangeFeed": True, "startingVersion": 1}
+    for frame in (
+        read_shared(spark, shared.target(ORDERS), **options),
+        read_lakeport(spark, str(shared.folder / "orders"), **options),
+    ):
+        rows = frame.select("id", "_change_type", "_commit_version").collect()
+        assert [tuple(row) for row in rows] == [(4, "insert", 1)]
+
+
+def test_a_server_may_answer_in_the_parquet_format(spark: SparkSession, shared: Shared) -> None:
+    assert read_shared(spark, shared.target(ORDERS), responseFormat="parquet").count() == 4
+
+
+# Finding the formats, and what is seen of a profile
+
+FRESH = """
+import sys, os
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+
+folder, target, endpoint, token = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.eventLog.enabled", "true")
+    .config("spark.eventLog.compress", "false")
+    .config("spark.eventLog.dir", folder)
+    .config("spark.sql.python.filterPushdown.enabled", "true")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("INFO")
+inline = {"endpoint": endpoint, "bearerToken": token, "shareCredentialsVersion": "1"}
+frame = spark.read.format("deltaSharing").options(**inline).load("sales.eu.orders").where("id > 1")
+frame.explain(extended=True)
+print("rows:", frame.count(), spark.read.format("deltaSharing").load(target).count())
+import lakeport
+late = lakeport.scan(target).to_spark(spark)
+late.explain(extended=True)
+print("frame:", late.count())
+spark.sql(f"CREATE TEMPORARY VIEW v USING deltaSharing OPTIONS (path 'sales.eu.orders', endpoint '{endpoint}', "
+          f"bearerToken '{token}')")
+print("view:", spark.sql("SELECT * FROM v").count())
+try:
+    spark.read.format("deltaSharing").options(**inline, versionAsOf="99").load("sales.eu.orders").count()
+except Exception as error:
+    print(error)
+spark.stop()
+"""
+
+
+def test_a_new_session_finds_the_formats_and_shows_no_secret(shared: Shared, tmp_path: Path) -> None:
+    """Neither plans nor logs nor the event log, which is what the UI shows, have a token or a signature."""
+    events = tmp_path / "events"
+    events.mkdir()
+    script = tmp_path / "fresh.py"
+    script.write_text(FRESH)
+    arguments = [str(events), shared.target(ORDERS), shared.server.endpoint, TOKEN]
+    ran = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert "rows: 3 4" in ran.stdout
+    assert "frame: 4" in ran.stdout
+    assert "view: 4" in ran.stdout
+    assert "no version 99" in ran.stdout
+    logged = {path.name: path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()}
+    assert any("SparkListenerSQLExecutionStart" in text for text in logged.values())
+    for name, text in {**logged, "out": ran.stdout, "err": ran.stderr}.items():
+        for secret in (TOKEN, "signature=", "sig=", "expires="):
+            assert secret not in text, (name, text[max(0, text.find(secret) - 300) :][:600])
+
+
+# URLs that expire
+
+
+def test_tasks_that_start_late_renew_their_urls(spark: SparkSession, tmp_path: Path) -> None:
+    import time
+
+    import lakeport
+
+    path, profile = str(tmp_path / "t"), tmp_path / "config.share"
+    for number in range(6):
+        rows = {"id": [number * 2, number * 2 + 1]}
+        tables.append(path, rows) if number else tables.create(path, rows)
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"a.b.t": path}), pre_signed_url_timeout_seconds=2, audit_log=str(log)) as server:
+        profile.write_text(profile_text(server.endpoint))
+        frame = lakeport.scan(f"{profile}#a.b.t").to_spark(spark)
+        time.sleep(3)
+        tables.append(path, {"id": [99]})
+        assert sorted(row.id for row in frame.collect()) == list(range(12))
+        planned = log.read_text().count("queryTable")
+        slow = read_shared(spark, f"{profile}#a.b.t").repartition(1)
+        assert slow.count() == 13
+    assert planned >= 2
