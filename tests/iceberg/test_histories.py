@@ -2,7 +2,7 @@
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.iceberg.histories import MirrorMachine
@@ -13,7 +13,13 @@ STEPS = 15
 
 
 def given(examples: int) -> settings:
-    return settings(max_examples=examples, stateful_step_count=STEPS, suppress_health_check=list(HealthCheck))
+    """A history is too slow to make it small when it fails, too."""
+    return settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 def test_whatever_is_done_to_a_table_its_mirror_shows_the_same_rows() -> None:

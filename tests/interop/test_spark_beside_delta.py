@@ -1,4 +1,4 @@
-"""Delta's own library for Spark and ours in one session: each reads what the other writes, as rows, changes, streams."""
+"""Delta's library for Spark and ours in one session: each reads what the other writes: rows, changes, streams."""
 
 import os
 import sys

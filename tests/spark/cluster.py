@@ -90,7 +90,7 @@ def _wait_for_workers(page: str, workers: int) -> None:
             with urlopen(page, timeout=5) as answer:
                 if json.load(answer)["aliveworkers"] == workers:
                     return
-        except (URLError, OSError):
+        except (URLError, OSError, ValueError):  # not yet there, or only half of it
             pass
         time.sleep(0.2)
     raise TimeoutError(f"the cluster has not got its {workers} workers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -154,14 +155,15 @@ FLOATS = ("float", "double")
 
 
 def is_left(found: pushed.Filter) -> bool:
-    """Whether Spark has to decide: where NaN is in play, which Spark holds to be the greatest number."""
+    """Whether Spark has to decide: where NaN is in play, which it holds to be the greatest number, and early times."""
     inner = found.child if isinstance(found, pushed.Not) else found
     if isinstance(inner, pushed.IsNull | pushed.IsNotNull):
         return False
     values = inner.value if isinstance(inner, pushed.In) else [inner.value]  # type: ignore[attr-defined]
     above = isinstance(inner, pushed.GreaterThan | pushed.GreaterThanOrEqual)
     name = inner.attribute[-1]  # type: ignore[attr-defined]
-    return (name in FLOATS and above) or any(value != value for value in values)
+    early = any(isinstance(value, date) and value.year <= 1900 for value in values)
+    return (name in FLOATS and above) or early or any(value != value for value in values)
 
 
 def decided_by_spark(table: DataFrame, cases: list[Case]) -> pa.Table:
@@ -214,7 +216,7 @@ def test_what_is_taken_is_decided_as_spark_decides_it(
 
 
 def test_filters_that_mean_something_else_in_spark_are_left_to_it() -> None:
-    schema = struct(d="double", f="float", id="long", t="string")
+    schema = struct(d="double", f="float", id="long", day="date")
     left = [
         pushed.GreaterThan(("d",), 1.0),
         pushed.GreaterThanOrEqual(("f",), 1.0),
@@ -224,6 +226,7 @@ def test_filters_that_mean_something_else_in_spark_are_left_to_it() -> None:
         pushed.In(("id",), (1, None)),
         pushed.EqualTo(("id",), None),
         pushed.EqualTo(("unknown",), 1),
+        pushed.EqualTo(("day",), date(1582, 10, 15)),
         pushed.StringContains(("id",), "1"),
     ]
     taken = [pushed.EqualNullSafe(("id",), None), pushed.LessThan(("d",), 1.0), pushed.In(("id",), (1, 2))]
@@ -255,13 +258,17 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_the_rows_are_the_same_with_and_without_pushing(spark: SparkSession, edges: str, kind: str) -> None:
-    values = VALUES[kind][1][:3]
-    cases = [*with_negated(cases_for((kind,), kind, values)), *cases_for(("s", kind), kind, values[:1])]
+    values = VALUES[kind][1]
+    cases = [case for value in values for case in cases_for((kind,), kind, [value]) if f"{kind} = " in case.name]
+    cases += [*cases_for((kind,), kind, values[:1]), *with_negated(cases_for(("s", kind), kind, values[-1:]))][2:16]
     table = read_lakeport(spark, edges)
     decided = decided_by_spark(table, cases).to_pylist()
     spark.conf.set(PUSHDOWN, "true")
     try:
-        filtered = [table.where(case.column).select("id", F.lit(n).alias("case")) for n, case in enumerate(cases)]
+        filtered = [
+            read_lakeport(spark, edges, pushFilters=True).where(case.column).select("id", F.lit(n).alias("case"))
+            for n, case in enumerate(cases)
+        ]
         rows = reduce(DataFrame.union, filtered).toArrow().to_pylist()
     finally:
         spark.conf.unset(PUSHDOWN)
@@ -281,13 +288,14 @@ def plan_of(df: DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
 def test_spark_does_not_filter_again_what_was_taken(
     pushing: SparkSession, edges: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = read_lakeport(pushing, edges)
-    taken = plan_of(table.where("s.long <= 5 AND string LIKE 'a%' AND id IN (1, 2)"), capsys)
-    assert "Filter (" not in taken.replace("PushedFilters", "")
-    assert "LessThanOrEqual(s.long,5)" in taken
-    left = plan_of(table.where("double > 0.5 AND id = 1 AND (id = 1 OR string = 'a')"), capsys)
-    assert "Filter" in left
-    assert "> 0.5" in left
+    def filtered(condition: str) -> DataFrame:
+        return read_lakeport(pushing, edges, pushFilters=True).where(condition)
+
+    taken = plan_of(filtered("s.long <= 5 AND string LIKE 'a%' AND id IN (1, 2)"), capsys)
+    assert "Filter" not in taken.replace("RuntimeFilters", "")
+    left = plan_of(filtered("double > 0.5 AND id = 1 AND (id = 1 OR string = 'a')"), capsys)
+    assert re.search(r"Filter .*double.* > 0\.5", left)
+    assert "id = 1)" not in left.split("OR")[0]
 
 
 # Fewer files
@@ -330,11 +338,11 @@ def test_a_server_gets_the_filters_and_leaves_files_out(pushing: SparkSession, d
     log, profile = tmp_path / "audit.jsonl", tmp_path / "config.share"
     with running(sharing({"sales.eu.days": days}), audit_log=str(log)) as server:
         profile.write_text(profile_text(server.endpoint))
-        table = read_shared(pushing, f"{profile}#sales.eu.days")
-        assert table.where("day = '2026-01-04' AND id > 35").count() == 4
-        assert table.where("day > '2026-01-08' AND s.x < 9").count() == 10
+        target = f"{profile}#sales.eu.days"
+        for condition, count in (("day = '2026-01-04' AND id > 35", 4), ("day > '2026-01-08' AND id < 90", 10)):
+            assert read_shared(pushing, target, pushFilters=True).where(condition).count() == count
         pushing.conf.unset(PUSHDOWN)
-        assert table.where("day = '2026-01-04'").count() == 10
+        assert read_shared(pushing, target, pushFilters=True).where("day = '2026-01-04'").count() == 10
     queries = [json.loads(line) for line in log.read_text().splitlines()]
     queries = [query for query in queries if query["operation"] == "queryTable"]
     assert [query["files"] for query in queries] == [1, 1, 10]
@@ -342,11 +350,28 @@ def test_a_server_gets_the_filters_and_leaves_files_out(pushing: SparkSession, d
     assert queries[2].get("jsonPredicateHints") is None
 
 
+def test_a_frame_may_be_used_in_several_queries(pushing: SparkSession, tmp_path: Path) -> None:
+    """Spark keeps the plan of the last filter that was pushed, for all queries over a frame: so none is taken unless
+    that is asked for."""
+    path = str(tmp_path / "t")
+    tables.create(path, {"id": list(range(10))})
+    table = read_lakeport(pushing, path)
+    assert [table.where("id = 1").count(), table.where("id < 3").count(), table.count()] == [1, 3, 10]
+    both = table.where("id = 3").union(table.where("id = 4")).collect()
+    assert [row.id for row in both] == [3, 4]
+    table.createOrReplaceTempView("several")
+    joined = "SELECT count(*) FROM several a JOIN several b ON a.id = b.id + 1 WHERE a.id < 5 AND b.id > 1"
+    assert pushing.sql(joined).collect()[0][0] == 2
+
+
 def test_changes_are_filtered_too(pushing: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     tables.create(path, {"id": [1, 2, 3]}, properties={"delta.enableChangeDataFeed": "true"})
     tables.delete(path, "id = 2")
-    changes = read_lakeport(pushing, path, readChangeFeed=True, startingVersion=0)
-    deleted = changes.where("_change_type = 'delete' AND id < 3").select("id", "_commit_version")
-    assert [tuple(row) for row in deleted.collect()] == [(2, 1)]
-    assert changes.where("_commit_version = 0").count() == 3
+
+    def changes(condition: str) -> list[tuple[int, int]]:
+        feed = read_lakeport(pushing, path, readChangeFeed=True, startingVersion=0, pushFilters=True)
+        return [(row.id, row._commit_version) for row in feed.where(condition).collect()]
+
+    assert changes("_change_type = 'delete' AND id < 3") == [(2, 1)]
+    assert sorted(changes("_commit_version = 0")) == [(1, 0), (2, 0), (3, 0)]

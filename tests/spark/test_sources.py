@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import lakeport
 from lakeport import tables
 from tests.client.shares import Shared, profile_text, sharing_tables
-from tests.server.running import TOKEN, running, sharing
+from tests.server.running import TOKEN, running, sharing, wait_until
 from tests.spark.ways import read_lakeport, read_shared
 
 ORDERS = "sales.eu.orders"
@@ -87,19 +90,18 @@ def test_a_version_may_be_given_by_its_number_or_by_a_time(spark: SparkSession, 
             read_lakeport(spark, str(shared.folder / "orders"), versionAsOf=0),
         ],
         4: [
-            read_shared(spark, shared.target(ORDERS), timestampAsOf=now(shared)),
-            read_lakeport(spark, str(shared.folder / "orders"), timestampAsOf=now(shared)),
+            read_shared(spark, shared.target(ORDERS), timestampAsOf=latest_time(shared)),
+            read_lakeport(spark, str(shared.folder / "orders"), timestampAsOf=latest_time(shared)),
         ],
     }
     for count, found in frames.items():
         assert [frame.count() for frame in found] == [count, count]
 
 
-def now(shared: Shared) -> str:
+def latest_time(shared: Shared) -> str:
     """The time of the latest commit."""
-    import lakeport
-
-    return lakeport.scan(str(shared.folder / "orders")).history(1)[0].time.isoformat()
+    milliseconds = lakeport.scan(str(shared.folder / "orders")).history(1)[0].timestamp
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
 
 
 def test_the_changes_of_a_range_come_with_their_commits(spark: SparkSession, shared: Shared) -> None:
@@ -170,7 +172,7 @@ def test_a_new_session_finds_the_formats_and_shows_no_secret(shared: Shared, tmp
     logged = {path.name: path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()}
     assert any("SparkListenerSQLExecutionStart" in text for text in logged.values())
     for name, text in {**logged, "out": ran.stdout, "err": ran.stderr}.items():
-        for secret in (TOKEN, "signature=", "sig=", "expires="):
+        for secret in (TOKEN, "X-Amz-Signature", "expires="):
             assert secret not in text, (name, text[max(0, text.find(secret) - 300) :][:600])
 
 
@@ -178,14 +180,10 @@ def test_a_new_session_finds_the_formats_and_shows_no_secret(shared: Shared, tmp
 
 
 def test_tasks_that_start_late_renew_their_urls(spark: SparkSession, tmp_path: Path) -> None:
-    import time
-
-    import lakeport
-
     path, profile = str(tmp_path / "t"), tmp_path / "config.share"
-    for number in range(6):
-        rows = {"id": [number * 2, number * 2 + 1]}
-        tables.append(path, rows) if number else tables.create(path, rows)
+    tables.create(path, {"id": [0, 1]})
+    for number in range(1, 6):
+        tables.append(path, {"id": [number * 2, number * 2 + 1]})
     log = tmp_path / "audit.jsonl"
     with running(sharing({"a.b.t": path}), pre_signed_url_timeout_seconds=2, audit_log=str(log)) as server:
         profile.write_text(profile_text(server.endpoint))
@@ -193,7 +191,8 @@ def test_tasks_that_start_late_renew_their_urls(spark: SparkSession, tmp_path: P
         time.sleep(3)
         tables.append(path, {"id": [99]})
         assert sorted(row.id for row in frame.collect()) == list(range(12))
-        planned = log.read_text().count("queryTable")
-        slow = read_shared(spark, f"{profile}#a.b.t").repartition(1)
-        assert slow.count() == 13
-    assert planned >= 2
+        wait_until(lambda: log.read_text().count("queryTable") >= 2)
+        table = read_shared(spark, f"{profile}#a.b.t")
+        assert table.count() == 13
+        time.sleep(3)
+        assert table.count() == 13  # Spark keeps the plan, and with it the URLs

@@ -50,7 +50,8 @@ def _check_file(file: ScanFile, found: dict[Path, int | None], ids: FieldIds) ->
         return
     for path, number in found.items():
         wanted = ids.by_path.get(path)
-        if wanted is not None and number != wanted and path[0] != "_change_type":
+        is_foreign = len(path) == 1 and wanted is not None and wanted >= FIRST_NESTED_ID  # no column of the table
+        if wanted is not None and number != wanted and not is_foreign:
             what = "no field id" if number is None else f"the field id {number}, not {wanted}"
             raise ConversionError(
                 f"the column {'.'.join(path)!r} has {what} in a data file whose other columns have ids: Iceberg would "

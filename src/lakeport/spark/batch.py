@@ -55,7 +55,9 @@ class TableReader(DataSourceReader):
 
 
 class FilteringReader(TableReader):
-    """The same where Spark pushes filters."""
+    """The same where Spark pushes filters. Spark (4.1 to 4.3) keeps the last plan that a Python data source has made,
+    for everything that is read through the same `load` or view: with filters in it, a second query over a frame gets
+    the rows of the first one's filter. So it is for who asks for it, and uses a frame once."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # PySpark's name
         conditions, left = split_filters(filters, self._frame.whole_schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 from pyspark.sql import datasource as pushed
@@ -14,6 +15,8 @@ from lakeport.kernel.binding import bind
 from lakeport.kernel.expressions import Column, Comparison, Expression, In, IsNull, Like, Literal, Not, col, lit
 from lakeport.kernel.schema import PrimitiveType, StructType
 
+_FIRST_CERTAIN_YEAR = 1901
+"""Spark sends days and times by way of Java's old calendar, in which early ones are others, or are missing."""
 _FLOATS = (PrimitiveType("float"), PrimitiveType("double"))
 
 
@@ -83,11 +86,14 @@ def _compare(found: pushed.Filter, column: Column, value: Any) -> Expression | N
 
 
 def _is_uncertain(found: pushed.Filter, column: Column, value: Any, schema: StructType) -> bool:
-    """Spark has NaN equal to itself and above all numbers; the kernel, as Arrow, has it neither."""
+    """Whether Spark's answer may be another. It has NaN equal to itself and above all numbers; the kernel, as Arrow,
+    has it neither."""
     values = value if isinstance(value, list | tuple) else [value]
     if any(one is None and not isinstance(found, pushed.EqualNullSafe) for one in values):
         return True
     if any(isinstance(one, float) and math.isnan(one) for one in values):
+        return True
+    if any(isinstance(one, date) and one.year < _FIRST_CERTAIN_YEAR for one in values):
         return True
     try:
         data_type = schema.resolve(column.path)[-1].type

@@ -41,6 +41,7 @@ _PROFILE = (
 _READING = (
     "path",
     "columns",
+    "pushFilters",
     "versionAsOf",
     "timestampAsOf",
     "readChangeFeed",
@@ -65,6 +66,8 @@ class ReadOptions:
     target: str
     """A path, or `profile#share.schema.table`; with a profile, `share.schema.table` alone."""
     columns: tuple[str, ...] | None = None
+    push_filters: bool = False
+    """Whether filters that Spark pushes are taken; see `lakeport.spark.batch.FilteringReader`."""
     version: int | None = None
     timestamp: str | None = None
     change_feed: bool = False
@@ -93,6 +96,7 @@ class ReadOptions:
         parsed = cls(
             target=_target(given, sharing),
             columns=_columns(given),
+            push_filters=given.flag("pushFilters"),
             version=given.number("versionAsOf"),
             timestamp=given.text("timestampAsOf"),
             change_feed=given.flag("readChangeFeed") or given.flag("readChangeData"),

@@ -15,7 +15,7 @@ _JARS = "spark.jars"
 
 
 def session(name: str = "lakeport", **conf: str) -> SparkSession:
-    """The session that there is, or a new one: its workers run in this interpreter, filters are pushed down to tables,
+    """The session that there is, or a new one: its workers run in this interpreter, the formats can be given filters,
     and Spark's own reader takes what it can, also tables whose columns are matched by ids. `conf` are Spark's settings,
     with underscores for dots: `spark_sql_shuffle_partitions="4"`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

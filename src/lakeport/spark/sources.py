@@ -39,8 +39,9 @@ class DeltaSharingSource(DataSource):
 
     @with_plain_errors
     def reader(self, schema: StructType) -> DataSourceReader:
-        reader = FilteringReader if _pushes_filters() else TableReader
-        return reader(self._read_options.open_batch(), schema)
+        options = self._read_options
+        reader = FilteringReader if options.push_filters and _pushes_filters() else TableReader
+        return reader(options.open_batch(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
         return TableStreamReader(self.options, schema, sharing=self.sharing)
