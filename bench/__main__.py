@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client, server, spark, spark_write, tables
+from bench import client, iceberg, server, spark, spark_write, tables
 from bench.comparing import ROUNDS, compare, measure, report
 
 
@@ -69,6 +69,10 @@ def bench_spark_write(folder: Path) -> None:
     spark_write.bench_spark_write(folder)
 
 
+def bench_iceberg(folder: Path) -> None:
+    iceberg.bench_iceberg(folder)
+
+
 BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "log": bench_log,
     "checkpoint": bench_checkpoint,
@@ -78,6 +82,7 @@ BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "commits": bench_commits,
     "server": bench_server,
     "client": bench_client,
+    "iceberg": bench_iceberg,
     "spark": bench_spark,
     "spark-write": bench_spark_write,
 }

@@ -52,6 +52,9 @@ class MirrorMachine(TableMachine):
         self.squash = False
         self.compare(PyIceberg(), [self.mirror.version])
 
+    def changes_lead_from_one_version_to_another(self) -> None:
+        """Not asked here: mirrors have nothing to do with the change feed."""
+
     def check_with_peers(self) -> None:
         if self.mirror is not None:
             self.compare(PyIceberg(), sorted({*snapshots_of(self.mirror)} & {*self.readable()}))

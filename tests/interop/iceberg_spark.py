@@ -32,7 +32,8 @@ class IcebergSpark:
 
 def _columns(schema: StructType) -> list[str]:
     texts = {field.name: spark_columns(StructType((field,))) for field in schema}
-    return [f"`{name}`" if text == "*" else text for name, text in texts.items()]
+    quoted = {name: name.replace("`", "``") for name in texts}
+    return [f"`{quoted[name]}`" if text == "*" else text for name, text in texts.items()]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has none
 from pyspark.sql import SparkSession
 
 import lakeport

@@ -34,8 +34,8 @@ def main(master: str, target: str, secret: str, folder: str) -> dict[str, Any]:
     reason = why_not_native(frame, spark)
     rows = to_native_frame(frame, spark)
     rows.explain(extended=True)
-    found = rows.selectExpr("id", "input_file_name() AS file")
-    found = found.selectExpr("count(*)", "sum(id)", "count(distinct file)").collect()[0]
+    with_files = rows.selectExpr("id", "input_file_name() AS file")
+    found = with_files.selectExpr("count(*)", "sum(id)", "count(distinct file)").collect()[0]
     heaps = executor_heaps(Path(folder), spark.sparkContext.applicationId)
     told = [str(heap) for heap in heaps if contains(heap, secret.encode())]
     spark.stop()

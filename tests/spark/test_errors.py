@@ -64,7 +64,11 @@ def test_a_missing_table_version_or_profile_is_told(spark: SparkSession, shared:
 
 
 def test_a_token_that_is_wrong_or_has_expired_is_told_without_it(spark: SparkSession, shared: Shared) -> None:
-    profile = {"endpoint": shared.server.endpoint, "bearerToken": "not-the-token-of-ann"}
+    profile = {
+        "shareCredentialsVersion": "1",
+        "endpoint": shared.server.endpoint,
+        "bearerToken": "not-the-token-of-ann",
+    }
     told = refused(lambda: read_shared(spark, "sales.eu.orders", **profile))
     assert "the token is wrong or has expired" in told
     assert "not-the-token" not in told
@@ -76,7 +80,10 @@ def test_a_token_that_is_wrong_or_has_expired_is_told_without_it(spark: SparkSes
 
 def test_a_feature_that_is_not_supported_is_named(spark: SparkSession, tmp_path: Path) -> None:
     tables.create(str(tmp_path / "t"), {"id": [1]})
-    commit = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    log = tmp_path / "t" / "_delta_log"
+    for checksum in log.glob("*.crc"):
+        checksum.unlink()
+    commit = log / f"{0:020d}.json"
     text = commit.read_text()
     lines = [line for line in text.splitlines() if '"protocol"' not in line]
     protocol = (
@@ -97,7 +104,7 @@ def test_a_file_that_is_gone_is_told_by_the_task(spark: SparkSession, tmp_path: 
 
 
 def test_a_server_that_is_gone_is_told(spark: SparkSession) -> None:
-    profile = {"endpoint": NOWHERE, "bearerToken": TOKEN}
+    profile = {"shareCredentialsVersion": "1", "endpoint": NOWHERE, "bearerToken": TOKEN}
     told = refused(lambda: read_shared(spark, "sales.eu.orders", **profile))
     assert "127.0.0.1:1" in told
     assert TOKEN not in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has none
 from pyspark.sql import DataFrame, SparkSession
 
 import lakeport.spark
@@ -21,10 +22,11 @@ from lakeport.client.http import HttpOptions, HttpPool
 from lakeport.client.retrying import RetryOptions
 from lakeport.frame import Frame
 from lakeport.spark.native.frames import to_native_frame, why_not_native
+from lakeport.spark.native.service import service_for
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.reading import frame_of, server_at
 from tests.client.shares import Shared, sharing_tables
-from tests.server.running import TOKEN, running, sharing
+from tests.server.running import TOKEN, running, sharing, wait_until
 
 NAME = "sales.eu.orders"
 ROWS = 60_000
@@ -127,6 +129,27 @@ def test_no_url_and_no_token_is_in_a_plan(spark: SparkSession, orders: str) -> N
         shown = plan_of(rows) + str(rows) + rows._jdf.queryExecution().toString()
         assert "lakeport://" in shown
         assert not [text for text in (*FORBIDDEN_TEXTS, proxy.url) if text in shown]
+
+
+def test_a_scan_ends_when_no_plan_has_it_any_more(spark: SparkSession, orders: str) -> None:
+    service = service_for(spark)
+    frame = lakeport.scan(orders)
+    native(spark, frame).createOrReplaceTempView("kept")
+    before = len(service)
+    for _ in range(3):
+        native(spark, frame)
+    assert len(service) == before + 3
+
+    def ended() -> bool:
+        gc.collect()
+        spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
+        time.sleep(0.2)
+        service.forget(time.monotonic())
+        return len(service) <= before
+
+    wait_until(ended)
+    assert spark.table("kept").count() == expected(orders)[0]
+    spark.catalog.dropTempView("kept")
 
 
 # Harm

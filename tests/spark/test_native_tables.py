@@ -227,8 +227,8 @@ def test_other_settings_change_nothing(spark: SparkSession, tmp_path: Path) -> N
             spark.conf.set(name, value)
         assert_native(spark, table)
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, str(value))
+        for name, old in before.items():
+            spark.conf.set(name, str(old))
 
 
 @pytest.mark.parametrize("name", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])

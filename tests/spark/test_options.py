@@ -32,6 +32,7 @@ def test_names_have_no_case_and_values_are_parsed() -> None:
     assert (feed.change_feed, feed.starting_version, feed.ending_timestamp) == (True, 1, "2026-01-01")
     assert path_options(startingVersion="Latest").starting_version == "latest"
     assert path_options(columns=" id , s.x ").columns == ("id", "s.x")
+    assert [path_options().push_filters, path_options(pushFilters="true").push_filters] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, str], message: str) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"responseFormat": "csv"}, "responseFormat is delta or parquet, not 'csv'"),
+        ({"responseFormat": "csv"}, "responseFormat is parquet or delta, not 'csv'"),
         ({"queryTableVersionIntervalSeconds": "9"}, "must be 10 or more"),
         ({"path": "orders"}, r"'orders' names no shared table: write profile#share\.schema\.table"),
     ],

@@ -1,4 +1,4 @@
-"""Tasks: small files together, large ones in parts, each row in one of them; and they show nothing of what they hold."""
+"""Tasks: small files together, large ones in parts, each row in one of them; and nothing of what they hold is shown."""
 
 from __future__ import annotations
 

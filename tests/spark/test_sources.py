@@ -145,8 +145,8 @@ import lakeport
 late = lakeport.scan(target).to_spark(spark)
 late.explain(extended=True)
 print("frame:", late.count())
-spark.sql(f"CREATE TEMPORARY VIEW v USING deltaSharing OPTIONS (path 'sales.eu.orders', endpoint '{endpoint}', "
-          f"bearerToken '{token}')")
+spark.sql(f"CREATE TEMPORARY VIEW v USING deltaSharing OPTIONS (path 'sales.eu.orders', shareCredentialsVersion '1', "
+          f"endpoint '{endpoint}', bearerToken '{token}')")
 print("view:", spark.sql("SELECT * FROM v").count())
 try:
     spark.read.format("deltaSharing").options(**inline, versionAsOf="99").load("sales.eu.orders").count()

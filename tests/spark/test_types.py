@@ -56,7 +56,7 @@ def both_ways(spark: SparkSession, path: str) -> dict[str, DataFrame]:
 
 @contextmanager
 def zone_of(spark: SparkSession, zone: str) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.session.timeZone")
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         yield
@@ -174,7 +174,10 @@ def test_variants_arrive_alone_and_inside_of_others(spark: SparkSession, tmp_pat
     kind = primitive("variant")
     schema = struct(v=kind, s=struct(v=kind), a=ArrayType(kind), m=MapType(primitive("string"), kind))
     value = variant({"n": 1, "t": "é"})
-    rows = [{"v": value, "s": {"v": value}, "a": [value, None], "m": [("k", value)]}, {"s": {"v": None}}]
+    rows: list[dict[str, Any]] = [
+        {"v": value, "s": {"v": value}, "a": [value, None], "m": [("k", value)]},
+        {"s": {"v": None}},
+    ]
     path = build(tmp_path / "t", schema, rows)
     for way, df in both_ways(spark, path).items():
         assert df.schema["v"].dataType == spark_types.VariantType(), way
@@ -256,7 +259,12 @@ def test_what_spark_wants_of_arrow_is_what_it_says() -> None:
 
 def test_the_columns_of_a_schema_are_looked_for_in_the_table() -> None:
     table = struct(id="long", s=struct(a="integer", b="string"))
-    wanted = spark_types.StructType.fromDDL
+
+    def wanted(ddl: str) -> spark_types.StructType:
+        found = spark_types.StructType.fromDDL(ddl)
+        assert isinstance(found, spark_types.StructType)
+        return found
+
     assert selected_columns(table, wanted("ID BIGINT")) == ["`ID`"]
     assert selected_columns(table, wanted("s STRUCT<b: STRING>, id BIGINT")) == ["`s`.`b`", "`id`"]
     with pytest.raises(UnknownColumnError, match="nope"):

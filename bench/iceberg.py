@@ -1,0 +1,196 @@
+"""Conversion to Iceberg: a large deletion vector, and a table of many files.
+
+A job runs in a process of its own: `python -m bench.iceberg JOB FOLDER` prints its seconds, by how much its memory has
+grown, and how many files it has read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench import tables
+from bench.jobs import peak_kb
+from lakeport import iceberg
+from lakeport.engine import default_engine, engine_over
+from lakeport.engine.storage import Storage
+from lakeport.iceberg.deletes import write_position_deletes, write_puffin
+from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_deletion_vector
+from tests.counting import CountingStorage
+
+POSITIONS, ROWS = 10_000_000, 100_000_000
+FILES = 100_000
+ROUNDS = 5
+VECTOR, DESCRIPTOR = "vector.bin", "vector.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    seconds: float
+    grown_mb: float
+    answer: int | str
+    """Bytes that were written, or which files were read."""
+
+
+def bench_iceberg(folder: Path) -> None:
+    make_vector(folder)
+    results = [measure("vector_to_v2", folder) for _ in range(3)]
+    title = f"a vector of {POSITIONS // 1_000_000} million positions to v2"
+    report(title, statistics.median(r.seconds for r in results), 3, "s")
+    report(f"{title}: memory grown", max(r.grown_mb for r in results), 150, "MB")
+    for copy, what in (("synced_copy", "a copy of the file that is synced too"), ("plain_copy", "a plain copy of it")):
+        pairs = [(measure("vector_to_v3", folder), measure(copy, folder)) for _ in range(ROUNDS)]
+        ratio = statistics.median(ours.seconds / theirs.seconds for ours, theirs in pairs)
+        seconds = statistics.median(ours.seconds for ours, _ in pairs)
+        report(f"the same to v3 ({seconds * 1000:.0f} ms), against {what}", ratio, 1.5, "times")
+    table = tables.large_checkpoint(folder, FILES)
+    full = measure("full", table)
+    report(f"{FILES:,} files in full", full.seconds, 60, "s")
+    report(f"{FILES:,} files in full: memory grown", full.grown_mb, 1000, "MB")
+    append_file(table, 11)
+    increment = measure("increment", table)
+    report("one commit more", increment.seconds, 2, "s")
+    print(f"    read: {increment.answer}")
+    delete_file(table, 12)
+    increment = measure("increment", table)
+    report("one commit that removes a file", increment.seconds, 2, "s")
+    print(f"    read: {increment.answer}")
+
+
+def measure(job: str, folder: Path) -> Result:
+    command = [sys.executable, "-m", "bench.iceberg", job, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Result(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def report(title: str, value: float, limit: float, unit: str) -> None:
+    verdict = "ok" if value <= limit else "MISSED"
+    print(f"{title:72} {value:8.2f} {unit:6} limit {limit:g}  {verdict}", flush=True)
+
+
+# What is converted
+
+
+def make_vector(folder: Path) -> None:
+    """A file with one deletion vector, as Delta has it."""
+    chosen = np.random.default_rng(1).choice(ROWS, POSITIONS, replace=False)
+    payload = encode_deletion_vector(np.sort(chosen).astype(np.uint64))
+    checksum = zlib.crc32(payload)
+    (folder / VECTOR).write_bytes(b"\1" + len(payload).to_bytes(4, "big") + payload + checksum.to_bytes(4, "big"))
+    descriptor = {"size": len(payload), "cardinality": POSITIONS}
+    (folder / DESCRIPTOR).write_text(json.dumps(descriptor))
+
+
+def append_file(table: Path, version: int) -> None:
+    stats = {"numRecords": 1000, "minValues": {"id": 1}, "maxValues": {"id": 9}, "nullCount": {"id": 0}}
+    add = {"path": f"new-{version}.parquet", "size": 1, "modificationTime": 0, "dataChange": True}
+    _commit(table, version, {"add": {**add, "partitionValues": {}, "stats": json.dumps(stats)}})
+
+
+def delete_file(table: Path, version: int) -> None:
+    remove = {"path": f"new-{version - 1}.parquet", "deletionTimestamp": 0, "dataChange": True}
+    _commit(table, version, {"remove": remove})
+
+
+def _commit(table: Path, version: int, action: dict[str, object]) -> None:
+    lines = [json.dumps({"commitInfo": {"operation": "WRITE"}}), json.dumps(action)]
+    (table / "_delta_log" / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
+
+
+# Jobs
+
+
+def vector_to_v2(folder: Path) -> Callable[[], int]:
+    engine, vector = default_engine(), _vector(folder)
+    return lambda: write_position_deletes(engine, vector, str(folder / f"{uuid.uuid4()}.parquet")).file_size
+
+
+def vector_to_v3(folder: Path) -> Callable[[], int]:
+    engine, vector = default_engine(), _vector(folder)
+    return lambda: write_puffin(engine, vector, str(folder / f"{uuid.uuid4()}.puffin")).file_size
+
+
+def plain_copy(folder: Path) -> Callable[[], int]:
+    def work() -> int:
+        copy = folder / f"{uuid.uuid4()}.bin"
+        shutil.copyfile(folder / VECTOR, copy)
+        return copy.stat().st_size
+
+    return work
+
+
+def synced_copy(folder: Path) -> Callable[[], int]:
+    """A copy that is on the disk when it is done, as all that the engine writes."""
+
+    def work() -> int:
+        copy = folder / f"{uuid.uuid4()}.bin"
+        with (folder / VECTOR).open("rb") as source, copy.open("wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+            target.flush()
+            os.fsync(target.fileno())
+        return copy.stat().st_size
+
+    return work
+
+
+def full(table: Path) -> Callable[[], int]:
+    return lambda: len(iceberg.convert(str(table)).versions)
+
+
+def increment(table: Path) -> Callable[[], str]:
+    storage = CountingStorage(Storage())
+
+    def work() -> str:
+        assert iceberg.convert(str(table), engine=engine_over(storage)).kind == "incremental"
+        kinds = Counter(_kind(name) for name in storage.opened)
+        return ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds.items()))
+
+    return work
+
+
+def _kind(name: str) -> str:
+    """What sort of file it is; commits by their versions."""
+    if name.endswith(".avro"):
+        return "manifest" if re.search(r"-m\d+\.avro$", name) else "manifest list"
+    if ".checkpoint." in name:
+        return "checkpoint"
+    return f"commit {int(name[:20])}" if name[:20].isdigit() and name.endswith(".json") else name.lstrip("0")
+
+
+JOBS: dict[str, Callable[[Path], Callable[[], int | str]]] = {
+    job.__name__: job for job in (vector_to_v2, vector_to_v3, plain_copy, synced_copy, full, increment)
+}
+
+
+def _vector(folder: Path) -> InternalDeletionVector:
+    given = json.loads((folder / DESCRIPTOR).read_text())
+    path = str(folder / VECTOR)
+    descriptor = DeletionVectorDescriptor("p", path, given["size"], given["cardinality"], 1)
+    return InternalDeletionVector(str(folder / "data.parquet"), descriptor, path)
+
+
+def run(name: str, folder: Path) -> None:
+    work = JOBS[name](folder)
+    before, start = peak_kb(), time.perf_counter()
+    answer = work()
+    seconds = time.perf_counter() - start
+    print(json.dumps({"seconds": seconds, "grown_mb": (peak_kb() - before) / 1024, "answer": answer}))
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], Path(sys.argv[2]))
