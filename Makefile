@@ -10,9 +10,10 @@ help: ## list the targets
 
 setup: $(READY) ## create .venv from requirements.lock; find or install a Java runtime (for Spark)
 
-demo: setup ## make a table, change it, read it; share it, serve it, read it as a recipient
+demo: setup ## make a table, change it, read it; share it, serve it, read it as a recipient; mirror it for Iceberg
 	$(PY) examples/demo.py
 	$(PY) examples/share.py
+	$(PY) examples/iceberg.py
 
 test: setup ## run the tests (all but interop)
 	$(PY) -m pytest -n 2 --ignore=tests/interop
@@ -27,7 +28,7 @@ interop: setup ## run the tests against real S3, Azure and GCS servers and Delta
 	scripts/peers.sh
 	$(PY) -m pytest -n 2 --dist loadfile tests/interop
 
-soak: setup ## many writers on one table, and killed ones; a sharing server under load, and killed; random operations
+soak: setup ## many writers, readers and streams, under load, faults and kills; random operations
 	scripts/peers.sh
 	$(PY) -m tests.soak.writers
 	$(PY) -m tests.soak.s3_writers
@@ -36,8 +37,11 @@ soak: setup ## many writers on one table, and killed ones; a sharing server unde
 	$(PY) -m tests.soak.sharing_load
 	$(PY) -m tests.soak.killed_sync
 	$(PY) -m tests.soak.sharing_faults
+	$(PY) -m tests.soak.killed_streams
+	$(PY) -m tests.soak.native_faults
+	$(PY) -m tests.soak.killed_conversions
 	LAKEPORT_SCHEMATHESIS_EXAMPLES=1000 $(PY) -m pytest tests/interop/test_openapi.py
-	LAKEPORT_STATEFUL_EXAMPLES=500 $(PY) -m pytest tests/test_stateful.py
+	LAKEPORT_STATEFUL_EXAMPLES=500 $(PY) -m pytest tests/test_stateful.py tests/iceberg/test_histories.py
 
 bench: setup ## measure against peers, side by side
 	$(PY) -m bench

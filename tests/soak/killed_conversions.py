@@ -29,8 +29,9 @@ from lakeport.engine import engine_over
 from lakeport.iceberg.metadata import DELTA_VERSION
 from tests.soak.killed_sync import KillingStorage
 
-LONGEST_LIFE = 0.6
-"""Seconds from the moment at which a conversion begins to its end."""
+FIRST_LIFE = 0.6
+"""Seconds from the moment at which a conversion begins to the latest at which it is killed. It becomes longer with each
+that is killed and shorter with each that ends before, so that all moments are hit, however busy the machine is."""
 ROWS = 20_000
 
 
@@ -45,6 +46,7 @@ class Report:
     cleaned: int = 0
     """Files that were left."""
     seconds: float = 0
+    life: float = FIRST_LIFE
 
     def __str__(self) -> str:
         return (
@@ -139,13 +141,15 @@ def start_one(folder: Path, path: str, name: str) -> subprocess.Popen[bytes]:
 
 def kill_one(folder: Path, path: str, choice: random.Random, report: Report) -> None:
     with start_one(folder, path, "killed") as process:
-        time.sleep(choice.uniform(0, LONGEST_LIFE))
+        time.sleep(choice.uniform(0, report.life))
         if process.poll() is None:
             process.kill()
             report.kills += 1
+            report.life *= 1.2
         else:
             assert process.returncode == 0, "the conversion failed: its error is above"
             report.ended += 1
+            report.life *= 0.6
 
 
 def convert_twice(folder: Path, path: str, report: Report) -> None:

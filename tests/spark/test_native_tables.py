@@ -340,6 +340,16 @@ def test_filters_of_a_frame_keep_the_rows_that_the_kernel_keeps(
         assert sorted(found[number], key=repr) == sorted(expected, key=repr), frame
 
 
+def test_both_zeros_are_found_whatever_row_groups_are_skipped(spark: SparkSession, tmp_path: Path) -> None:
+    table = built(tmp_path, struct(d="double"))
+    table.commit(table.add({"d": [0.0] * 3}, stats=None), table.add({"d": [-0.0] * 3}, stats=None))
+    frame, zeros = lakeport.scan(table.root), (0.0, -0.0)
+    kept = [c for z in zeros for c in (col("d") == z, col("d") >= z, col("d") <= z, col("d").isin([z, 5.0]))]
+    parts = [native(spark, frame.where(c)).select(F.lit(n).alias("n")) for n, c in enumerate(kept)]
+    counts = reduce(DataFrame.union, parts).groupBy("n").count().collect()
+    assert sorted(map(tuple, counts)) == [(number, 6) for number in range(len(kept))]
+
+
 def test_a_filter_that_spark_might_decide_in_another_way_leads_to_the_python_path(
     spark: SparkSession, filtered: Frame
 ) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -63,8 +64,8 @@ def to_spark_condition(expression: Expression, schema: StructType) -> SparkColum
         case Comparison(op, Column() as column, Literal(value)):
             return _compare(op, column, value, schema)
         case In(Column() as column, values) if values:
-            literals = [_literal(v.value, column, schema) if isinstance(v, Literal) else None for v in values]
-            return None if any(one is None for one in literals) else _column(column).isin(literals)
+            equal = [_compare("=", column, v.value, schema) if isinstance(v, Literal) else None for v in values]
+            return None if any(one is None for one in equal) else reduce(operator.or_, equal)
     return None
 
 
@@ -72,10 +73,22 @@ def _compare(op: str, column: Column, value: Any, schema: StructType) -> SparkCo
     literal = _literal(value, column, schema)
     if literal is None:
         return None
+    if _type_of(column, schema) in ("float", "double"):
+        return _compare_float(op, _column(column), value)
     found: SparkColumn = _COMPARISONS[op](_column(column), literal)
-    # Spark has NaN above all numbers; the kernel, as Arrow, has it neither above nor below.
-    is_above = op in (">", ">=") and _type_of(column, schema) in ("float", "double")
-    return found & ~F.isnan(_column(column)) if is_above else found
+    return found
+
+
+def _compare_float(op: str, column: SparkColumn, value: float) -> SparkColumn:
+    """Spark has NaN above all numbers; the kernel, as Arrow, has it neither above nor below. Both zeros are the same to
+    both, but not to the dictionaries by which row groups are skipped: there the one is below the other."""
+    if value == 0 and op in ("=", "<=>"):
+        is_zero = (column >= F.lit(-0.0)) & (column <= F.lit(0.0))
+        return is_zero if op == "=" else F.coalesce(is_zero, F.lit(False))
+    if value == 0:
+        value = -0.0 if op == ">=" else 0.0
+    found: SparkColumn = _COMPARISONS[op](column, F.lit(value))
+    return found & ~F.isnan(column) if op in (">", ">=") else found
 
 
 def _column(column: Column) -> SparkColumn:
