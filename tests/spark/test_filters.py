@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ NAN = float("nan")
 
 
 def scaled(number: int, scale: int) -> Decimal:
-    return Decimal(number).scaleb(-scale)
+    return Decimal(number).scaleb(-scale, Context(prec=50))
 
 
 VALUES: dict[str, tuple[st.SearchStrategy[Any], list[Any]]] = {

@@ -24,6 +24,7 @@ from lakeport.engine import default_engine
 from lakeport.errors import UnknownColumnError
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.variant_shredding import encode_variant
+from lakeport.spark.frames import to_python_frame
 from lakeport.spark.types import selected_columns, spark_arrow_schema, to_spark_schema
 from tests.builder import TableBuilder, protocol, struct
 from tests.spark.ways import read_lakeport, rows_by_way
@@ -213,14 +214,15 @@ def test_nullability_and_comments_are_kept(spark: SparkSession, tmp_path: Path) 
     )
     row = {"id": 1, "s": {"x": 1}, "a": ["x"], "m": [("k", 1)]}
     path = build(tmp_path / "t", schema, [row])
-    for way, df in both_ways(spark, path).items():
+    for df in (read_lakeport(spark, path), to_python_frame(lakeport.scan(path), spark)):
         found = df.schema
-        assert [field.nullable for field in found] == [False, True, False, True], way
+        assert [field.nullable for field in found] == [False, True, False, True]
         assert found["s"].dataType[0].nullable is False  # type: ignore[index]
         assert found["a"].dataType.containsNull is False  # type: ignore[attr-defined]
         assert found["m"].dataType.valueContainsNull is False  # type: ignore[attr-defined]
         assert found["id"].metadata == {"comment": "counts"}
         assert [r.asDict(recursive=True) for r in df.collect()] == [{**row, "m": {"k": 1}}]
+    assert lakeport.scan(path).to_spark(spark).schema["id"].metadata == {"comment": "counts"}
 
 
 NAMES = ["a.b", "a b", "ünï😀", "back`tick", "quo\"te'", "1", "sel,ect", "a;{}()\t=", "Id"]
