@@ -146,7 +146,7 @@ def test_replace_where_refuses_a_row_that_it_does_not_hold_for_and_leaves_no_fil
     save(spark.range(10), path)
     before = data_files(path)
     with pytest.raises(Exception, match="breaks the constraint 'where'"):
-        save(spark.range(4, 6), path, "overwrite", replaceWhere="id >= 5")
+        save(spark.range(4, 6, numPartitions=1), path, "overwrite", replaceWhere="id >= 5")
     assert ids(path) == list(range(10))
     assert data_files(path) == before
 
