@@ -81,7 +81,9 @@ def _encode_column(leaf: _Leaf, bounds: Bounds | None, rows: list[int | None]) -
         return absent, absent, absent, absent
     key = encode_long(leaf.id)
     nulls = absent if bounds.nulls is None else _encode_nulls(key, bounds.nulls.to_pylist(), rows)
-    values = [key + encode_long(count) if null and count is not None else b"" for null, count in zip(nulls, rows)]  # noqa: B905
+    values = [
+        key + encode_long(count) if null and count is not None else b"" for null, count in zip(nulls, rows, strict=True)
+    ]
     lower = absent if bounds.lower is None else _encode_bounds(key, bounds.lower, leaf.type, upper=False)
     upper = absent if bounds.upper is None else _encode_bounds(key, bounds.upper, leaf.type, upper=True)
     return values, nulls, lower, upper
