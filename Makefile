@@ -15,7 +15,8 @@ demo: setup ## make a table, change it, read it; share it, serve it, read it as 
 	$(PY) examples/share.py
 	$(PY) examples/iceberg.py
 
-test: setup ## run the tests (all but interop)
+test: setup ## run the tests (all but interop); DuckDB, as a reader of Iceberg, is put into .peers
+	scripts/peers.sh duckdb
 	$(PY) -m pytest -n 2 --ignore=tests/interop
 
 check: setup ## lint, format check, mypy --strict, and who may import whom

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Puts what tests/interop needs into .peers: servers, namely versitygw and MinIO (S3), fake-gcs-server (GCS) and Azurite (Azure),
 # Delta's own library for Spark, the connector for Delta Sharing beside it, other versions of Spark, Iceberg's library for one
-# of them, DuckDB with its extensions for Delta and Iceberg, and the client of Delta Sharing for Python. What cannot be had is reported and left out; its tests say so.
+# of them, DuckDB with its extensions for Delta and Iceberg, and the client of Delta Sharing for Python. What cannot be had is
+# reported and left out; its tests say so. `peers.sh duckdb` puts only DuckDB there, which other tests need, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,6 +47,15 @@ once() {
         tail -n 5 "$peers/build.log" >&2
     fi
 }
+
+# DuckDB in an environment of its own: the extension fits one version only.
+duckdb() {
+    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/duckdb" &&
+        "$peers/duckdb/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+            "duckdb==$DUCKDB" "pyarrow==25.*" duckdb-extension-{avro,delta,iceberg,parquet}=="$DUCKDB"
+}
+once duckdb-with-iceberg "$DUCKDB" duckdb
+[ "${1:-}" = duckdb ] && exit
 
 if need go golang-go; then
     once versitygw "$VERSITYGW" env GOBIN="$peers/bin" go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"
@@ -104,14 +114,6 @@ if need mvn maven; then
 else
     say "Delta's libraries for Spark need Maven: install it and run make interop again."
 fi
-
-# DuckDB in an environment of its own: the extension fits one version only.
-duckdb() {
-    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/duckdb" &&
-        "$peers/duckdb/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-            "duckdb==$DUCKDB" "pyarrow==25.*" duckdb-extension-{avro,delta,iceberg,parquet}=="$DUCKDB"
-}
-once duckdb-with-iceberg "$DUCKDB" duckdb
 
 # The client of Delta Sharing for Python in an environment of its own: it asks for older versions than ours.
 delta_sharing() {
