@@ -22,6 +22,11 @@ def missing(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("shared"):
+        require_shared_tables()
+
+
 def require_shared() -> Path:
     """The folder of shared test data, or a skip."""
     if not SHARED.is_dir():
@@ -29,10 +34,14 @@ def require_shared() -> Path:
     return SHARED
 
 
-@pytest.fixture(scope="session")
-def shared_tables() -> Path:
-    """The folder ``../shared/tables``: real tables, and what a right reader returns."""
+def require_shared_tables() -> Path:
     tables = require_shared() / "tables"
     if not tables.is_dir():
         missing(f"no shared tables in {tables}")
     return tables
+
+
+@pytest.fixture(scope="session")
+def shared_tables() -> Path:
+    """The folder ``../shared/tables``: real tables, and what a right reader returns."""
+    return require_shared_tables()

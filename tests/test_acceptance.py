@@ -74,8 +74,9 @@ ODD_CHECKPOINT = "krs--parquet_row_group_skipping"
 
 
 def chosen(keep: Callable[[Entry], Any]) -> pytest.MarkDecorator:
+    """The names of some tables; where there are none, one that is passed over."""
     names = [entry["name"] for entry in MANIFEST if keep(entry)]
-    return pytest.mark.parametrize("name", names or [pytest.param("", marks=pytest.mark.usefixtures("shared_tables"))])
+    return pytest.mark.parametrize("name", names or [pytest.param("", marks=pytest.mark.shared)])
 
 
 def has_rows(entry: Entry) -> bool:
