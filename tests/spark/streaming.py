@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from lakeport.spark.options import ReadOptions
 from lakeport.spark.stream import StreamPartition, TableStreamReader
 from lakeport.spark.types import to_spark_schema
@@ -71,6 +73,11 @@ class Checkpoint:
 
     def batches(self, reader: TableStreamReader, limit: Any = None) -> Iterator[list[Row]]:
         """Batches, each until nothing is new."""
+        for start, end in self.ranges(reader, limit):
+            yield rows_between(reader, start, end)
+
+    def ranges(self, reader: TableStreamReader, limit: Any = None) -> Iterator[tuple[Offset, Offset]]:
+        """Where batches begin and end; each is done with when the next is asked for."""
         if not self.offsets:
             self.offsets.append(json.dumps(reader.initialOffset()))
         while True:
@@ -79,7 +86,7 @@ class Checkpoint:
             if end == self.offsets[-1]:
                 return
             self.offsets.append(end)
-            yield rows_between(reader, start, json.loads(end))
+            yield start, json.loads(end)
             reader.commit(json.loads(end))
 
     def run(self, reader: TableStreamReader, found: list[Row] | None = None) -> list[Row]:
@@ -91,10 +98,14 @@ class Checkpoint:
 
 
 def rows_between(reader: TableStreamReader, start: Offset, end: Offset) -> list[Row]:
+    return [row for batch in batches_between(reader, start, end) for row in batch.to_pylist()]
+
+
+def batches_between(reader: TableStreamReader, start: Offset, end: Offset) -> list[pa.RecordBatch]:
     """The rows of a batch, read by what is left of the reader and of its partitions in another process."""
     worker = pickle.loads(pickle.dumps(reader))
     parts = pickle.loads(pickle.dumps(reader.partitions(start, end)))
-    return [row for part in parts for batch in worker.read(part) for row in batch.to_pylist()]
+    return [batch for part in parts for batch in worker.read(part)]
 
 
 def files_between(reader: TableStreamReader, start: Offset, end: Offset) -> list[str]:

@@ -4,7 +4,6 @@ Spark can express all that the kernel reads: no table is left out but those that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakeport
 from lakeport.errors import LakeportError
-from tests.client.shares import profile_text
-from tests.client.test_shared_table import NUMBERS, is_shareable, name_of
-from tests.server.running import running, sharing
-from tests.spark.ways import collected_by_way, read_lakeport, read_shared, rows_by_way
+from tests.client.test_shared_table import is_shareable, name_of
+from tests.spark.ways import collected_by_way, has_variants, read_lakeport, read_shared, rows_by_way
 from tests.test_acceptance import (
     BY_NAME,
     LARGE,
@@ -34,20 +31,6 @@ from tests.test_acceptance import (
 )
 
 pytestmark = pytest.mark.shared
-
-
-@pytest.fixture(scope="module")
-def profile(shared_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The profile for a server that shares all tables."""
-    content = sharing({name_of(name): path_of(name) for name in NUMBERS}, history_shared=True)
-    path = tmp_path_factory.mktemp("profile") / "all.share"
-    with running(content) as server:
-        path.write_text(profile_text(server.endpoint))
-        yield path
-
-
-def has_variants(entry: Entry) -> bool:
-    return any("variant" in kind for kind in entry.get("types", ()))
 
 
 @chosen(lambda entry: is_shareable(entry) and not has_variants(entry))

@@ -48,6 +48,11 @@ def collected_by_way(frames: Mapping[str, DataFrame]) -> dict[str, list[dict[str
     return rows
 
 
+def has_variants(entry: Mapping[str, Any]) -> bool:
+    """Whether a real table has a column of that type."""
+    return any("variant" in kind for kind in entry.get("types", ()))
+
+
 def _tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
     return reduce(DataFrame.union, [frame.withColumn(WAY, lit(way)) for way, frame in frames.items()])
 
