@@ -64,11 +64,7 @@ def test_a_missing_table_version_or_profile_is_told(spark: SparkSession, shared:
 
 
 def test_a_token_that_is_wrong_or_has_expired_is_told_without_it(spark: SparkSession, shared: Shared) -> None:
-    profile = {
-        "shareCredentialsVersion": "1",
-        "endpoint": shared.server.endpoint,
-        "bearerToken": "not-the-token-of-ann",
-    }
+    profile = {"endpoint": shared.server.endpoint, "bearerToken": "not-the-token-of-ann"}
     told = refused(lambda: read_shared(spark, "sales.eu.orders", **profile))
     assert "the token is wrong or has expired" in told
     assert "not-the-token" not in told
@@ -104,7 +100,7 @@ def test_a_file_that_is_gone_is_told_by_the_task(spark: SparkSession, tmp_path: 
 
 
 def test_a_server_that_is_gone_is_told(spark: SparkSession) -> None:
-    profile = {"shareCredentialsVersion": "1", "endpoint": NOWHERE, "bearerToken": TOKEN}
+    profile = {"endpoint": NOWHERE, "bearerToken": TOKEN}
     told = refused(lambda: read_shared(spark, "sales.eu.orders", **profile))
     assert "127.0.0.1:1" in told
     assert TOKEN not in told

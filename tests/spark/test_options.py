@@ -83,7 +83,7 @@ def test_what_makes_no_sense_for_a_shared_table_is_refused(options: dict[str, st
 
 def test_a_profile_may_be_given_by_options_and_is_never_shown() -> None:
     parsed = shared_options(path="a.b.c", **PROFILE)
-    assert parsed.profile == PROFILE
+    assert parsed.profile == {"shareCredentialsVersion": "1", **PROFILE}
     assert "a secret" not in repr(parsed)
     stored = path_options(**{"storage.aws_secret_access_key": "hidden", "storage.region": "eu"})
     assert stored.storage_options == {"aws_secret_access_key": "hidden", "region": "eu"}
@@ -120,3 +120,10 @@ def test_a_shared_table_is_opened_with_a_profile_or_with_options(tmp_path: Path)
         for response_format in ("delta", "parquet"):
             given = shared_options(path="sales.eu.orders", responseFormat=response_format, **inline)
             assert given.open_batch().count() == 4
+
+
+def test_the_version_of_an_inline_profile_need_not_be_told() -> None:
+    assert shared_options(path="a.b.c", endpoint="https://x", bearerToken="t").profile["shareCredentialsVersion"] == "1"
+    basic = shared_options(path="a.b.c", endpoint="https://x", type="basic", username="ann", password="p")
+    assert basic.profile["shareCredentialsVersion"] == "2"
+    assert shared_options(path="config.share#a.b.c").profile == {}

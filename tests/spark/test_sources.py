@@ -137,7 +137,7 @@ spark = (
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("INFO")
-inline = {"endpoint": endpoint, "bearerToken": token, "shareCredentialsVersion": "1"}
+inline = {"endpoint": endpoint, "bearerToken": token}
 frame = spark.read.format("deltaSharing").options(**inline).load("sales.eu.orders").where("id > 1")
 frame.explain(extended=True)
 print("rows:", frame.count(), spark.read.format("deltaSharing").load(target).count())

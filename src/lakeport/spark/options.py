@@ -114,7 +114,7 @@ class ReadOptions:
             query_interval_seconds=given.number("queryTableVersionIntervalSeconds"),
             caller_org=given.text("callerOrg"),
             cache=given.text("cache"),
-            profile=given.some(_PROFILE),
+            profile=_inline_profile(given),
             storage_options=given.storage_options,
         )
         parsed._check()
@@ -193,6 +193,13 @@ def _target(given: GivenOptions, sharing: bool) -> str:
             "endpoint, bearerToken …"
         )
     return target
+
+
+def _inline_profile(given: GivenOptions) -> dict[str, str]:
+    """Empty if the profile is in a file. Its version need not be told: a kind of credentials came with version 2."""
+    profile = given.some(_PROFILE)
+    version = "2" if "type" in profile else "1"
+    return {"shareCredentialsVersion": version, **profile} if profile else {}
 
 
 def _starting_version(given: GivenOptions) -> int | Literal["latest"] | None:
