@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,10 +17,9 @@ from pyiceberg.table import StaticTable
 import lakeport
 from lakeport.iceberg import Conversion
 from tests.conftest import ROOT, missing
-from tests.interop.peers import Peer
+from tests.interop.peers import Peer, started
 
 WORKER = Path(__file__).with_name("duckdb_worker.py")
-STOP_SECONDS = 60
 
 
 class Reader(Protocol):
@@ -52,24 +50,8 @@ def running_duckdb(folder: Path) -> Iterator[DuckDb]:
     needed = "import duckdb_extension_avro, duckdb_extension_iceberg"
     if not python.exists() or subprocess.run([python, "-c", needed], capture_output=True).returncode:
         missing(f"{python} has no DuckDB with the extensions avro and iceberg: run scripts/peers.sh")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    ours, theirs = Pipe()
-    with ours, (folder / "duckdb.log").open("wb") as log:
-        process = subprocess.Popen(
-            [python, WORKER, str(theirs.fileno())],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
-        try:
-            yield DuckDb(Peer("duckdb", ours))
-        finally:
-            ours.close()
-            process.wait(STOP_SECONDS)
+    with started("duckdb", folder, lambda connection: [python, WORKER, str(connection)]) as peer:
+        yield DuckDb(peer)
 
 
 def canonical(rows: pa.Table) -> list[str]:

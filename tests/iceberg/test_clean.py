@@ -170,7 +170,11 @@ def test_what_a_crashed_converter_left_goes_when_it_is_old(root: str) -> None:
     convert(root)
     location = Path(root) / "_iceberg"
     name = "11111111-2222-4333-8444-555555555555"
-    left = {f"deletes/{name}.parquet", f"metadata/{name}-m0.avro", f"metadata/.v2.metadata.json.{'0' * 32}.tmp"}
+    left = {
+        f"deletes/0123456789abcdef-{name}.parquet",
+        f"metadata/{name}-m0.avro",
+        f"metadata/.v2.metadata.json.{'0' * 32}.tmp",
+    }
     for path in left:
         (location / path).parent.mkdir(exist_ok=True)
         (location / path).write_bytes(b"half")

@@ -12,6 +12,8 @@ from pyiceberg.table import StaticTable
 
 import lakeport
 from lakeport import iceberg, tables
+from lakeport.engine import default_engine, engine_over
+from tests.counting import CountingStorage
 from tests.iceberg.readers import canonical
 from tests.interop import servers
 from tests.interop.servers import Bucket
@@ -60,3 +62,16 @@ def test_a_mirror_in_an_object_store_follows_its_table(bucket: Bucket, version: 
         expected = lakeport.scan(path, storage_options=access).at(version=shown).to_arrow()
         assert canonical(mirror.scan(snapshot_id=snapshot.snapshot_id).to_arrow()) == canonical(expected)
     assert len(mirror.metadata.snapshots) == 3
+
+
+def test_an_increment_reads_the_new_commit_and_no_checkpoint(bucket: Bucket) -> None:
+    path, access = f"{bucket.url}/increments", options(bucket)
+    tables.create(path, pa.table({"id": range(100)}), storage_options=access)
+    for round_number in range(3):
+        tables.checkpoint(path, storage_options=access)
+        storage = CountingStorage(default_engine(access).storage)
+        conversion = iceberg.convert(path, engine=engine_over(storage))
+        assert conversion.version == round_number
+        log = [name for name in storage.opened if name[:20].isdigit() and not name.endswith(".crc")]
+        assert round_number == 0 or log == [f"{round_number:020d}.json"]
+        tables.append(path, pa.table({"id": [round_number]}), storage_options=access)

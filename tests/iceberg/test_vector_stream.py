@@ -104,7 +104,7 @@ def test_a_vector_larger_than_a_request_is_read_in_parts() -> None:
     payload = _every_second(520)
     vector = vector_in_file(engine, PATH, payload, 520 << 15)
     assert np.array_equal(all_ordinals(vector, engine), np.arange(0, 520 << 16, 2))
-    assert len(storage.opened) == 1 + len(payload) // (4 << 20)
+    assert len(storage.opened) == 1 + len(payload) // (512 << 10)
     assert zlib.crc32(b"".join(vector.blob(engine))) == zlib.crc32(frame(payload))
 
 

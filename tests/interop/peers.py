@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
@@ -55,11 +55,19 @@ class Peer:
 def running(name: str, folder: Path) -> Iterator[Peer]:
     """A peer for the length of a block: `spark` or `duckdb`. It works in `folder`."""
     python = program(f"{name}/bin/python")
+    with started(name, folder, lambda connection: [python, WORKER, name, str(connection), PEERS / "jars"]) as peer:
+        yield peer
+
+
+@contextmanager
+def started(name: str, folder: Path, command: Callable[[int], Sequence[str | Path]]) -> Iterator[Peer]:
+    """A process that answers as a peer, for the length of a block. `command` is told the number of the file by which it
+    is connected; what it prints goes to a file in `folder`."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ours, theirs = Pipe()
     with ours, (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
-            [python, WORKER, name, str(theirs.fileno()), PEERS / "jars"],
+            command(theirs.fileno()),
             cwd=folder,
             env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
             stdin=subprocess.DEVNULL,

@@ -33,6 +33,10 @@ FIRST_LIFE = 0.6
 """Seconds from the moment at which a conversion begins to the latest at which it is killed. It becomes longer with each
 that is killed and shorter with each that ends before, so that all moments are hit, however busy the machine is."""
 ROWS = 20_000
+CONVERT = (
+    "import sys, pathlib, lakeport.iceberg as i; pathlib.Path(sys.argv[2]).touch(); i.convert(sys.argv[1], since=0)"
+)
+"""The process that is killed. It imports nothing that it does not need: many of them are started."""
 
 
 @dataclass
@@ -53,12 +57,6 @@ class Report:
             f"{self.kills} kills, {self.ended} ended before, {self.together} times two at once; "
             f"{self.versions} versions, {self.cleaned} files were left, in {self.seconds:.0f} s"
         )
-
-
-def convert_once(path: str, begun: str) -> None:
-    """The process that is killed."""
-    Path(begun).touch()
-    iceberg.convert(path, since=0)
 
 
 def convert_steps(path: str, steps: int) -> None:
@@ -131,8 +129,7 @@ def start_one(folder: Path, path: str, name: str) -> subprocess.Popen[bytes]:
     """A conversion that has begun."""
     begun = folder / f"begun-{name}"
     begun.unlink(missing_ok=True)
-    command = f"from tests.soak.killed_conversions import convert_once; convert_once({path!r}, {str(begun)!r})"
-    process = subprocess.Popen([sys.executable, "-c", command])
+    process = subprocess.Popen([sys.executable, "-c", CONVERT, path, str(begun)])
     while not begun.exists():
         assert process.poll() is None, "the conversion failed before it began: its error is above"
         time.sleep(0.002)
@@ -187,7 +184,7 @@ def compare_versions(path: str, report: Report) -> None:
     """Each version has one snapshot, with its rows."""
     conversion = iceberg.convert(path)
     table = StaticTable.from_metadata(conversion.metadata_location)
-    versions = [int(snapshot.summary[DELTA_VERSION]) for snapshot in table.snapshots() if snapshot.summary]
+    versions = [int(str(snapshot.summary[DELTA_VERSION])) for snapshot in table.snapshots() if snapshot.summary]
     assert versions == list(range(lakeport.scan(path).version + 1))
     for version, snapshot in zip(versions, table.snapshots(), strict=True):
         found = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()

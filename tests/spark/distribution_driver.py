@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakeport import tables
+from lakeport import iceberg, tables
 from lakeport.engine import default_engine
 from lakeport.workers import Workplace, open_workers
 from tests.spark.distributed import operate
@@ -23,19 +23,32 @@ def main(master: str, target: str) -> None:
     spark = _session(master)
     try:
         results = [[result.version, dict(result.metrics)] for result in operate(target, spark)]
+        mirrored = _mirror(target, spark)
         others = set(open_workers(default_engine(), spark).map(_process, range(4)))
         message = _failure(target, spark)
     finally:
         spark.stop()
-    print(json.dumps({"results": results, "elsewhere": os.getpid() not in others, "message": message}))
+    elsewhere = os.getpid() not in others
+    print(json.dumps({"results": results, "mirrored": mirrored, "elsewhere": elsewhere, "message": message}))
 
 
 def _session(master: str) -> SparkSession:
     if not master.startswith("spark://"):
+        os.environ["SPARK_TESTING"] = "1"  # else Connect's server has one port, whoever else runs one
         return SparkSession.builder.remote(master).config("spark.sql.shuffle.partitions", "2").getOrCreate()
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "4").config("spark.executor.memory", "600m")
     return builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+
+
+def _mirror(target: str, spark: Any) -> list[int]:
+    """The versions whose mirrors, in both formats, are right."""
+    found = []
+    for version in (2, 3):
+        conversion = iceberg.convert(target, out=f"{target} in v{version}", format_version=version, spark=spark)
+        assert iceberg.verify(target, out=conversion.location, rows=True).is_equal
+        found.append(conversion.version)
+    return found
 
 
 def _process(place: Workplace, item: int) -> int:

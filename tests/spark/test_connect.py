@@ -16,6 +16,7 @@ pytest.importorskip("zstandard")
 CLIENT = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["SPARK_TESTING"] = "1"  # else Connect's server has one port, whoever else runs one
 from pyspark.sql import SparkSession
 import lakeport
 

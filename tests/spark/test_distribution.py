@@ -215,6 +215,7 @@ def compare_elsewhere(target: str, run: Callable[[str], Any]) -> None:
     expected = operate(target, None)
     found = run(distributed)
     assert found["elsewhere"]
+    assert found["mirrored"] == [max(version for version, _ in found["results"])] * 2
     assert "ConstraintError" in found["message"]
     assert rows_of(lakeport.scan(distributed)) == rows_of(lakeport.scan(target))
     for (version, metrics), result in zip(found["results"], expected[:3], strict=False):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakeport.engine import default_engine
-from lakeport.errors import ConversionError, MissingFileError, VersionNotFoundError
-from lakeport.iceberg.delta_source import plan_full, plan_incremental
+from lakeport.errors import ConversionError, MissingFileError
+from lakeport.iceberg.delta_source import Increment, LogTruncatedError, open_increment, plan_full
 from lakeport.iceberg.evolution import plan_shape
+from lakeport.iceberg.kept_version import open_kept
 from lakeport.iceberg.manifest_set import OutOfStepError
 from lakeport.iceberg.metadata import (
     DELTA_LOCATION,
@@ -19,10 +21,12 @@ from lakeport.iceberg.metadata import (
     mirrored_version,
     new_metadata,
 )
+from lakeport.iceberg.model import KnownFiles, TableChange
 from lakeport.iceberg.schema import FieldIdConflict, Json
 from lakeport.iceberg.session import Plan, Session
 from lakeport.iceberg.targets import CommitLostError, PathTarget, Published, Target
 from lakeport.kernel.engine import Engine
+from lakeport.kernel.features import is_catalog_managed
 from lakeport.kernel.paths import parse_target
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.workers import Workers, open_workers
@@ -136,12 +140,12 @@ class _Converter:
                 return self._attempt()
 
     def _attempt(self) -> Conversion:
-        latest, base = self.table.latest_snapshot(), self.target.load()
+        base = self.target.load()
+        increment, latest = self._look_ahead(base)
         try:
-            return self._carry_out(self._plan(base, latest), base, latest)
-        except OutOfStepError:
-            base = self.target.load()  # some versions may have been published
-            return self._carry_out(self._plan_whole(base, latest), base, latest)
+            return self._carry_out(self._plan(base, latest, increment), base, latest)
+        except (OutOfStepError, LogTruncatedError) as error:  # also: it is cleaned up while it is read
+            return self._start_over(error)
         except FieldIdConflict:
             base = self.target.load()
             return self._carry_out(self._plan_anew(base, latest, None), base, latest)
@@ -151,16 +155,33 @@ class _Converter:
                 raise CommitLostError from error
             raise
 
+    def _look_ahead(self, base: Published | None) -> tuple[Increment | None, Snapshot]:
+        """What is new, if that can be told from the new commits and what the mirror keeps, and the latest version."""
+        kept = None if base is None or self.options.full else open_kept(self.table, base.metadata)
+        if kept is not None:
+            with suppress(LogTruncatedError):
+                increment = Increment(kept)
+                latest = increment.read_latest()
+                if latest is not None and not is_catalog_managed(latest.protocol):
+                    return increment, latest
+        return None, self.table.latest_snapshot()
+
+    def _start_over(self, error: Exception) -> Conversion:
+        """Mirrors the latest version as a whole; some before it may have been published. Raises `error` if the mirror
+        does not even have its first version."""
+        base, latest = self.target.load(), self.table.latest_snapshot()
+        if base is None or not check_mirror(base, latest):
+            raise error
+        return self._carry_out(self._plan_whole(base, latest), base, latest)
+
     def _is_overtaken(self, base: Published | None) -> bool:
         now = self.target.load()
         return now is not None and (base is None or now.path != base.path)
 
     # Plans
 
-    def _plan(self, base: Published | None, latest: Snapshot) -> Plan:
-        if base is None:
-            return self._plan_anew(None, latest, self.options.since)
-        if not check_mirror(base, latest):
+    def _plan(self, base: Published | None, latest: Snapshot, increment: Increment | None) -> Plan:
+        if base is None or not check_mirror(base, latest):
             return self._plan_anew(base, latest, self.options.since)
         version = mirrored_version(base.metadata)
         assert version is not None
@@ -168,17 +189,16 @@ class _Converter:
             return self._plan_whole(base, latest)
         updates = self._upgrades(base.metadata)
         if version == latest.version:
-            return Plan("none", base.metadata, updates, None, iter(()))
+            return Plan("none", base.metadata, updates, None, _no_changes)
         try:
-            changes = plan_incremental(self.table, version, squash=self.options.squash)
-        except VersionNotFoundError:  # the log has been cleaned up since
+            increment = increment or open_increment(self.table, version)
+        except LogTruncatedError:
             return self._plan_whole(base, latest)
-        return Plan("incremental", base.metadata, updates, None, changes)
+        return Plan("incremental", base.metadata, updates, None, partial(increment.changes, squash=self.options.squash))
 
-    def _plan_whole(self, base: Published | None, latest: Snapshot) -> Plan:
+    def _plan_whole(self, base: Published, latest: Snapshot) -> Plan:
         """One snapshot for all; the earlier ones stay."""
-        assert base is not None
-        return Plan("full", base.metadata, self._upgrades(base.metadata), plan_full(latest), iter(()))
+        return Plan("full", base.metadata, self._upgrades(base.metadata), plan_full(latest), _no_changes)
 
     def _plan_anew(self, base: Published | None, latest: Snapshot, since: int | None) -> Plan:
         """A new mirror, or one that forgets all that it had but its identity."""
@@ -187,9 +207,9 @@ class _Converter:
             start |= {name: base.metadata[name] for name in ("table-uuid", "last-sequence-number")}
         updates = [{"action": "set-properties", "updates": _OWN_FILES}]
         if since is None or since >= latest.version:
-            return Plan("full", start, updates, plan_full(latest), iter(()))
+            return Plan("full", start, updates, plan_full(latest), _no_changes)
         first = self.table.snapshot_at_version(since)
-        return Plan("full", start, updates, plan_full(first), plan_incremental(self.table, since))
+        return Plan("full", start, updates, plan_full(first), Increment(first).changes)
 
     def _upgrades(self, metadata: Json) -> list[Json]:
         wanted, given = self.options.format_version, metadata["format-version"]
@@ -238,6 +258,10 @@ class _Converter:
             published.path,
             snapshot["snapshot-id"],
         )
+
+
+def _no_changes(_: KnownFiles) -> Iterator[TableChange]:
+    return iter(())
 
 
 def check_mirror(base: Published, latest: Snapshot) -> bool:

@@ -96,7 +96,7 @@ def write_puffin(engine: Engine, vector: InternalDeletionVector, path: str) -> D
     return DeleteFile(path, "puffin", size, vector.count_records_deleted, vector.data_file_path, start, length)
 
 
-def _copy(parts: Iterable[bytes], output: OutputFile) -> int:
+def _copy(parts: Iterable[bytes | memoryview], output: OutputFile) -> int:
     return sum(output.write(part) for part in parts)
 
 

@@ -9,14 +9,14 @@ from lakeport.errors import MissingFileError, VersionNotFoundError
 from lakeport.iceberg.commit_diff import (
     CommitActions,
     CommitDiff,
-    Key,
     VectorId,
     diff_commit,
     live_keys,
     read_commit,
     vector_id,
 )
-from lakeport.iceberg.model import InternalDeletionVector, TableChange
+from lakeport.iceberg.model import InternalDeletionVector, KnownFiles, TableChange
+from lakeport.kernel.actions import Metadata
 from lakeport.kernel.checksum import read_checksum
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.history import CommitTimes, read_commit_info
@@ -24,6 +24,10 @@ from lakeport.kernel.log import Commit, LogListing, LogSegment, list_newer, log_
 from lakeport.kernel.replay import LogReplay
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.state import TableState
+
+_READ_AHEAD_BYTES = 32 << 20
+"""Commits that are not larger are kept in memory once they are read."""
 
 
 class LogTruncatedError(VersionNotFoundError):
@@ -50,22 +54,22 @@ def plan_full(snapshot: Snapshot) -> TableChange:
 
 
 def plan_incremental(table: Table, after_version: int, *, squash: bool = False) -> Iterator[TableChange]:
-    """What each commit after a version changed, oldest first; with `squash`, what all of them changed together: one
-    change, or none. Each commit is read once, when it is asked for; the files of the version before it only where the
-    commit and the checksums do not tell what it changes.
+    """What each commit after a version changed; see `Increment.changes`.
 
     Raises `LogTruncatedError` if the table does not have `after_version` any more, or not all commits after it; at once
     or, where the log is cleaned up meanwhile, later."""
+    return open_increment(table, after_version).changes(squash=squash)
+
+
+def open_increment(table: Table, after_version: int) -> Increment:
+    """Raises `LogTruncatedError`."""
     try:
         base = table.snapshot_at_version(after_version)
     except VersionNotFoundError as error:
         raise LogTruncatedError(
             str(error), version=error.version, earliest=error.earliest, latest=error.latest
         ) from error
-    newer = list_newer(table.engine.storage, table.root, after_version)
-    _check_complete(newer, after_version, table.root)
-    changes = _Commits(base, newer.commits).changes()
-    return _squashed(changes) if squash else changes
+    return Increment(base)
 
 
 def _check_complete(newer: LogListing, after_version: int, root: str) -> None:
@@ -77,35 +81,60 @@ def _check_complete(newer: LogListing, after_version: int, root: str) -> None:
 
 def _truncated(version: int, root: str) -> LogTruncatedError:
     return LogTruncatedError(
-        f"the changes of version {version} are gone: its commit file has been cleaned up; the table can only be "
+        f"the changes of version {version} are gone: its log files have been cleaned up; the table can only be "
         f"converted as a whole [{root}]",
         version=version,
     )
 
 
-class _Commits:
-    """The commits that follow a snapshot, one by one."""
+class Increment:
+    """The commits that follow a version, found but not read yet."""
 
-    def __init__(self, base: Snapshot, commits: Mapping[int, FileStatus]) -> None:
-        self._snapshot, self._commits = base, dict(commits)
-        self._engine, self._root = base.engine, base.root
-        self._files = _Files(base)
-        latest = base.segment.latest_file
-        self._listing = LogListing(commits=self._commits | ({base.version: latest} if _is_commit(latest) else {}))
+    def __init__(self, base: Snapshot) -> None:
+        """Raises `LogTruncatedError`."""
+        self._base, self._engine, self._root = base, base.engine, base.root
+        newer = list_newer(self._engine.storage, self._root, base.version)
+        _check_complete(newer, base.version, self._root)
+        self._commits = dict(sorted(newer.commits.items()))
+        self._read_ahead: dict[int, CommitActions] = {}
 
-    def changes(self) -> Iterator[TableChange]:
-        for version, file in sorted(self._commits.items()):
-            try:
-                actions = read_commit(self._engine, self._root, file)
-            except MissingFileError as error:
-                raise _truncated(version, self._root) from error
-            before, self._snapshot = self._snapshot, _next_snapshot(self._snapshot, version, file, actions)
-            diff = self._files.diff(actions, before, self._snapshot)
+    def read_latest(self) -> Snapshot | None:
+        """The version that the last commit makes. Reads all of them, unless they are large: then None.
+
+        Raises `LogTruncatedError`, `CorruptTableError`, and `UnsupportedFeatureError` if it cannot be read."""
+        if sum(file.size for file in self._commits.values()) > _READ_AHEAD_BYTES:
+            return None
+        state = TableState()
+        for version in self._commits:
+            self._read_ahead[version] = actions = self._read(version)
+            state = actions.state.over(state)
+        return _later_snapshot(self._base, self._commits, state)
+
+    def changes(self, known: KnownFiles | None = None, *, squash: bool = False) -> Iterator[TableChange]:
+        """What each commit changed, oldest first; with `squash`, what all of them changed together: one change, or
+        none. A commit is read once, when it is asked for, if that has not been done before.
+
+        Where a commit and the checksums do not tell what it changes, `known` is asked, which must have taken in all
+        changes before that. If it does not know either, the files of the version before are read from the log.
+
+        Raises `LogTruncatedError` if the log is cleaned up meanwhile."""
+        if squash and len(self._commits) > 1:
+            return _squashed(self._changes(None))
+        return self._changes(known)
+
+    def _changes(self, known: KnownFiles | None) -> Iterator[TableChange]:
+        files, after, times = _Files(known), self._base, self._times(self._base.metadata)
+        for version, file in self._commits.items():
+            actions = self._read_ahead.pop(version, None) or self._read(version)
+            before, after = after, _later_snapshot(after, {version: file}, actions.state)
+            diff = files.diff(actions, before, after)
+            if after.metadata is not before.metadata:
+                times = self._times(after.metadata)
             yield TableChange(
                 version=version,
-                timestamp=self._timestamp(version, actions),
+                timestamp=times.of(version, actions.info),
                 operation=str(actions.info.get("operation", "")),
-                snapshot=self._snapshot,
+                snapshot=after,
                 files_added=diff.files_added,
                 files_removed=diff.files_removed,
                 vectors_added=diff.vectors_added,
@@ -113,61 +142,80 @@ class _Commits:
                 data_change=actions.changes_data,
             )
 
-    def _timestamp(self, version: int, actions: CommitActions) -> int:
-        times = CommitTimes(self._engine.storage, self._listing, self._snapshot.metadata, self._root)
-        return times.of(version, actions.info)
+    def _read(self, version: int) -> CommitActions:
+        try:
+            return read_commit(self._engine, self._root, self._commits[version])
+        except MissingFileError as error:
+            raise _truncated(version, self._root) from error
+
+    def _times(self, metadata: Metadata) -> CommitTimes:
+        first = self._base.segment.latest_file
+        commits = self._commits | ({self._base.version: first} if _is_commit(first) else {})
+        return CommitTimes(self._engine.storage, LogListing(commits=commits), metadata, self._root)
 
 
-def _next_snapshot(before: Snapshot, version: int, file: FileStatus, actions: CommitActions) -> Snapshot:
-    """The version that a commit makes of the one before. Raises `UnsupportedFeatureError` if it cannot be read."""
-    old = before.segment
-    segment = LogSegment(version, old.checkpoint, (*old.commits, Commit(version, version, file)), None, file)
+def _later_snapshot(before: Snapshot, commits: Mapping[int, FileStatus], state: TableState) -> Snapshot:
+    """The version that commits, which say `state`, make of the one before.
+
+    Raises `UnsupportedFeatureError` if it cannot be read."""
+    if not commits:
+        return before
+    old, version = before.segment, max(commits)
+    added = (Commit(number, number, file) for number, file in commits.items())
+    segment = LogSegment(version, old.checkpoint, (*old.commits, *added), None, commits[version])
     return Snapshot(
         before.engine,
         before.root,
         LogReplay(before.engine, before.root, segment),
-        actions.state.protocol or before.protocol,
-        actions.state.metadata or before.metadata,
+        state.protocol or before.protocol,
+        state.metadata or before.metadata,
     )
 
 
 class _Files:
     """What has to be known of the table's files to tell what a commit changes: mostly how many there are. Their paths
-    are read, once, only where a commit's own actions and the checksums of the two versions leave it open."""
+    are read, once, only where nothing else tells it for certain."""
 
-    def __init__(self, base: Snapshot) -> None:
-        self._count = _count_files(base)
+    def __init__(self, known: KnownFiles | None) -> None:
+        self._known = known
+        self._counts: dict[int, int | None] = {}
         self._vectors: dict[str, VectorId] | None = None
 
     def diff(self, actions: CommitActions, before: Snapshot, after: Snapshot) -> CommitDiff:
         """What the commit between the two versions changes; to be asked for one commit after the other."""
         added, removed = actions.added_files(after), actions.removed_keys(after.root)
         if self._vectors is None:
-            diff = self._diff_by_count(actions, added, removed, after)
-            if diff is not None:
+            # If every file that it removes was there, and every other that it adds was not.
+            diff = diff_commit(added, removed, dict(removed), after.root)
+            is_plain = len(dict(removed)) == len(removed)  # not one path with two vectors
+            if is_plain and (self._adds_up(actions, diff, before, after) or self._agrees(added, dict(removed))):
                 return diff
-            self._vectors = dict(live_keys(before))
+            try:
+                self._vectors = dict(live_keys(before))
+            except MissingFileError as error:
+                raise _truncated(before.version, before.root) from error
         diff = diff_commit(added, removed, self._vectors, after.root)
         for path in diff.files_removed:
             del self._vectors[path]
         self._vectors.update((path, vector_id(file)) for path, file in added.items())
         return diff
 
-    def _diff_by_count(
-        self, actions: CommitActions, added: Mapping[str, ScanFile], removed: list[Key], after: Snapshot
-    ) -> CommitDiff | None:
-        """What the commit changes if every file that it removes was there and every other that it adds was not; None
-        if that is not certain."""
-        diff = diff_commit(added, removed, dict(removed), after.root)
-        before_count, self._count = self._count, _count_files(after)
-        if len(dict(removed)) < len(removed):
-            return None  # one path with two vectors: only one of them can have been there
+    def _adds_up(self, actions: CommitActions, diff: CommitDiff, before: Snapshot, after: Snapshot) -> bool:
+        """Whether the checksums say that the table grows by as many files as it should."""
         if not diff.files_added and not diff.files_removed:
-            return diff
+            return True
         if not actions.changes_data and not diff.files_removed:
-            return None  # the rows of its files must have been in the table already, so these files were
-        adds_up = before_count is not None and self._count == before_count + diff.growth
-        return diff if adds_up else None
+            return False  # the rows of its files must have been in the table already, so these files were
+        count, count_before = self._count(after), self._count(before)
+        return count is not None and count_before is not None and count == count_before + diff.growth
+
+    def _agrees(self, added: Mapping[str, ScanFile], removed: Mapping[str, VectorId]) -> bool:
+        return self._known is not None and self._known.agrees(removed, added.keys() - removed.keys())
+
+    def _count(self, snapshot: Snapshot) -> int | None:
+        if snapshot.version not in self._counts:
+            self._counts[snapshot.version] = _count_files(snapshot)
+        return self._counts[snapshot.version]
 
 
 def _count_files(snapshot: Snapshot) -> int | None:

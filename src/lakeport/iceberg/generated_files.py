@@ -17,7 +17,7 @@ from lakeport.kernel.engine import FileStatus, StorageClient
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _METADATA = rf"v\d+\.metadata\.json|\d{{5,}}-{_UUID}\.metadata\.json|{_UUID}-m\d+\.avro|snap-\d+-(?:\d+-)?{_UUID}\.avro"
-_DELETES = rf"{_UUID}\.(?:parquet|puffin)"
+_DELETES = rf"[0-9a-f]{{16}}-{_UUID}\.(?:parquet|puffin)"
 _FOLDERS = {
     folder: re.compile(rf"(?:{names})|\.(?:{names})\.[0-9a-f]{{32}}\.tmp")
     for folder, names in (("metadata", _METADATA), ("deletes", _DELETES))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile
-from lakeport.iceberg.manifests import Entry, ManifestLayout, Status, decode_manifest, hash_path, read_keys
+from lakeport.iceberg.manifest_reader import ManifestReader
+from lakeport.iceberg.manifests import Entry, ManifestLayout, Status, hash_path
 from lakeport.iceberg.partitions import merge_summaries
 from lakeport.iceberg.schema import Json
 from lakeport.kernel.engine import Engine
@@ -19,7 +17,6 @@ MANIFEST_ENTRIES = 8192
 """How many files a manifest lists at most."""
 _MERGED = 100
 """So many small manifests become one."""
-_THREADS = 16
 
 
 class OutOfStepError(Exception):
@@ -51,6 +48,7 @@ class ManifestWriter:
     format_version: int
     spec_id: int
     """Of the files that the snapshot has."""
+    reader: ManifestReader
     written: list[str] = field(default_factory=list)
 
     def write(self, layout: ManifestLayout, entries: Sequence[Entry], partitions: list[Json]) -> ManifestFile:
@@ -58,6 +56,7 @@ class ManifestWriter:
         data = layout.encode(entries)
         self.written.append(path)
         self.engine.storage.write(path, data)
+        self.reader.learn(path, [entry.key for entry in entries])
         counts = {status: _count(entries, status) for status in Status}
         live = [self._sequence_number(entry) for entry in entries if entry.status != Status.DELETED]
         return ManifestFile(
@@ -88,7 +87,7 @@ class ManifestWriter:
         A manifest is rewritten only if it has one of them. Raises `OutOfStepError` if one is in none."""
         living = [manifest for manifest in manifests if manifest.live_files_count]
         gone = {DATA: _keys(files), DELETES: _keys(vectors)}
-        affected = self._find(living, gone)
+        affected = self.reader.find(living, gone)
         removed = {DATA: Removed(), DELETES: Removed()}
         kept = [
             self._without(m, gone[m.content], removed[m.content]) if hit else m
@@ -99,21 +98,6 @@ class ManifestWriter:
         if any(removed[content].files != len(gone[content]) for content in gone):
             raise OutOfStepError
         return self._merge_small(kept), removed[DATA], removed[DELETES]
-
-    def _find(self, manifests: Sequence[ManifestFile], gone: dict[int, frozenset[int]]) -> list[bool]:
-        """For each manifest, whether it may have one of the entries."""
-        wanted = {content: np.array(sorted(keys), dtype=np.uint64) for content, keys in gone.items()}
-
-        def may_have(manifest: ManifestFile) -> bool:
-            if not len(wanted[manifest.content]):
-                return False
-            keys = read_keys(self.engine.storage, manifest)
-            return keys is None or bool(np.isin(wanted[manifest.content], keys).any())
-
-        if not any(gone.values()):
-            return [False] * len(manifests)
-        with ThreadPoolExecutor(_THREADS, "lakeport-manifests") as pool:
-            return list(pool.map(may_have, manifests))
 
     def _without(self, manifest: ManifestFile, gone: frozenset[int], removed: Removed) -> ManifestFile:
         layout, found = self._read(manifest)
@@ -129,7 +113,7 @@ class ManifestWriter:
         return self.write(layout, entries, manifest.partitions or [])
 
     def _read(self, manifest: ManifestFile) -> tuple[ManifestLayout, list[Entry]]:
-        return decode_manifest(self.engine.storage.read(manifest.path), manifest, self.format_version)
+        return self.reader.read(manifest, self.format_version)
 
     def _merge_small(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Every commit leaves a manifest: from time to time the small ones become one, so that they stay few."""

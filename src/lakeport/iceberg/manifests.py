@@ -41,8 +41,10 @@ from lakeport.iceberg.schema import Json
 from lakeport.kernel.engine import StorageClient
 
 _INDEX = "lakeport.entries"
-_HEAD_BYTES = 1 << 17
-"""Enough for the header of most manifests."""
+_INDEX_BYTES = 16
+"""Of an entry."""
+_BESIDES_INDEX = 64 << 10
+"""What a header has besides is mostly less."""
 _HEADER = ("schema", "schema-id", "partition-spec", "partition-spec-id", "format-version", "content")
 """What Iceberg wants in it."""
 
@@ -264,13 +266,18 @@ def _parse_index(header: Header) -> _Index | None:
     return _Index(np.frombuffer(data, "<u8", count), np.frombuffer(data, "<u4", count, count * 8))
 
 
-def read_keys(storage: StorageClient, manifest: ManifestFile) -> npt.NDArray[np.uint64] | None:
-    """The hashes of the data files that a manifest is about; None if it has no index. Raises `CorruptTableError`."""
+def read_keys(storage: StorageClient, manifest: ManifestFile) -> tuple[npt.NDArray[np.uint64] | None, bytes]:
+    """The hashes of the data files that a manifest is about, None if it has no index, and the bytes that were read for
+    it: the first ones, or all where those are most of them. Raises `CorruptTableError`."""
+    entries = manifest.live_files_count + manifest.deleted_files_count
+    expected = entries * _INDEX_BYTES + _BESIDES_INDEX
+    data = storage.read(manifest.path, 0, expected if manifest.length > 2 * expected else None)
     try:
-        header = decode_header(storage.read(manifest.path, 0, _HEAD_BYTES))
-        if header is None:
-            header = decode_header(storage.read(manifest.path))
+        header = decode_header(data)
+        if header is None and len(data) < manifest.length:
+            data += storage.read(manifest.path, len(data))
+            header = decode_header(data)
         index = None if header is None else _parse_index(header)
     except ValueError as error:
         raise CorruptTableError(f"the manifest cannot be read: {error}", path=manifest.path) from error
-    return None if index is None else index.keys
+    return None if index is None else index.keys, data

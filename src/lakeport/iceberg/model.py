@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ class InternalDeletionVector:
         of that is known only at the end: what was made of the positions counts once the last one has come."""
         return read_ordinals(engine.storage, self._slice)
 
-    def blob(self, engine: Engine) -> Iterator[bytes]:
+    def blob(self, engine: Engine) -> Iterator[bytes | memoryview]:
         """The bytes of an Iceberg blob `deletion-vector-v1`, in parts: size, payload, checksum. They are those of
         Delta's file, except for a vector in the format before the portable one, which is encoded anew. Checked, and
         raises, as `ordinals` does, at the end at the latest."""
@@ -98,3 +99,11 @@ class TableChange:
     def is_empty(self) -> bool:
         """Whether no file and no vector changed; schema and properties may have."""
         return not (self.files_added or self.files_removed or self.vectors_added or self.vectors_removed)
+
+
+class KnownFiles(Protocol):
+    """The files of a version, as somebody else than its log knows them."""
+
+    def agrees(self, files: Mapping[str, str], absent: Collection[str]) -> bool:
+        """Whether the version has these data files, each with the deletion vector of this unique id, which is empty
+        for none, and has no file of `absent`. False where that is not known for certain."""

@@ -1,4 +1,5 @@
-"""Roaring bitmaps read from front to back, container by container: at most 65,536 values are in memory at a time.
+"""Roaring bitmaps read from front to back, container by container: at most 65,536 values are in memory at a time. Or
+passed over, with only their headers read.
 
 See the "Roaring Bitmap format specification": 64-bit bitmaps in the portable format, which Delta and Iceberg share.
 """
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Take = Callable[[int], bytes]
+Take = Callable[[int], memoryview]
 """Gives the next so many bytes, or raises."""
+Skip = Callable[[int], Iterator[None]]
+"""Passes over so many bytes, or raises; stops wherever it has read some."""
 
 VALUES_OF_A_CONTAINER = 1 << 16
 _COOKIE_WITHOUT_RUNS, _COOKIE_WITH_RUNS = 12346, 12347
@@ -30,7 +33,7 @@ class Container:
 
     first: int
     cardinality: int
-    data: bytes
+    data: memoryview
     is_runs: bool
 
     def values(self) -> npt.NDArray[np.uint64]:
@@ -61,6 +64,19 @@ def _expand_runs(pairs: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
 
 def read_bitmap64(take: Take) -> Iterator[Container]:
     """The containers of a 64-bit bitmap, ascending. Raises `ValueError` for what is none, and what `take` raises."""
+    for key in _read_keys(take):
+        yield from read_bitmap32(take, key << 32)
+
+
+def count_bitmap64(take: Take, skip: Skip) -> Iterator[int]:
+    """How many values a 64-bit bitmap has, bit by bit, as its headers say: the values are passed over, and 0 stands for
+    each stop on the way. Raises as `read_bitmap64`."""
+    for _ in _read_keys(take):
+        yield from _count_bitmap32(take, skip)
+
+
+def _read_keys(take: Take) -> Iterator[int]:
+    """The high bits of the values of each 32-bit bitmap, which is to be taken before the next ones are asked for."""
     previous = -1
     (buckets,) = struct.unpack("<Q", take(8))
     for _ in range(buckets):
@@ -68,45 +84,58 @@ def read_bitmap64(take: Take) -> Iterator[Container]:
         if not previous < key < _KEY_LIMIT:
             raise ValueError(f"the high bits {key} follow {previous}")
         previous = key
-        yield from read_bitmap32(take, key << 32)
+        yield key
 
 
 def read_bitmap32(take: Take, base: int) -> Iterator[Container]:
     """The containers of a 32-bit bitmap whose values count from `base`. Raises as `read_bitmap64`."""
+    keys, cardinalities, has_runs = _read_headers(take)
+    for key, cardinality, is_runs in zip(keys.tolist(), cardinalities.tolist(), has_runs.tolist(), strict=True):
+        yield Container(base + (key << 16), cardinality, take(_container_bytes(take, cardinality, is_runs)), is_runs)
+
+
+def _count_bitmap32(take: Take, skip: Skip) -> Iterator[int]:
+    _, cardinalities, has_runs = _read_headers(take)
+    if not has_runs.any():
+        sizes = np.where(cardinalities <= _ARRAY_LIMIT, 2 * cardinalities, _BITMAP_BYTES)
+        yield from (0 for _ in skip(int(sizes.sum())))
+        yield int(cardinalities.sum())
+        return
+    for cardinality, is_runs in zip(cardinalities.tolist(), has_runs.tolist(), strict=True):
+        yield from (0 for _ in skip(_container_bytes(take, cardinality, is_runs)))
+        yield cardinality
+
+
+def _read_headers(take: Take) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The high bits of each container's values, how many these are, and whether they are runs."""
     count, has_runs = _read_cookie(take)
-    keys, cardinalities = _read_headers(take, count)
-    if not len(has_runs) or count >= _FEW_CONTAINERS:
+    headers = np.frombuffer(take(4 * count), dtype="<u2").astype(np.int64)
+    keys, cardinalities = headers[::2], headers[1::2] + 1
+    if (keys[1:] <= keys[:-1]).any():
+        raise ValueError("the containers of a bitmap are not in order")
+    if has_runs is None or count >= _FEW_CONTAINERS:
         take(4 * count)  # offsets, for random access
-    for index, (key, cardinality) in enumerate(zip(keys, cardinalities, strict=True)):
-        is_runs = bool(len(has_runs)) and bool(has_runs[index])
-        yield Container(base + (key << 16), cardinality, _read_container(take, cardinality, is_runs), is_runs)
+    return keys, cardinalities, np.zeros(count, dtype=np.bool_) if has_runs is None else has_runs
 
 
-def _read_cookie(take: Take) -> tuple[int, npt.NDArray[np.uint8]]:
-    """How many containers there are, and for each whether it has runs; nothing if none has."""
+def _read_cookie(take: Take) -> tuple[int, npt.NDArray[np.bool_] | None]:
+    """How many containers there are, and for each whether it has runs; None if the bitmap does not say it."""
     (cookie,) = struct.unpack("<I", take(4))
     if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
         count = (cookie >> 16) + 1
-        return count, np.unpackbits(np.frombuffer(take((count + 7) // 8), dtype=np.uint8), bitorder="little")
+        flags = np.unpackbits(np.frombuffer(take((count + 7) // 8), dtype=np.uint8), count=count, bitorder="little")
+        return count, flags.astype(np.bool_)
     if cookie != _COOKIE_WITHOUT_RUNS:
         raise ValueError(f"a bitmap starts with {cookie}")
     (count,) = struct.unpack("<I", take(4))
     if count > VALUES_OF_A_CONTAINER:
         raise ValueError(f"a bitmap has {count} containers")
-    return count, np.zeros(0, dtype=np.uint8)
+    return count, None
 
 
-def _read_headers(take: Take, count: int) -> tuple[list[int], list[int]]:
-    """The high bits and the cardinality of each container."""
-    headers = np.frombuffer(take(4 * count), dtype="<u2").astype(np.int64)
-    keys, cardinalities = headers[::2], headers[1::2] + 1
-    if (keys[1:] <= keys[:-1]).any():
-        raise ValueError("the containers of a bitmap are not in order")
-    return keys.tolist(), cardinalities.tolist()
-
-
-def _read_container(take: Take, cardinality: int, is_runs: bool) -> bytes:
+def _container_bytes(take: Take, cardinality: int, is_runs: bool) -> int:
+    """How many bytes the values of a container have; where it has runs, the number of these is taken."""
     if is_runs:
         (runs,) = struct.unpack("<H", take(2))
-        return take(4 * runs)
-    return take(2 * cardinality if cardinality <= _ARRAY_LIMIT else _BITMAP_BYTES)
+        return 4 * int(runs)
+    return 2 * cardinality if cardinality <= _ARRAY_LIMIT else _BITMAP_BYTES

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lakeport.errors import StorageError
 from lakeport.iceberg.metadata import apply_updates
-from lakeport.iceberg.model import TableChange
+from lakeport.iceberg.model import KnownFiles, TableChange
 from lakeport.iceberg.schema import Json
 from lakeport.iceberg.snapshots import SnapshotWriter
 from lakeport.iceberg.targets import CommitLostError, Published, Target
@@ -33,7 +33,8 @@ class Plan:
     """What comes before the snapshots."""
     whole: TableChange | None
     """The table as a whole, in place of what there was."""
-    changes: Iterator[TableChange]
+    changes: Callable[[KnownFiles], Iterator[TableChange]]
+    """What changed since, for who knows the files of the mirror."""
 
     @property
     def begun(self) -> Json:
@@ -56,7 +57,7 @@ class Session:
         when its snapshot is written."""
         waiting: list[int] = []
         since = time.monotonic()
-        for change, whole in _all_changes(self._plan):
+        for change, whole in self._all_changes():
             self._writer.apply(change, whole=whole)
             waiting.append(change.version)
             if len(waiting) >= _SNAPSHOTS_AT_ONCE or time.monotonic() - since > _SECONDS_AT_MOST:
@@ -67,6 +68,12 @@ class Session:
         if self._writer.updates:
             self._publish()
         yield from waiting
+
+    def _all_changes(self) -> Iterator[tuple[TableChange, bool]]:
+        if self._plan.whole is not None:
+            yield self._plan.whole, True
+        for change in self._plan.changes(self._writer):
+            yield change, False
 
     def _publish(self) -> None:
         written = list(self._writer.written)
@@ -83,10 +90,3 @@ class Session:
         """Removes what was written and is not published. What stays nevertheless, `clean` finds."""
         with suppress(StorageError):
             self._engine.storage.delete(self._writer.written)
-
-
-def _all_changes(plan: Plan) -> Iterator[tuple[TableChange, bool]]:
-    if plan.whole is not None:
-        yield plan.whole, True
-    for change in plan.changes:
-        yield change, False

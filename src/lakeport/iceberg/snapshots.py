@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -17,8 +17,11 @@ from lakeport.iceberg.delete_tasks import DeleteTask, write_deletes
 from lakeport.iceberg.entries import EntryMaker
 from lakeport.iceberg.evolution import Shape, plan_shape
 from lakeport.iceberg.footers import check_field_ids
+from lakeport.iceberg.kept_version import KEPT_VERSION, format_kept
 from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile, encode_manifest_list, read_manifest_list
+from lakeport.iceberg.manifest_reader import ManifestReader
 from lakeport.iceberg.manifest_set import MANIFEST_ENTRIES, ManifestWriter, Removed
+from lakeport.iceberg.manifests import Entry, hash_path
 from lakeport.iceberg.metadata import (
     DELTA_LOCATION,
     DELTA_OPERATION,
@@ -45,6 +48,7 @@ class SnapshotWriter:
         """What leads from the metadata at the start to `metadata`."""
         self.written: list[str] = []
         """The files that were made for it, to be removed if it is never published."""
+        self._reader = ManifestReader(engine.storage)
         snapshot = current_snapshot(metadata)
         self._manifests = [] if snapshot is None else read_manifest_list(engine.storage, snapshot["manifest-list"])
 
@@ -72,6 +76,7 @@ class SnapshotWriter:
             number,
             shape.format_version,
             shape.partitioning.spec["spec-id"],
+            self._reader,
             self.written,
         )
         added = self._write_added(change, shape, writer)
@@ -93,12 +98,32 @@ class SnapshotWriter:
         self.metadata = apply_updates(self.metadata, updates, 0)
         self.updates += updates
         self._manifests = manifests
+        self._reader.forget(manifests)
+
+    def agrees(self, files: Mapping[str, str], absent: Collection[str]) -> bool:
+        """See `KnownFiles`: the files are those of the latest snapshot."""
+        asked = frozenset(map(hash_path, (*files, *absent)))
+        live = self._find_entries({DATA: asked, DELETES: asked})
+        keys = {hash_path(path): vector for path, vector in files.items()}
+        if live[DATA].keys() != keys.keys() or live[DELETES].keys() != {key for key, vector in keys.items() if vector}:
+            return False
+        return all(vector_mark(keys[key]).encode() in entry.tail for key, entry in live[DELETES].items())
+
+    def _find_entries(self, wanted: Mapping[int, Collection[int]]) -> dict[int, dict[int, Entry]]:
+        """The live entries with these keys, by what they are and by their keys."""
+        found: dict[int, dict[int, Entry]] = {DATA: {}, DELETES: {}}
+        version = self.metadata["format-version"]
+        for manifest, hit in zip(self._manifests, self._reader.find(self._manifests, wanted), strict=True):
+            if hit:
+                _, entries = self._reader.read(manifest, version)
+                found[manifest.content] |= {e.key: e for e in entries if e.key in wanted[manifest.content]}
+        return found
 
     def _write_added(self, change: TableChange, shape: Shape, writer: ManifestWriter) -> _Added:
         maker = EntryMaker(self._engine, shape, change.snapshot, writer.snapshot_id)
         suffix = "puffin" if shape.format_version >= 3 else "parquet"
         tasks = [
-            DeleteTask(vector, f"{self._location}/deletes/{uuid.uuid4()}.{suffix}", shape.format_version)
+            DeleteTask(vector, self._delete_path(vector.descriptor.unique_id, suffix), shape.format_version)
             for vector in change.vectors_added
         ]
         self.written += [task.path for task in tasks]
@@ -112,6 +137,9 @@ class SnapshotWriter:
             for content, batch in batches
         ]
         return _Added(manifests, sum(file.size for file in change.files_added), sum(d.file_size for d in deletes))
+
+    def _delete_path(self, vector_id: str, suffix: str) -> str:
+        return f"{self._location}{vector_mark(vector_id)}{uuid.uuid4()}.{suffix}"
 
     def _snapshot(self, change: TableChange, shape: Shape, writer: ManifestWriter, assigned: int | None) -> Json:
         """The snapshot without its summary and its manifest list."""
@@ -142,6 +170,11 @@ class SnapshotWriter:
         self.written.append(path)
         self._engine.storage.write(path, data)
         return path
+
+
+def vector_mark(vector_id: str) -> str:
+    """What the path of a delete file has in it, to tell of which deletion vector it was made."""
+    return f"/deletes/{hash_path(vector_id):016x}-"
 
 
 @dataclass(frozen=True)
@@ -183,6 +216,7 @@ def _state(change: TableChange) -> dict[str, str]:
         DELTA_VERSION: str(change.version),
         DELTA_TABLE_ID: change.snapshot.metadata.id,
         DELTA_LOCATION: change.snapshot.root,
+        KEPT_VERSION: format_kept(change.snapshot),
     }
 
 

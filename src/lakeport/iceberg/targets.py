@@ -67,10 +67,11 @@ class PathTarget:
         """It can hold any."""
 
     def load(self) -> Published | None:
-        version = self._latest()
+        hinted = self._hinted()
+        version = self._latest(hinted)
         if version is None:
             return None
-        if version != self._hinted():  # who wrote it was broken off
+        if version != hinted:  # who wrote it was broken off
             self._write_hint(version)
         path = self._path(version)
         return Published(load_metadata(self._engine, path), path, version)
@@ -101,8 +102,8 @@ class PathTarget:
                     return
                 version += 1
 
-    def _latest(self) -> int | None:
-        version = self._hinted()
+    def _latest(self, hinted: int | None) -> int | None:
+        version = hinted
         if version is None or not self._exists(version):
             version = max(self._listed(), default=None)
         while version is not None and self._exists(version + 1):

@@ -1,0 +1,314 @@
+"""What an increment reads: the new commits, once, and of the mirror what it must; and that it is right nevertheless."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakeport
+from lakeport import iceberg, tables
+from lakeport.engine import default_engine, engine_over
+from lakeport.errors import UnsupportedFeatureError, VersionNotFoundError
+from lakeport.iceberg import Conversion, delta_source
+from lakeport.iceberg.kept_version import KEPT_VERSION
+from tests.builder import Action, TableBuilder, protocol, remove, struct
+from tests.counting import CountingStorage
+from tests.iceberg.readers import PyIceberg, assert_mirrors, metadata_of, snapshots_of
+from tests.iceberg.test_convert import FORMATS, VECTORS, numbers
+
+
+def builder(folder: Path, **options: Any) -> TableBuilder:
+    """A table whose writer makes no checksums."""
+    table = TableBuilder(
+        default_engine(),
+        str(folder / "table"),
+        struct(id="long"),
+        protocol=protocol(features=["deletionVectors"]),
+        **options,
+    )
+    return table.create(*(table.add({"id": [n, n + 1, n + 2]}, name=f"f{n}") for n in range(4)))
+
+
+def convert_counted(path: str, **options: Any) -> tuple[Conversion, Counter[str]]:
+    storage = CountingStorage(default_engine().storage)
+    conversion = iceberg.convert(path, engine=engine_over(storage), **options)
+    return conversion, Counter(storage.opened)
+
+
+def assert_read(opened: Counter[str], commits: Sequence[int]) -> None:
+    """Of the log the commits were read and no checkpoint, and nothing was read twice but vectors of one file."""
+    log = {name for name in opened if name[:20].isdigit() and not name.endswith(".crc")}
+    assert log == {f"{version:020d}.json" for version in commits}
+    assert {name for name, count in opened.items() if count > 1 and not name.endswith(".bin")} == set()
+
+
+def manifests_read(opened: Counter[str]) -> int:
+    return sum(name.endswith("-m0.avro") for name in opened)
+
+
+# What is read
+
+
+@FORMATS
+@pytest.mark.parametrize("way", ["append", "delete", "update", "optimize", "nothing"])
+def test_of_a_table_with_checksums_the_new_commit_is_read_and_no_checkpoint(
+    tmp_path: Path, way: str, version: int
+) -> None:
+    table = str(tmp_path / "table")
+    tables.create(table, numbers(0, 30), partition_by=["g"], properties=VECTORS)
+    tables.append(table, numbers(30, 60))
+    tables.checkpoint(table)
+    iceberg.convert(table, format_version=version)
+    match way:
+        case "append":
+            tables.append(table, numbers(60, 70))
+        case "delete":
+            tables.delete(table, "id % 5 = 0")
+        case "update":
+            tables.update(table, {"name": "'new'"}, "id < 3")
+        case "optimize":
+            tables.optimize(table)
+        case "nothing":
+            tables.set_properties(table, {"delta.appendOnly": "false"})
+    conversion, opened = convert_counted(table)
+    assert (conversion.kind, conversion.versions) == ("incremental", (2,))
+    assert_read(opened, [2])
+    assert manifests_read(opened) <= (0 if way in ("append", "delete", "nothing") else 1)
+    assert_mirrors(PyIceberg(), table, conversion, [1, 2])
+
+
+@FORMATS
+def test_of_a_table_without_checksums_the_new_commit_is_read_and_each_manifest_once(
+    tmp_path: Path, version: int
+) -> None:
+    table = builder(tmp_path)
+    files = table.versions[0][2:]
+    table.checkpoint()
+    iceberg.convert(table.root, format_version=version)
+    steps: list[tuple[Sequence[Action], int]] = [
+        ([table.add({"id": [7]}, name="g")], 1),  # the manifest does not have it
+        ([*table.delete(files[0], [1])], 0),
+        ([remove(files[1])], 3),  # of the first files, of g, of the vector: the file has none
+        ([table.metadata], 0),
+    ]
+    for number, (actions, manifests) in enumerate(steps, 1):
+        table.commit(*actions)
+        conversion, opened = convert_counted(table.root)
+        assert (conversion.kind, conversion.versions) == ("incremental", (number,))
+        assert_read(opened, [number])
+        assert manifests_read(opened) == manifests
+        assert_mirrors(PyIceberg(), table.root, conversion, list(range(number + 1)))
+
+
+def test_several_new_commits_are_read_once_each(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    table.checkpoint()
+    iceberg.convert(table.root)
+    for number in range(5):
+        table.commit(table.add({"id": [number]}, name=f"g{number}"))
+    table.checkpoint()
+    conversion, opened = convert_counted(table.root)
+    assert conversion.versions == (1, 2, 3, 4, 5)
+    assert_read(opened, range(1, 6))
+    assert manifests_read(opened) == 1
+    assert_mirrors(PyIceberg(), table.root, conversion, list(range(6)))
+
+
+def test_when_nothing_is_new_no_file_of_the_log_is_read(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    iceberg.convert(table.root)
+    conversion, opened = convert_counted(table.root)
+    assert conversion.kind == "none"
+    assert_read(opened, [])
+
+
+def test_commits_that_are_large_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_source, "_READ_AHEAD_BYTES", 100)
+    table = builder(tmp_path)
+    iceberg.convert(table.root)
+    table.commit(table.add({"id": [7]}, name="g"))
+    conversion = iceberg.convert(table.root)
+    assert conversion.kind == "incremental"
+    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1])
+
+
+# What a commit without checksums may do
+
+
+def test_files_that_are_added_again_stay_as_they_are(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    first = table.versions[0][2]
+    vector = table.delete(first, [0])
+    table.commit(*vector)
+    iceberg.convert(table.root, since=0)
+    table.commit(vector[1], table.add({"id": [9]}, name="g"))
+    conversion = iceberg.convert(table.root)
+    assert conversion.kind == "incremental"
+    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1, 2])
+    assert snapshots_of(conversion)[2]["summary"]["total-data-files"] == "5"
+
+
+def test_removes_of_what_was_not_there_change_nothing(tmp_path: Path) -> None:
+    """Of a file that is gone, of one with a vector that it does not have, of one with a vector that it had."""
+    table = builder(tmp_path)
+    gone, plain, changed = table.versions[0][2:5]
+    old = table.delete(changed, [0])
+    new = table.delete(old[1], [0, 1])
+    table.commit(remove(gone), *old).commit(*new)
+    iceberg.convert(table.root, since=0)
+    for action in (remove(gone), remove(table.delete(plain, [2])[1]), remove(old[1])):
+        table.commit(action)
+        conversion = iceberg.convert(table.root)
+        assert conversion.kind == "incremental"
+    assert_mirrors(PyIceberg(), table.root, conversion, list(range(6)))
+    assert snapshots_of(conversion)[5]["summary"]["total-records"] == "9"
+    assert snapshots_of(conversion)[5]["summary"]["total-position-deletes"] == "2"
+
+
+def test_a_file_that_comes_back_is_new(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    first = table.versions[0][2]
+    iceberg.convert(table.root)
+    for actions in ([remove(first)], [first], [remove(first)]):
+        table.commit(*actions)
+        conversion = iceberg.convert(table.root)
+        assert conversion.kind == "incremental"
+    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1, 2, 3])
+
+
+# What the mirror keeps
+
+
+def test_a_schema_that_changes_is_seen_in_the_commit(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    table.checkpoint()
+    iceberg.convert(table.root)
+    table.schema = struct(id="long", name="string")
+    table.commit(table.metadata, table.add({"id": [5], "name": ["x"]}, name="g"))
+    conversion, opened = convert_counted(table.root)
+    assert_read(opened, [1])
+    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1])
+    table.commit(table.add({"id": [6], "name": ["y"]}, name="h"))
+    conversion, opened = convert_counted(table.root)
+    assert_read(opened, [2])
+    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1, 2])
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "future"])
+def test_a_protocol_that_cannot_be_followed_is_refused(tmp_path: Path, feature: str) -> None:
+    table = builder(tmp_path)
+    first = iceberg.convert(table.root)
+    table.commit(protocol(features=["deletionVectors", feature], writer_only=["inCommitTimestamp"]))
+    with pytest.raises(UnsupportedFeatureError, match=feature if feature == "future" else "catalog"):
+        iceberg.convert(table.root)
+    assert len(list((Path(first.location) / "metadata").glob("v*.metadata.json"))) == 1
+
+
+def test_a_table_that_takes_the_place_of_another_is_noticed_however_many_versions_it_has(tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    for start, versions in ((0, 2), (100, 4)):
+        shutil.rmtree(f"{table}/_delta_log", ignore_errors=True)
+        tables.create(table, numbers(start, start + 10), properties=VECTORS)
+        for version in range(1, versions):
+            tables.append(table, numbers(start + 10 * version, start + 10 * version + 10))
+        conversion = iceberg.convert(table)
+        assert (conversion.kind, conversion.version) == ("full", versions - 1)
+    assert_mirrors(PyIceberg(), table, conversion, [3])
+
+
+@pytest.mark.parametrize("damage", ["gone", "no JSON", "old"])
+def test_a_mirror_that_keeps_nothing_of_its_version_is_brought_up_to_date(tmp_path: Path, damage: str) -> None:
+    table = builder(tmp_path)
+    first = metadata_of(iceberg.convert(table.root))["properties"][KEPT_VERSION]
+    table.commit(table.add({"id": [5]}, name="g"))
+    conversion = iceberg.convert(table.root)
+    metadata = metadata_of(conversion)
+    kept = {"gone": {}, "no JSON": {KEPT_VERSION: "{"}, "old": {KEPT_VERSION: first}}[damage]
+    metadata["properties"] = {n: v for n, v in metadata["properties"].items() if n != KEPT_VERSION} | kept
+    Path(conversion.metadata_location).write_text(json.dumps(metadata))
+    table.commit(table.add({"id": [6]}, name="h"))
+    conversion = iceberg.convert(table.root)
+    assert conversion.kind == "incremental"
+    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1, 2])
+
+
+def test_a_commit_that_was_touched_is_not_trusted_but_followed(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    iceberg.convert(table.root)
+    os.utime(table.log_file(f"{0:020d}.json"), (1, 1))
+    table.commit(table.add({"id": [5]}, name="g"))
+    conversion, opened = convert_counted(table.root)
+    assert conversion.kind == "incremental"
+    assert opened[f"{0:020d}.json"]
+    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1])
+
+
+# Logs that are cleaned up meanwhile
+
+
+class CleaningStorage(CountingStorage):
+    """Deletes files when another is read first."""
+
+    def __init__(self, trigger: str, files: list[str]) -> None:
+        super().__init__(default_engine().storage)
+        self._trigger, self._files = trigger, files
+
+    def _open(self, path: str) -> str:
+        if path.endswith(self._trigger):
+            self.delete(self._files)
+        return super()._open(path)
+
+
+@pytest.mark.parametrize("ahead", [0, 1 << 20])
+def test_a_log_that_is_cleaned_up_while_it_is_read_is_answered_by_a_whole_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    monkeypatch.setattr(delta_source, "_READ_AHEAD_BYTES", ahead)
+    table = str(tmp_path / "table")
+    tables.create(table, numbers(0, 10), properties=VECTORS)
+    iceberg.convert(table)
+    for version in range(1, 5):
+        tables.append(table, numbers(10 * version, 10 * version + 10))
+    tables.checkpoint(table)
+    log = f"{table}/_delta_log"
+    storage = CleaningStorage(f"{2:020d}.json", [f"{log}/{version:020d}.json" for version in range(4)])
+    conversion = iceberg.convert(table, engine=engine_over(storage))
+    assert storage.opened.count(f"{2:020d}.json") == 1
+    assert (conversion.kind, conversion.versions) == ("full", (4,))
+    rows = PyIceberg().read(conversion.metadata_location, conversion.snapshot_id)
+    assert sorted(rows["id"].to_pylist()) == list(range(50))
+    assert sorted(snapshots_of(conversion)) == [0, 4]
+    assert iceberg.verify(table).is_equal
+
+
+def test_files_whose_log_is_cleaned_up_when_they_are_asked_for_are_mirrored_as_a_whole(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    iceberg.convert(table.root)
+    table.commit(table.versions[0][2])  # it is there already, which only the log tells for certain
+    table.checkpoint()
+    storage = CleaningStorage("-m0.avro", [table.log_file(f"{0:020d}.json")])
+    conversion = iceberg.convert(table.root, engine=engine_over(storage))
+    assert (conversion.kind, conversion.versions) == ("full", (1,))
+    assert iceberg.verify(table.root, rows=True).is_equal
+
+
+def test_a_first_version_whose_successors_are_gone_is_named(tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    tables.create(table, pa.table({"id": [1]}))
+    for number in range(3):
+        tables.append(table, pa.table({"id": [number]}))
+    tables.checkpoint(table)
+    log = f"{table}/_delta_log"
+    storage = CleaningStorage(f"{1:020d}.json", [f"{log}/{version:020d}.json" for version in (1, 2)])
+    with pytest.raises(VersionNotFoundError, match="version 1 are gone"):
+        iceberg.convert(table, since=0, engine=engine_over(storage))
+    assert lakeport.scan(table).to_arrow().num_rows == 4
+    assert iceberg.convert(table).kind == "full"
