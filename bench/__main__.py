@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client, iceberg, server, spark, spark_write, tables
+from bench import client, iceberg, server, spark, spark_native, spark_write, tables
 from bench.comparing import ROUNDS, compare, measure, report
 
 
@@ -65,6 +65,10 @@ def bench_spark(folder: Path) -> None:
     spark.bench_spark(folder)
 
 
+def bench_spark_native(folder: Path) -> None:
+    spark_native.bench_spark_native(folder)
+
+
 def bench_spark_write(folder: Path) -> None:
     spark_write.bench_spark_write(folder)
 
@@ -84,6 +88,7 @@ BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "client": bench_client,
     "iceberg": bench_iceberg,
     "spark": bench_spark,
+    "spark-native": bench_spark_native,
     "spark-write": bench_spark_write,
 }
 

@@ -112,14 +112,17 @@ def _checkpoint_rows(start: int, count: int, schema: dict[str, Any] | None) -> p
     )
 
 
-def wide_rows(folder: Path, rows: int, *, files: int = 10, deleted: float = 0.0) -> Path:
-    """A table of sixteen columns; a share of the rows deleted by deletion vectors."""
+def wide_rows(folder: Path, rows: int, *, files: int = 10, deleted: float = 0.0, ordered: bool = False) -> Path:
+    """A table of sixteen columns, whose first one is in order or at random; a share of the rows deleted by deletion
+    vectors."""
     table = folder / f"wide-{rows}-{files}-{deleted}"
     (table / "_delta_log").mkdir(parents=True)
     random = np.random.default_rng(1)
     adds, sample = [], None
     for number in range(files):
         data = _wide_data(random, rows // files)
+        if ordered:
+            data = data.set_column(0, "i0", pa.array(np.arange(number * data.num_rows, (number + 1) * data.num_rows)))
         sample = data.schema
         path = f"part-{number:05d}.parquet"
         pq.write_table(data, table / path, compression="snappy", row_group_size=125_000)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -38,10 +38,14 @@ def spark_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
     with ExitStack() as stack:
         stack.enter_context(_daemon(directory / "master", "master.Master", f"--port {port} --webui-port {page}"))
         for number in range(workers):
-            place = directory / f"worker-{number}"
-            stack.enter_context(_daemon(place, "worker.Worker", f"--cores 1 --memory 1g --webui-port 0 {master}"))
+            stack.enter_context(spark_worker(directory / f"worker-{number}", master))
         _wait_for_workers(f"http://{_HOST}:{page}/json/", workers)
         yield master
+
+
+def spark_worker(directory: Path, master: str, host: str = _HOST) -> AbstractContextManager[None]:
+    """One more worker of a cluster that runs. Spark takes those at other addresses (`127.0.0.2`) for other machines."""
+    return _daemon(directory, "worker.Worker", f"--cores 1 --memory 1g --webui-port 0 {master}", host)
 
 
 def run_driver(master: str, module: str, *arguments: str, patience: float = 600) -> Any:
@@ -65,12 +69,16 @@ def environment(directory: Path | None = None) -> dict[str, str]:
 
 
 @contextmanager
-def _daemon(directory: Path, name: str, options: str) -> Iterator[None]:
+def _daemon(directory: Path, name: str, options: str, host: str = _HOST) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
-    command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", _HOST]
+    command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, *options.split()], env=environment(directory), cwd=directory, stdout=log, stderr=log
+            [*command, *options.split()],
+            env=environment(directory) | {"SPARK_LOCAL_IP": host},
+            cwd=directory,
+            stdout=log,
+            stderr=log,
         )
         try:
             yield

@@ -1,45 +1,103 @@
-"""A driver on a cluster that reads tables by Spark's own reader; see `test_native_cluster.py`."""
+"""Drivers on a cluster that read tables by Spark's own reader; see `test_native_cluster.py`."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import lakeport
 from lakeport.spark.native.frames import to_native_frame, why_not_native
+from tests.spark.cluster import spark_worker
 
 
-def main(master: str, target: str, secret: str, folder: str) -> dict[str, Any]:
-    Path(folder, "events").mkdir()
-    spark = (
-        SparkSession.builder.master(master)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.executor.memory", "512m")
-        .config("spark.ui.enabled", "false")
-        .config("spark.speculation", "true")
-        .config("spark.speculation.multiplier", "1.0")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.dir", f"file://{folder}/events")
-        .getOrCreate()
-    )
+def read_and_dump(master: str, target: str, secret: str, folder: str) -> dict[str, Any]:
+    """Reads a table, and looks for a secret in all that the executors hold."""
+    spark = session(master, folder)
     spark.sparkContext.setLogLevel("INFO")
     spark.range(10).count()  # the session runs already when it meets the jar
     frame = lakeport.scan(target)
     reason = why_not_native(frame, spark)
     rows = to_native_frame(frame, spark)
     rows.explain(extended=True)
-    with_files = rows.selectExpr("id", "input_file_name() AS file")
-    found = with_files.selectExpr("count(*)", "sum(id)", "count(distinct file)").collect()[0]
+    found = summed(rows)
     heaps = executor_heaps(Path(folder), spark.sparkContext.applicationId)
     told = [str(heap) for heap in heaps if contains(heap, secret.encode())]
     spark.stop()
-    return {"reason": reason, "found": list(found), "heaps": len(heaps), "told": told}
+    return {"reason": reason, "found": found, "heaps": len(heaps), "told": told}
+
+
+def read_on_a_late_worker(master: str, target: str, slow_target: str, folder: str) -> dict[str, Any]:
+    """Reads a table by a frame that is older than one of the two executors; then one whose storage stalls once."""
+    settings = {
+        "spark.speculation": "true",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.hadoop.fs.lakeport.stall.seconds": "150",
+        "spark.sql.files.openCostInBytes": str(1 << 30),  # so each file is a task
+    }
+    spark = session(master, folder, settings)
+    rows = to_native_frame(lakeport.scan(target), spark)
+    before = summed(rows)
+    with spark_worker(Path(folder, "late"), master, "127.0.0.2"):  # a task is not run twice on the same machine
+        wait_for_executors(spark, 2)
+        found = summed(rows)
+        began = time.monotonic()
+        slow = summed(to_native_frame(lakeport.scan(slow_target), spark))
+        seconds = time.monotonic() - began
+        spark.stop()
+    ended = [event for event in events(Path(folder)) if event["Event"] == "SparkListenerTaskEnd"]
+    return {
+        "before": before,
+        "found": found,
+        "slow": slow,
+        "slow seconds": seconds,
+        "executors": sorted({event["Task Info"]["Executor ID"] for event in ended}),
+        "speculative": sum(event["Task Info"]["Speculative"] for event in ended),
+    }
+
+
+def session(master: str, folder: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """One whose events are kept in the folder."""
+    Path(folder, "events").mkdir()
+    fixed = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{folder}/events",
+        "spark.eventLog.compress": "false",
+    }
+    builder = SparkSession.builder.master(master)
+    for name, value in (fixed | dict(settings or {})).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def summed(rows: DataFrame) -> list[int]:
+    """The number of rows, the sum of their ids, and the number of files."""
+    with_files = rows.selectExpr("id", "input_file_name() AS file")
+    return list(with_files.selectExpr("count(*)", "sum(id)", "count(distinct file)").collect()[0])
+
+
+def wait_for_executors(spark: SparkSession, count: int) -> None:
+    status: Any = spark.sparkContext._jsc
+    until = time.monotonic() + 120
+    while status.sc().getExecutorMemoryStatus().size() < count + 1:  # the driver is one too
+        assert time.monotonic() < until, "the executors have not come"
+        time.sleep(0.2)
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    files = sorted(path for path in (folder / "events").rglob("events_*") if path.is_file())
+    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
 def executor_heaps(folder: Path, application: str) -> list[Path]:
@@ -61,4 +119,6 @@ def contains(path: Path, secret: bytes) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(*sys.argv[1:])))
+    works = {work.__name__: work for work in (read_and_dump, read_on_a_late_worker)}
+    master, work, *arguments = sys.argv[1:]
+    print(json.dumps(works[work](master, *arguments)))

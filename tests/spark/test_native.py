@@ -16,9 +16,7 @@ from lakeport.frame import Frame
 from lakeport.spark.frames import to_python_frame
 from lakeport.spark.native.frames import to_native_frame, why_not_native
 from lakeport.spark.native.readable import FIELD_IDS
-from tests.client.shares import profile_text
-from tests.client.test_shared_table import NUMBERS, is_shareable, name_of
-from tests.server.running import running, sharing
+from tests.client.test_shared_table import is_shareable, name_of
 from tests.spark.ways import rows_by_way
 from tests.test_acceptance import BY_NAME, assert_expected, chosen, path_of
 
@@ -46,15 +44,6 @@ def with_ids(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(FIELD_IDS)
 
 
-@pytest.fixture(scope="module")
-def profile(shared_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The profile for a server that shares all tables."""
-    path = tmp_path_factory.mktemp("profile") / "all.share"
-    with running(sharing({name_of(name): path_of(name) for name in NUMBERS}, history_shared=True)) as server:
-        path.write_text(profile_text(server.endpoint))
-        yield path
-
-
 @chosen(is_shareable)
 def test_a_real_table_takes_sparks_own_reader(spark: SparkSession, name: str) -> None:
     reason = why_not_native(lakeport.scan(path_of(name)), spark)
@@ -73,6 +62,7 @@ def test_the_rows_of_a_real_table_are_those_of_the_python_path(
         "shared": to_native_frame(shared, with_ids),
         "Python": to_python_frame(frame, with_ids),
     }
+    assert len({rows.schema.json() for rows in frames.values()}) == 1
     if has_variants(name):  # PySpark cannot bring all of them to Arrow
         assert_same_json(list(frames.values()))
     else:

@@ -9,14 +9,18 @@ import pyarrow as pa
 
 import lakeport
 from lakeport import tables
+from tests.client.faulty_proxy import Fault, faulty_proxy
 from tests.client.shares import profile_text
 from tests.server.running import recipient, running, sharing
 from tests.spark.cluster import run_driver, spark_cluster
 
+DRIVER = "tests.spark.native_driver"
+FILES = 6
 
-def test_executors_read_a_shared_table_and_never_hold_the_token(tmp_path: Path) -> None:
-    target = str(tmp_path / "orders")
-    for number in range(6):
+
+def orders_at(target: str) -> tuple[int, int, int]:
+    """A table of some files with deleted rows; how many rows it has, the sum of their ids, and the number of files."""
+    for number in range(FILES):
         rows = pa.table({"id": range(number * 1000, number * 1000 + 1000)})
         if number:
             tables.append(target, rows)
@@ -24,21 +28,60 @@ def test_executors_read_a_shared_table_and_never_hold_the_token(tmp_path: Path) 
             tables.create(target, rows, properties={"delta.enableDeletionVectors": "true"})
     tables.delete(target, "id % 10 = 3")
     ids = lakeport.scan(target).to_arrow().column("id").to_pylist()
+    return len(ids), sum(ids), FILES
+
+
+def profile_at(folder: Path, name: str, endpoint: str, token: str) -> str:
+    path = folder / name
+    path.write_text(profile_text(endpoint, token))
+    return f"{path}#sales.eu.orders"
+
+
+def test_executors_read_a_shared_table_and_never_hold_the_token(tmp_path: Path) -> None:
+    table = str(tmp_path / "orders")
+    expected = orders_at(table)
     token = f"token-{uuid4()}"
-    content = sharing({"sales.eu.orders": target}, recipient("ann", token), history_shared=True)
+    content = sharing({"sales.eu.orders": table}, recipient("ann", token), history_shared=True)
+    folder = tmp_path / "told"
+    folder.mkdir()
     with running(content) as server, spark_cluster(tmp_path / "cluster") as master:
-        profile = tmp_path / "config.share"
-        profile.write_text(profile_text(server.endpoint, token))
-        (tmp_path / "told").mkdir()
-        told = run_driver(
-            master, "tests.spark.native_driver", f"{profile}#sales.eu.orders", token, str(tmp_path / "told")
-        )
+        target = profile_at(tmp_path, "config.share", server.endpoint, token)
+        told = run_driver(master, DRIVER, "read_and_dump", target, token, str(folder))
     assert told["reason"] is None
-    assert told["found"] == [len(ids), sum(ids), 6]
+    assert tuple(told["found"]) == expected
     assert told["heaps"] == 2
     assert told["told"] == []
     logs = [path for path in (tmp_path / "cluster").rglob("*") if path.is_file() and path.suffix != ".jar"]
-    for path in [*logs, *(tmp_path / "told" / "events").rglob("*")]:
+    for path in [*logs, *(folder / "events").rglob("*")]:
         content_of = path.read_bytes() if path.is_file() else b""
         assert token.encode() not in content_of
         assert server.url.encode() + b"/" not in content_of, path
+
+
+def test_executors_that_start_late_and_tasks_that_run_twice_give_the_right_rows(tmp_path: Path) -> None:
+    table = str(tmp_path / "orders")
+    expected = orders_at(table)
+    token = f"token-{uuid4()}"
+    files: list[str] = []
+
+    def stall_once(path: str, is_file: bool) -> Fault:
+        """When the second file is read. Deletion vectors are read by the driver."""
+        files.extend([path] if is_file and ".parquet" in path else [])
+        return Fault.STALL if files[1:] == [path] else Fault.NONE
+
+    folder = tmp_path / "told"
+    folder.mkdir()
+    content = sharing({"sales.eu.orders": table}, recipient("ann", token), history_shared=True)
+    with (
+        running(content) as server,
+        faulty_proxy(server.url, stall_once) as proxy,
+        spark_cluster(tmp_path / "cluster", workers=1) as master,
+    ):
+        target = profile_at(tmp_path, "config.share", server.endpoint, token)
+        slow = profile_at(tmp_path, "slow.share", server.endpoint.replace(server.url, proxy.url), token)
+        told = run_driver(master, DRIVER, "read_on_a_late_worker", target, slow, str(folder))
+    assert proxy.done[Fault.STALL] == 1, files
+    assert told["executors"] == ["0", "1"]
+    assert [tuple(told[read]) for read in ("before", "found", "slow")] == [expected] * 3
+    assert told["speculative"] >= 1
+    assert told["slow seconds"] < 150

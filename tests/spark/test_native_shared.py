@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -155,16 +155,20 @@ def test_a_scan_ends_when_no_plan_has_it_any_more(spark: SparkSession, orders: s
 # Harm
 
 
-def test_urls_that_expire_during_a_scan_are_renewed(spark: SparkSession, orders: str) -> None:
-    def slowly(path: str, is_file: bool) -> Fault:
-        time.sleep(0.5 if is_file else 0)
-        return Fault.NONE
+def test_urls_that_expire_again_and_again_during_a_scan_are_renewed(spark: SparkSession, orders: str) -> None:
+    def use_slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(0.7)
+            yield batch
 
-    with through(orders, slowly, life_seconds=2) as (frame, proxy):
-        rows = native(spark, frame)
-        time.sleep(2.5)
+    life = 2
+    with through(orders, no_harm, life_seconds=life) as (frame, proxy):
+        rows = native(spark, frame).select("id", "c7").mapInArrow(use_slowly, "id long, c7 long")
+        time.sleep(life + 0.5)
+        began = time.monotonic()
         assert summed(rows) == expected(orders)
-        assert proxy.asked["query"] >= 2
+        assert time.monotonic() - began > 3 * life
+        assert proxy.asked["query"] >= 3
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -21,8 +21,9 @@ import lakeport
 from lakeport.engine import default_engine
 from lakeport.frame import Frame
 from lakeport.kernel.expressions import Expression, Like, col
-from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakeport.spark.native.frames import to_native_frame, why_not_native
+from lakeport.spark.types import to_spark_schema
 from tests.builder import TableBuilder, mapped, protocol, struct
 from tests.test_acceptance import assert_same_rows
 
@@ -59,6 +60,12 @@ def built(
 def native(spark: SparkSession, frame: Frame) -> DataFrame:
     assert why_not_native(frame, spark) is None
     return to_native_frame(frame, spark)
+
+
+def scans_of(rows: DataFrame) -> list[str]:
+    """What Spark's reader does for a query, in Spark's words."""
+    plan = str(rows._jdf.queryExecution().executedPlan().toString())
+    return [line for line in plan.splitlines() if "FileScan parquet" in line]
 
 
 def assert_native(spark: SparkSession, table: TableBuilder) -> pa.Table:
@@ -136,6 +143,105 @@ def test_renamed_columns_are_found_also_in_structs_lists_and_maps(
             ("five", [5], {"k": frame.where("id = 1").collect()[0].s})
         ]
     assert found[0]["s"] == {"x": 5, "y": "five"}
+
+
+STRICT = struct(
+    StructField("x", PrimitiveType("long"), nullable=False),
+    StructField("y", PrimitiveType("string")),
+    StructField("z", PrimitiveType("long")),
+)
+"""Its fields are `col-10x` in files."""
+
+
+def strict_table(tmp_path: Path) -> TableBuilder:
+    """With column mapping, deleted rows, and no nulls in some places, nested ones too."""
+    inner, text = mapped(STRICT, iter(range(100, 110))), PrimitiveType("string")
+    fields: dict[str, DataType] = {
+        "id": PrimitiveType("long"),
+        "s": inner,
+        "l": ArrayType(inner, False),
+        "m": MapType(text, PrimitiveType("long"), False),
+        "day": PrimitiveType("date"),
+    }
+    strict = struct(*(StructField(name, kind, nullable=False) for name, kind in fields.items()), t=STRICT)
+    table = built(tmp_path, mapped(strict), ("day",), "name", "deletionVectors")
+    ids = {field.name: field.physical_name("name") for field in table.schema}
+    value = {"col-100": 7, "col-101": "seven", "col-102": 8}
+    structs, loose = table.schema.resolve(("s",))[0].type, table.schema.resolve(("t",))[0].type
+    assert isinstance(structs, StructType)
+    assert isinstance(loose, StructType)
+    rows = {
+        ids["id"]: [1, 2, 3],
+        ids["s"]: [dict(zip([f.physical_name("name") for f in structs], v, strict=True)) for v in [(1, "a", 2)] * 3],
+        ids["l"]: [[value], [], []],
+        ids["m"]: [[("k", 1)], [], []],
+        ids["t"]: [None, dict(zip([f.physical_name("name") for f in loose], (5, None, 6), strict=True)), None],
+    }
+    days = [table.add(rows, {ids["day"]: day}) for day in ("2026-01-01", "2026-01-02")]
+    table.commit(*days)
+    table.commit(*table.delete(days[0], [0]))
+    return table
+
+
+def test_columns_without_nulls_stay_so_nested_ones_too(spark: SparkSession, tmp_path: Path) -> None:
+    frame = lakeport.scan(strict_table(tmp_path).root)
+    rows = native(spark, frame)
+    assert rows.schema == to_spark_schema(frame.selected)
+    assert sorted((row.id, row.t and row.t.x, str(row.day)[-1]) for row in rows.collect()) == [
+        (1, None, "2"), (2, 5, "1"), (2, 5, "2"), (3, None, "1"), (3, None, "2")
+    ]  # fmt: skip
+    some = frame.where("t.x = 5").select("t.y", "s.z", "id")
+    assert native(spark, some).schema == to_spark_schema(some.selected)
+    assert [tuple(row) for row in native(spark, some).collect()] == [((None,), (2,), 2)] * 2
+
+
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_nulls_where_the_schema_has_none_are_an_error_and_no_other_value(
+    spark: SparkSession, tmp_path: Path, vectorized: str
+) -> None:
+    table = built(tmp_path, struct(StructField("id", PrimitiveType("long"), nullable=False), n="long"))
+    table.commit(table.add({"id": [1, 2], "n": [3, None]}))
+    rows = native(spark, lakeport.scan(table.root))
+    with setting(spark, "spark.sql.parquet.enableVectorizedReader", vectorized):
+        assert sorted(row.id for row in rows.collect()) == [1, 2]
+        table.commit(table.add(pa.table({"id": [4, None], "n": [5, 6]})))
+        rows = native(spark, lakeport.scan(table.root))
+        assert rows.where("n > 2").select("n").count() == 3
+        with pytest.raises(Exception, match="has nulls in the column 'id'"):
+            rows.collect()
+
+
+def test_only_the_fields_that_a_query_needs_are_read_whatever_files_call_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = native(spark, lakeport.scan(strict_table(tmp_path).root))
+    for query, read in (("s.z", "s:struct<z:bigint>"), ("t.y", "t:struct<y:string>"), ("l.x", "l:array<struct<x:big")):
+        scans = scans_of(rows.select(query))
+        assert len(scans) == 2
+        assert all(f"ReadSchema: struct<{read}" in scan for scan in scans), scans
+    found = rows.where("t.x = 5 AND day = '2026-01-02'").select("id")
+    assert [row.id for row in found.collect()] == [2]
+    assert all("PushedFilters: [IsNotNull(t.x), EqualTo(t.x,5)]" in scan for scan in scans_of(found))
+    assert all("PartitionFilters: [(day" in scan for scan in scans_of(found))
+
+
+def test_row_groups_are_skipped_by_the_names_that_files_have(spark: SparkSession, tmp_path: Path) -> None:
+    table = built(tmp_path, mapped(struct(n="long", e=struct(x="long"))), (), "name")
+    numbers = range(1000)
+    rows = {"col-1": list(numbers), "col-2": [{"col-3": n} for n in numbers]}
+    table.commit(table.add(rows, row_group_size=100))
+    frame = native(spark, lakeport.scan(table.root))
+    for condition in ("n = 250", "e.x = 250", "n IN (250, 251) AND e.x < 251", "NOT (n <> 250)"):
+        found = frame.where(condition)
+        assert [row.n for row in found.collect()] == [250]
+        assert rows_read(found) <= 100, condition
+
+
+def rows_read(rows: DataFrame) -> int:
+    """How many rows came out of the files, with all that was not skipped."""
+    plan = rows._jdf.queryExecution().executedPlan()
+    scan = plan.collectLeaves().head()
+    return int(scan.metrics().apply("numOutputRows").value())
 
 
 def test_columns_that_older_files_lack_are_null(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,21 @@
 """Delta tables and shared tables in Spark."""
 
-from lakeport.spark.loading import explain, load
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from lakeport.spark.session import session
 
+if TYPE_CHECKING:
+    from lakeport.spark.loading import explain, load
+
 __all__ = ["explain", "load", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    """`explain` and `load`, when they are needed: Spark's Python workers import this package, and need neither."""
+    if name not in ("explain", "load"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from lakeport.spark import loading
+
+    return getattr(loading, name)

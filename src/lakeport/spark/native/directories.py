@@ -16,19 +16,18 @@ _PLAIN = re.compile(r"[^A-Za-z0-9 -]")
 
 
 def partition_directories(files: Iterable[ScanFile], snapshot: Snapshot) -> list[str]:
-    """The directory of each file: `day=2026-01-31/country=NL`, by physical names."""
-    names, fields = snapshot.physical_partition_columns, snapshot.partition_fields
+    """The directory of each file: `day=2026-01-31/country=NL`, by the names that the table has."""
+    stored, fields = snapshot.physical_partition_columns, snapshot.partition_fields
     known: dict[tuple[str | None, ...], str] = {}
 
     def directory(file: ScanFile) -> str:
-        key = tuple(file.partition_values.get(name) for name in names)
+        key = tuple(file.partition_values.get(name) for name in stored)
         if key not in known:
             values = [
                 parse_partition_value(text, field, path=snapshot.root) for text, field in zip(key, fields, strict=True)
             ]
             known[key] = "/".join(
-                f"{_escape(name)}={_text(value, field)}"
-                for name, value, field in zip(names, values, fields, strict=True)
+                f"{_escape(field.name)}={_text(value, field)}" for value, field in zip(values, fields, strict=True)
             )
         return known[key]
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 JAR = Path(__file__).with_name("lakeport-spark.jar")
-FILE_SYSTEM = "io.lakeport.spark.ScanFileSystem"
-LIVING_ROWS = "io.lakeport.spark.LivingRows"
-LIFETIME = "io.lakeport.spark.Lifetime"
+_SCAN_FRAMES = "io.lakeport.spark.ScanFrames"
+_KNOWN: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
 
 
 def why_not(spark: SparkSession) -> str | None:
@@ -23,41 +23,23 @@ def why_not(spark: SparkSession) -> str | None:
     return None
 
 
-def load_class(spark: SparkSession, name: str) -> Any:
-    """A class of the jar, as the session's JVM has it. The jar is added to the session the first time."""
+def scan_frames(spark: SparkSession) -> Any:
+    """What makes frames in the session's JVM: a `ScanFrames` of the jar, which is added the first time."""
+    context = spark.sparkContext
+    if context not in _KNOWN:
+        gateway: Any = context._gateway
+        none = {kind: gateway.new_array(getattr(gateway.jvm.java.lang, kind), 0) for kind in ("Class", "Object")}
+        _KNOWN[context] = _loaded(spark).getConstructor(none["Class"]).newInstance(none["Object"])
+    return _KNOWN[context]
+
+
+def _loaded(spark: SparkSession) -> Any:
     jvm: Any = spark._jvm
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     try:
-        return jvm.java.lang.Class.forName(name, True, loader)
+        return jvm.java.lang.Class.forName(_SCAN_FRAMES, True, loader)
     except Exception:  # py4j has one class of error for all of Java's
-        loader = _add(spark)
-    return jvm.java.lang.Class.forName(name, True, loader)
-
-
-def new_instance(spark: SparkSession, name: str, *texts: str) -> Any:
-    """An object of a class of the jar, whose constructor takes texts."""
-    gateway: Any = spark.sparkContext._gateway
-    kinds = _array(gateway, "java.lang.Class", [_class_of(spark, "java.lang.String")] * len(texts))
-    return load_class(spark, name).getConstructor(kinds).newInstance(_array(gateway, "java.lang.Object", texts))
-
-
-def call_static(spark: SparkSession, name: str, method: str, subject: Any, *texts: str) -> None:
-    """Calls a method of a class of the jar that takes any object, and texts."""
-    gateway: Any = spark.sparkContext._gateway
-    kinds = [_class_of(spark, "java.lang.Object"), *[_class_of(spark, "java.lang.String")] * len(texts)]
-    found = load_class(spark, name).getMethod(method, _array(gateway, "java.lang.Class", kinds))
-    found.invoke(None, _array(gateway, "java.lang.Object", [subject, *texts]))
-
-
-def _class_of(spark: SparkSession, name: str) -> Any:
-    return spark._jvm.java.lang.Class.forName(name)  # type: ignore[union-attr]
-
-
-def _array(gateway: Any, kind: str, values: Sequence[Any]) -> Any:
-    array = gateway.new_array(getattr(gateway.jvm.java.lang, kind.rpartition(".")[2]), len(values))
-    for number, value in enumerate(values):
-        array[number] = value
-    return array
+        return jvm.java.lang.Class.forName(_SCAN_FRAMES, True, _add(spark))
 
 
 def _add(spark: SparkSession) -> Any:

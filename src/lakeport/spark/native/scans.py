@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -38,16 +37,10 @@ class PlannedScan:
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
-    @cached_property
-    def has_whole(self) -> bool:
-        return any(file.deletion_vector is None for file in self.files)
-
-    @cached_property
-    def has_deleted(self) -> bool:
-        return any(file.deletion_vector is not None for file in self.files)
-
-    def root(self, directory: str) -> str:
-        return f"lakeport://{self.id}{directory}"
+    @property
+    def roots(self) -> list[str]:
+        """The directories in which there are files: `WHOLE`, `WITH_DELETED`, both or none."""
+        return sorted({_root(file) for file in self.files}, reverse=True)
 
     def listing(self) -> str:
         """A line for each file: its directory, its path below it, its size, and its number where a time of modification
@@ -56,9 +49,8 @@ class PlannedScan:
 
     def _line(self, number: int) -> str:
         file = self.files[number]
-        root = WHOLE if file.deletion_vector is None else WITH_DELETED
         below = "/".join(filter(None, [self.directories[number], f"{number}-{file.size}.parquet"]))
-        return f"{root}\t{below}\t{file.size}\t{number}"
+        return f"{_root(file)}\t{below}\t{file.size}\t{number}"
 
     def url(self, number: int, refused: str | None) -> SignedUrl:
         """How a file is read for now. `refused` is the digest of a URL that the storage does not take any more."""
@@ -74,6 +66,10 @@ class PlannedScan:
         descriptor = self.files[number].deletion_vector
         assert descriptor is not None
         return encode_deletion_vector(read_deletion_vector(descriptor, self.table_root, self.storage).positions)
+
+
+def _root(file: ScanFile) -> str:
+    return WHOLE if file.deletion_vector is None else WITH_DELETED
 
 
 def digest(url: str) -> str:

@@ -1,0 +1,124 @@
+package io.lakeport.spark;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
+import org.apache.spark.sql.execution.datasources.NoopCache$;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Makes frames over Spark's Parquet relation, for the Python process that has planned scans. */
+public final class ScanFrames {
+    private static final String WITH_DELETED = "/with-deleted";
+    /** Whatever a session has for these, all rows are read, and as they are stored. */
+    private static final Map<String, String> EXACT = Map.of(
+            "ignoreCorruptFiles", "false",
+            "ignoreMissingFiles", "false",
+            "mergeSchema", "false",
+            "datetimeRebaseMode", "CORRECTED",
+            "int96RebaseMode", "CORRECTED");
+
+    /**
+     * The rows of a scan whose files are in directories, which are named with spaces between, by the names that the table has.
+     * Schemas are JSON: the columns of the table, void ones too; the same as files have them, less void ones; and those that are wanted.
+     * The condition, or null, is about the columns of the table.
+     */
+    public Dataset<Row> read(
+            SparkSession spark, String scan, String address, String secret, String directories, String table, String stored, String wanted,
+            Column condition) {
+        StructType all = (StructType) DataType.fromJson(table);
+        Scan planned = new Scan(spark, scan, address, secret, all, (StructType) DataType.fromJson(stored));
+        Dataset<Row> rows = planned.rows(directories.isEmpty() ? new String[0] : directories.split(" "));
+        if (condition != null) {
+            rows = rows.select(columns(all)).where(condition);
+        }
+        return rows.select(columns((StructType) DataType.fromJson(wanted)));
+    }
+
+    private static Column[] columns(StructType schema) {
+        return Arrays.stream(schema.fields()).map(ScanFrames::column).toArray(Column[]::new);
+    }
+
+    private static Column column(StructField field) {
+        return isVoid(field) ? functions.lit(null).as(field.name()) : functions.col("`" + field.name().replace("`", "``") + "`");
+    }
+
+    /** No file holds such a column. */
+    private static boolean isVoid(StructField field) {
+        return field.dataType().equals(DataTypes.NullType);
+    }
+
+    private static StructType less(StructType schema, List<String> names) {
+        return new StructType(
+                Arrays.stream(schema.fields()).filter(field -> !isVoid(field) && !names.contains(field.name())).toArray(StructField[]::new));
+    }
+
+    private record Scan(SparkSession spark, String id, String address, String secret, StructType table, StructType stored) {
+        /** Without the secret. */
+        @Override
+        public String toString() {
+            return "scan " + id;
+        }
+
+        Dataset<Row> rows(String[] directories) {
+            List<Dataset<Row>> parts = new ArrayList<>();
+            FileIndex index = null;
+            for (String directory : directories) {
+                index = index(directory);
+                Dataset<Row> part = spark.baseRelationToDataFrame(relation(index, !directory.equals(WITH_DELETED)));
+                parts.add(directory.equals(WITH_DELETED) ? part.where(isLiving()) : part);
+            }
+            if (index == null) {
+                return spark.createDataFrame(List.of(), less(table, List.of()));
+            }
+            Lifetime.watch(index, id, address, secret); // the frame has all parts, and so the last one's index
+            return parts.stream().reduce(Dataset::union).orElseThrow();
+        }
+
+        /** Spark takes partitions from the directories of the files. */
+        private FileIndex index(String directory) {
+            Path root = new Path("lakeport://" + id + directory);
+            return new InMemoryFileIndex(
+                    spark, CollectionConverters.asScala(List.of(root)).toList(), options(), Option.apply(table), NoopCache$.MODULE$, Option.empty(),
+                    Option.empty());
+        }
+
+        /** With nulls where the table has them, and nowhere else: what Spark makes of paths by itself has them everywhere. */
+        private HadoopFsRelation relation(FileIndex index, boolean whole) {
+            List<String> names = List.of(index.partitionSchema().fieldNames());
+            StructField[] partitions = names.stream().map(table::apply).toArray(StructField[]::new);
+            StoredNames inFiles = new StoredNames(less(table, List.of()), stored);
+            return new HadoopFsRelation(
+                    index, new StructType(partitions), less(table, names), Option.empty(), new ScanFormat(inFiles, whole), options(), spark);
+        }
+
+        private scala.collection.immutable.Map<String, String> options() {
+            Map<String, String> options = new HashMap<>(EXACT);
+            options.put("fs.lakeport.impl", ScanFileSystem.class.getName());
+            options.put("fs.lakeport.impl.disable.cache", "true");
+            options.put(Driver.ADDRESS, address);
+            options.put(Driver.SECRET, secret);
+            return scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
+        }
+
+        private Column isLiving() {
+            Column number = functions.unix_millis(functions.col("_metadata.file_modification_time"));
+            return functions.udf(new LivingRows(id, address, secret), DataTypes.BooleanType).apply(number, functions.col("_metadata.row_index"));
+        }
+    }
+}
