@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lakeport.spark.native.jar import JAR
 from tests.client.shares import profile_text
 from tests.client.test_shared_table import NUMBERS, name_of
+from tests.conftest import missing
 from tests.server.running import running, sharing
 from tests.test_acceptance import path_of
 
@@ -51,3 +53,10 @@ def profile(shared_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     with running(sharing({name_of(name): path_of(name) for name in NUMBERS}, history_shared=True)) as server:
         path.write_text(profile_text(server.endpoint))
         yield path
+
+
+@pytest.fixture(scope="session")
+def native_jar() -> None:
+    """What lets Spark's own reader read scans; `make setup` builds it where there is a JDK."""
+    if not JAR.exists():
+        missing(f"there is no {JAR}: install a JDK, 17 or newer, and run make setup")

@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
+import pytest
 
 import lakeport
 from lakeport import tables
@@ -13,6 +14,8 @@ from tests.client.faulty_proxy import Fault, faulty_proxy
 from tests.client.shares import profile_text
 from tests.server.running import recipient, running, sharing
 from tests.spark.cluster import run_driver, spark_cluster
+
+pytestmark = pytest.mark.usefixtures("native_jar")
 
 DRIVER = "tests.spark.native_driver"
 FILES = 6

@@ -28,6 +28,8 @@ from tests.client.reading import frame_of, server_at
 from tests.client.shares import Shared, sharing_tables
 from tests.server.running import TOKEN, running, sharing, wait_until
 
+pytestmark = pytest.mark.usefixtures("native_jar")
+
 NAME = "sales.eu.orders"
 ROWS = 60_000
 COLUMNS = [f"c{number}" for number in range(8)]

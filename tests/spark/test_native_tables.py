@@ -27,6 +27,8 @@ from lakeport.spark.types import to_spark_schema
 from tests.builder import TableBuilder, mapped, protocol, struct
 from tests.test_acceptance import assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("native_jar")
+
 ZONES = ("UTC", "America/Los_Angeles", "Asia/Kathmandu")
 PARTITIONS: Mapping[str, list[str]] = {
     "string": ["a/b", "a=b", "100%", "%41", " x ", "x:y?#", "née 漢字 🎈", ".hidden", "_under", "a\tb\nc", "\\",
