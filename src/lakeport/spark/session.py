@@ -11,15 +11,19 @@ from lakeport.spark.native.jar import JAR
 from lakeport.spark.native.readable import FIELD_IDS
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_UNLIMITED = str(2**31 - 1)
+"""For anything less, Spark adds up the sizes of all columns after each row that goes to Python: that takes longer than
+to write the rows. How many rows are in a batch is limited by another setting."""
 _JARS = "spark.jars"
 
 
 def session(name: str = "lakeport", **conf: str) -> SparkSession:
     """The session that there is, or a new one: its workers run in this interpreter, the formats can be given filters,
-    and Spark's own reader takes what it can, also tables whose columns are matched by ids. `conf` are Spark's settings,
-    with underscores for dots: `spark_sql_shuffle_partitions="4"`."""
+    rows go to Python at full speed, and Spark's own reader takes what it can, also tables whose columns are matched by
+    ids. `conf` are Spark's settings, with underscores for dots: `spark_sql_shuffle_partitions="4"`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {_PUSHDOWN: "true", FIELD_IDS: "true"}
+    settings = {_PUSHDOWN: "true", FIELD_IDS: "true", _BATCH_BYTES: _UNLIMITED}
     settings |= {key.replace("_", "."): value for key, value in conf.items()}
     if JAR.exists():
         settings[_JARS] = ",".join(filter(None, [settings.get(_JARS), str(JAR)]))
