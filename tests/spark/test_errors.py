@@ -52,6 +52,12 @@ def test_bad_options_are_told(spark: SparkSession, shared: Shared) -> None:
     assert "'orders' names no shared table" in refused(lambda: read_shared(spark, "orders"))
 
 
+def test_a_shared_table_is_not_written(spark: SparkSession, shared: Shared) -> None:
+    with pytest.raises(PySparkException) as failed:
+        spark.range(3).write.format("deltaSharing").mode("append").save(shared.target("sales.eu.orders"))
+    assert "a shared table can only be read" in message(failed)
+
+
 def test_a_missing_table_version_or_profile_is_told(spark: SparkSession, shared: Shared, tmp_path: Path) -> None:
     assert f"there is no Delta table at {tmp_path}/no" in refused(lambda: read_lakeport(spark, f"{tmp_path}/no"))
     assert "'sales.eu.no' does not exist" in refused(lambda: read_shared(spark, shared.target("sales.eu.no")))

@@ -36,7 +36,8 @@ def test_names_have_no_case_and_values_are_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("1", 1), ("2b", 2), ("3k", 3 << 10), ("4KB", 4 << 10), ("5m", 5 << 20), ("1g", 1 << 30)]
+    ("text", "size"),
+    [("1", 1), ("2b", 2), ("3k", 3 << 10), ("4KB", 4 << 10), ("5m", 5 << 20), ("1g", 1 << 30), ("2 tb", 2 << 40)],
 )
 def test_sizes_have_units(text: str, size: int) -> None:
     assert path_options(maxBytesPerTrigger=text).max_bytes_per_trigger == size
@@ -55,7 +56,7 @@ def test_sizes_have_units(text: str, size: int) -> None:
         ({"maxBytesPerTrigger": "1x"}, "maxBytesPerTrigger is a size such as 10g"),
         ({"maxBytesPerTrigger": "mb"}, "maxBytesPerTrigger is a size"),
         ({"readChangeFeed": "yes"}, "readChangeFeed is true or false, not 'yes'"),
-        ({"columns": " , "}, "columns is a list of columns"),
+        ({"columns": " , "}, "a list of columns"),
         ({"versionAsOf": "1", "timestampAsOf": "2026-01-01"}, "versionAsOf or timestampAsOf, not both"),
         ({"startingVersion": "1", "startingTimestamp": "x"}, "startingVersion or startingTimestamp, not both"),
         ({"endingVersion": "1", "endingTimestamp": "x"}, "endingVersion or endingTimestamp, not both"),
@@ -127,3 +128,14 @@ def test_the_version_of_an_inline_profile_need_not_be_told() -> None:
     basic = shared_options(path="a.b.c", endpoint="https://x", type="basic", username="ann", password="p")
     assert basic.profile["shareCredentialsVersion"] == "2"
     assert shared_options(path="config.share#a.b.c").profile == {}
+
+
+def test_a_profile_is_given_once() -> None:
+    with pytest.raises(ValueError, match="give only one of them"):
+        shared_options(path="config.share#a.b.c", bearerToken="t")
+
+
+def test_columns_are_a_list_in_which_backticks_keep_commas() -> None:
+    assert path_options(columns="id, s.a,`a,b`").columns == ("id", "s.a", "`a,b`")
+    with pytest.raises(ValueError, match="list of columns"):
+        path_options(columns=" ")

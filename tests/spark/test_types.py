@@ -275,6 +275,21 @@ def test_the_columns_of_a_schema_are_looked_for_in_the_table() -> None:
         selected_columns(table, wanted("s STRUCT<a: STRING>"))
 
 
+def test_a_schema_cannot_promise_that_there_are_no_nulls() -> None:
+    many = StructField("many", ArrayType(primitive("integer")))
+    known = StructField("id", primitive("long"), nullable=False)
+    table = StructType((known, many, *struct(n="long", s=struct(a="integer"))))
+    element = spark_types.ArrayType(spark_types.IntegerType(), containsNull=False)
+    for name, kind, nullable in [
+        ("n", spark_types.LongType(), False),
+        ("many", element, True),
+        ("s", spark_types.StructType([spark_types.StructField("a", spark_types.IntegerType(), False)]), True),
+    ]:
+        with pytest.raises(ValueError, match="can have nulls in the table"):
+            selected_columns(table, spark_types.StructType([spark_types.StructField(name, kind, nullable)]))
+    assert selected_columns(table, to_spark_schema(StructType((known,)))) == ["`id`"]
+
+
 # Tables of any kind
 
 SIMPLE = [

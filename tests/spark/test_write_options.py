@@ -89,3 +89,8 @@ def test_an_overwrite_refuses_options_that_contradict_one_another(options: dict[
 def test_a_stream_refuses_options_of_batches(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         WriteOptions.parse({"path": "t", **options}, overwrite=True, stream=True)
+
+
+def test_a_shared_table_is_not_written() -> None:
+    with pytest.raises(ValueError, match="names a shared table, which can only be read"):
+        parse(path="config.share#sales.eu.orders")

@@ -48,6 +48,7 @@ class SharedStorage:
 
     def __init__(self, http: HttpPool, cache: FileCache | None = None) -> None:
         self._http, self._cache = http, cache
+        self.keeps_files = cache is not None
         self._logs: dict[str, dict[str, tuple[bytes, int]]] = {}
         self._files: dict[str, _Shared] = {}
         self._lock = Lock()

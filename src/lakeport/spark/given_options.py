@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
 _STORAGE = "storage."
-_UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "t": 1 << 40}
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+"""By how many bits each is more than a byte; a `b` may follow."""
+_SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)b?")
 _Word = TypeVar("_Word", bound=str)
 
 
@@ -55,11 +58,10 @@ class GivenOptions:
         text = self._given.get(name)
         if text is None:
             return None
-        digits = text.strip().lower().rstrip("bkmgt")
-        unit = text.strip().lower()[len(digits) :] or "b"
-        if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS or int(digits) < 1:
+        found = _SIZE.fullmatch(text.strip().lower())
+        if found is None or int(found[1]) < 1:
             raise ValueError(f"the option {name} is a size such as 10g or 500m, not {text!r}")
-        return int(digits) * _UNITS[unit]
+        return int(found[1]) << _UNITS[found[2]]
 
     def word(self, name: str, words: tuple[_Word, ...]) -> _Word:
         """One of several words, in any case; the last unless given."""

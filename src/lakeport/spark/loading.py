@@ -37,4 +37,6 @@ def _opened(target: str, options: dict[str, Any]) -> Frame | Changes:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,6 +13,7 @@ from lakeport.engine import default_engine
 from lakeport.frame import Changes, Frame
 from lakeport.kernel.change_files import CHANGE_COLUMNS
 from lakeport.kernel.schema import StructType
+from lakeport.kernel.table_properties import format_column_list, parse_column_list
 from lakeport.sharing.names import is_table_url, parse_table_name, parse_table_url
 from lakeport.source import PathTable
 from lakeport.spark.given_options import GivenOptions
@@ -148,7 +149,8 @@ class ReadOptions:
         return StructType((*self.open().selected, *CHANGE_COLUMNS))
 
     def open_batch(self) -> Frame | Changes:
-        """The rows of a batch read. Raises `ValueError` for options that only a stream, or a change feed, has."""
+        """The rows of a batch read; limits of streams are passed over. Raises `ValueError` for versions to start from
+        without a change feed."""
         frame = self.open()
         if self.change_feed:
             if self.starting_version == "latest":
@@ -187,6 +189,8 @@ def _target(given: GivenOptions, sharing: bool) -> str:
     if not target:
         what = "profile#share.schema.table" if sharing else "the path of a table"
         raise ValueError(f"no table was given: load({what!r})")
+    if is_table_url(target) and given.some(_PROFILE):
+        raise ValueError(f"{target!r} names a profile, and options are one too: give only one of them")
     if sharing and not is_table_url(target) and given.text("endpoint") is None:
         raise ValueError(
             f"{target!r} names no shared table: write profile#share.schema.table, or give the profile by the options "
@@ -211,10 +215,10 @@ def _columns(given: GivenOptions) -> tuple[str, ...] | None:
     text = given.text("columns")
     if text is None:
         return None
-    columns = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not columns:
+    paths = parse_column_list(text)
+    if not paths:
         raise ValueError(f"the option columns is a list of columns, as 'id, day', not {text!r}")
-    return columns
+    return tuple(format_column_list((path,)) for path in paths)
 
 
 def _without_prefix(options: Mapping[str, str]) -> dict[str, str]:

@@ -23,6 +23,8 @@ from lakeport.spark.stream import TableStreamReader
 from lakeport.spark.types import to_spark_schema
 from lakeport.spark.write import batch_writer
 
+_ONLY_READ = "a shared table can only be read: write to a table of your own with format('lakeport')"
+
 
 class DeltaSharingSource(DataSource):
     """`spark.read.format("deltaSharing").load("profile#share.schema.table")`"""
@@ -42,6 +44,14 @@ class DeltaSharingSource(DataSource):
         options = self._read_options
         reader = FilteringReader if options.push_filters and _pushes_filters() else TableReader
         return reader(options.open_batch(), schema)
+
+    @with_plain_errors
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        raise ValueError(_ONLY_READ)
+
+    @with_plain_errors
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # PySpark's
+        raise ValueError(_ONLY_READ)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
         return TableStreamReader(self.options, schema, sharing=self.sharing)

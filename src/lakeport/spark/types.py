@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -39,13 +40,19 @@ def spark_arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 def selected_columns(table: StructType, wanted: spark.StructType) -> list[str]:
     """The columns of the table that a schema has, structs by those of their fields that it has; as `Frame.select` takes
-    them. Raises `UnknownColumnError` for a column that the table lacks, and `ValueError` for one of another type."""
+    them. Raises `UnknownColumnError` for a column that the table lacks, and `ValueError` for one of another type, or
+    without nulls where the table may have some."""
     return [column for field in parse_schema(wanted.json()) for column in _columns(table, field, ())]
 
 
 def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -> list[str]:
     path = (*parents, wanted.name)
     found = table.resolve(path)[-1]
+    nullable = (_nullable_parts(field.nullable, field.type) for field in (found, wanted))
+    if any(known and not given for known, given in zip(*nullable, strict=False)):
+        raise ValueError(
+            f"the column {'.'.join(path)!r} can have nulls in the table, and none in the schema that was given"
+        )
     if isinstance(found.type, StructType) and isinstance(wanted.type, StructType):
         return [column for field in wanted.type for column in _columns(table, field, path)]
     if any_nullable(found.type) != any_nullable(wanted.type):
@@ -55,6 +62,16 @@ def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -
             "after reading"
         )
     return [".".join(f"`{name.replace('`', '``')}`" for name in path)]
+
+
+def _nullable_parts(nullable: bool, data_type: DataType) -> Iterator[bool]:
+    """Whether there may be nulls in a column, and in what its arrays and maps have; structs have fields for it."""
+    yield nullable
+    match data_type:
+        case ArrayType(element, contains_null):
+            yield from _nullable_parts(contains_null, element)
+        case MapType(_, value, contains_null):
+            yield from _nullable_parts(contains_null, value)
 
 
 def _plain(field: StructField) -> StructField:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from lakeport.kernel.table_properties import parse_column_list, spelled_property
+from lakeport.sharing.names import is_table_url
 from lakeport.spark.given_options import GivenOptions
 
 _PROPERTY = "delta."
@@ -100,6 +101,8 @@ def _refuse(why: str, *options: tuple[str, bool]) -> None:
 def _target(given: GivenOptions) -> str:
     if not (target := (given.text("path") or "").strip()):
         raise ValueError("no table was given: save('the path of a table'), or the option path")
+    if is_table_url(target):
+        raise ValueError(f"{target!r} names a shared table, which can only be read: give the path of a table")
     return target
 
 

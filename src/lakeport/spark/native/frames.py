@@ -25,10 +25,13 @@ def why_not_native(frame: Frame, spark: SparkSession) -> str | None:
         return "row ids were asked for"
     if (reason := why_not(spark) or why_not_readable(frame.definition, spark)) is not None:
         return reason
+    storage = frame.engine.storage
+    if isinstance(storage, SharedStorage) and storage.keeps_files:
+        return "a cache was asked for"
     plan = frame.plan()
     if plan.remaining_filter is not None and _condition(plan) is None:
         return "the filter has no exact counterpart in Spark"
-    if not isinstance(frame.engine.storage, SharedStorage) and "://" in plan.snapshot.root:
+    if not isinstance(storage, SharedStorage) and "://" in plan.snapshot.root:
         return "Spark does not reach the files"
     return None
 

@@ -10,6 +10,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 JAR = Path(__file__).with_name("lakeport-spark.jar")
+_VERSIONS = ("4.1.", "4.2.", "4.3.")
+"""Classes of Spark that are its own affair are used."""
 _SCAN_FRAMES = "io.lakeport.spark.ScanFrames"
 _KNOWN: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
 
@@ -18,6 +20,8 @@ def why_not(spark: SparkSession) -> str | None:
     """Why the jar cannot be used in a session; None if it can."""
     if getattr(spark, "_jvm", None) is None:
         return "the session is remote (Spark Connect)"
+    if not spark.version.startswith(_VERSIONS):
+        return f"Spark {spark.version} is none of those that it is made for"
     if not JAR.exists():
         return "the package was built without a JDK, and has no jar"
     return None
