@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -15,6 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.errors import ConversionError
+from lakeport.iceberg import Difference
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, snapshots_of
 from tests.iceberg.rest_server import rest_server
 from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
@@ -80,6 +82,78 @@ def test_converters_that_run_at_once_make_one_history_in_a_catalog(catalog: Cata
     assert (conversion.kind, sorted(snapshots_of(conversion))) == ("none", list(range(10)))
 
 
+# What others do to a mirror
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_mirror_that_was_rolled_back_is_made_whole_again(catalog: Catalog, table: str, more: int) -> None:
+    first = iceberg.convert(table, catalog=catalog, table=NAME)
+    tables.append(table, numbers(100, 110))
+    mirrored = iceberg.convert(table, catalog=catalog, table=NAME)
+    catalog.load_table(NAME).manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    found = iceberg.verify(table, catalog=catalog, table=NAME)
+    assert (found.version, found.snapshot_id) == (1, first.snapshot_id)
+    assert found.differences[0] == Difference(
+        mirrored.location, "readers see a snapshot of version 0, the mirror should show version 1"
+    )
+    for _ in range(more):
+        tables.append(table, numbers(110, 120))
+    conversion = iceberg.convert(table, catalog=catalog, table=NAME)
+    assert (conversion.kind, conversion.versions) == ("full", (1 + more,))
+    assert_same_rows(catalog, table)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_rows_that_another_appended_to_a_mirror_go(catalog: Catalog, table: str, more: int) -> None:
+    mirrored = iceberg.convert(table, catalog=catalog, table=NAME)
+    catalog.load_table(NAME).append(numbers(500, 501))
+    found = iceberg.verify(table, catalog=catalog, table=NAME)
+    assert found.differences[0] == Difference(
+        mirrored.location, "readers see a snapshot that Lakeport did not make, the mirror should show version 0"
+    )
+    assert found.differences[1].what == "the mirror has a file that the table does not have"
+    for _ in range(more):
+        tables.append(table, numbers(100, 110))
+    conversion = iceberg.convert(table, catalog=catalog, table=NAME)
+    assert (conversion.kind, conversion.versions) == ("full", (more,))
+    assert_same_rows(catalog, table)
+
+
+def assert_same_rows(catalog: Catalog, table: str) -> None:
+    rows = catalog.load_table(NAME).scan().to_arrow()
+    assert canonical(rows) == canonical(lakeport.scan(table).to_arrow())
+    assert iceberg.verify(table, catalog=catalog, table=NAME, rows=True).is_equal
+    assert iceberg.convert(table, catalog=catalog, table=NAME).kind == "none"
+
+
+# Mirrors of one table side by side
+
+
+def test_mirrors_of_one_table_have_folders_of_their_own_that_cleaning_and_vacuum_leave_alone(
+    catalog: Catalog, table: str
+) -> None:
+    places: list[dict[str, Any]] = [{}, {"catalog": catalog, "table": NAME}, {"catalog": catalog, "table": "sales.b"}]
+    locations = [iceberg.convert(table, **place).location for place in places]
+    assert locations == [f"{table}/{name}" for name in ("_iceberg", "_iceberg-sales.orders", "_iceberg-sales.b")]
+    tables.delete(table, "id = 1")
+    for place in places:
+        iceberg.convert(table, **place)
+    for place in places:
+        iceberg.clean(table, **place, retention="0 seconds", grace="0 seconds", dry_run=False)
+    tables.vacuum(table, retention=0, enforce_retention=False, dry_run=False)
+    assert all(iceberg.verify(table, **place, rows=True).is_equal for place in places)
+
+
+def test_a_name_that_no_folder_can_have_needs_a_directory(catalog: Catalog, table: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="give a directory"):
+        iceberg.convert(table, catalog=catalog, table="sales.a/b")
+    out = str(tmp_path / "mirror")
+    assert iceberg.convert(table, catalog=catalog, table="sales.a/b", out=out).location == out
+
+
+# REST, and refusals
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_rest_catalog_takes_both_versions(reader: Reader, table: str, version: int) -> None:
     change_in_all_ways(table)
@@ -113,7 +187,7 @@ def test_version_three_is_refused_where_the_client_cannot_write_it(catalog: Cata
     with pytest.raises(ConversionError, match="SqlCatalog") as caught:
         iceberg.convert(table, catalog=catalog, table=NAME, format_version=3)
     assert caught.value.reason == "format version"
-    assert not (Path(table) / "_iceberg").exists()
+    assert not list(Path(table).glob("_iceberg*"))
 
 
 def test_a_table_that_cannot_follow_says_so(catalog: Catalog, table: str) -> None:

@@ -324,6 +324,13 @@ def test_a_version_that_is_gone_cannot_be_the_first(table: str) -> None:
     assert not (Path(table) / "_iceberg").exists()
 
 
+def test_a_version_that_is_not_there_yet_cannot_be_the_first(table: str) -> None:
+    with pytest.raises(VersionNotFoundError) as caught:
+        iceberg.convert(table, since=1)
+    assert (caught.value.version, caught.value.latest) == (1, 0)
+    assert not (Path(table) / "_iceberg").exists()
+
+
 def test_what_iceberg_cannot_express_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     builder = TableBuilder(default_engine(), str(tmp_path), struct(id="long", nothing="void"))
     builder.create(builder.add({"id": [1]}))
@@ -493,6 +500,16 @@ def test_ids_in_files_that_mean_other_columns_are_refused(tmp_path: Path) -> Non
     rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], schema=pa.schema(marked))
     builder.create(builder.add(rows))
     with pytest.raises(ConversionError, match="'a' has the field id 2, not 1"):
+        iceberg.convert(str(tmp_path))
+
+
+def test_ids_in_one_file_of_a_few_that_mean_other_columns_are_refused(tmp_path: Path) -> None:
+    builder = TableBuilder(default_engine(), str(tmp_path), struct(a="long", b="long"))
+    marked = [pa.field(n, pa.int64(), metadata={"PARQUET:field_id": i}) for n, i in (("a", "2"), ("b", "1"))]
+    odd = pa.Table.from_arrays([pa.array([1]), pa.array([2])], schema=pa.schema(marked))
+    plain = [builder.add({"a": [n], "b": [n]}, name=f"f{n}") for n in range(40)]
+    builder.create(*plain[:5], builder.add(odd, name="odd"), *plain[5:])
+    with pytest.raises(ConversionError, match="/odd"):
         iceberg.convert(str(tmp_path))
 
 

@@ -16,7 +16,7 @@ import pytest
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
-from lakeport.errors import UnsupportedFeatureError, VersionNotFoundError
+from lakeport.errors import ConversionError, MissingFileError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.iceberg import Conversion, delta_source
 from lakeport.iceberg.kept_version import KEPT_VERSION
 from tests.builder import Action, TableBuilder, protocol, remove, struct
@@ -240,15 +240,89 @@ def test_a_mirror_that_keeps_nothing_of_its_version_is_brought_up_to_date(tmp_pa
     assert_mirrors(PyIceberg(), table.root, conversion, [0, 1, 2])
 
 
-def test_a_commit_that_was_touched_is_not_trusted_but_followed(tmp_path: Path) -> None:
+def test_a_commit_that_was_touched_is_answered_by_a_whole_snapshot(tmp_path: Path) -> None:
     table = builder(tmp_path)
     iceberg.convert(table.root)
     os.utime(table.log_file(f"{0:020d}.json"), (1, 1))
     table.commit(table.add({"id": [5]}, name="g"))
-    conversion, opened = convert_counted(table.root)
-    assert conversion.kind == "incremental"
-    assert opened[f"{0:020d}.json"]
+    conversion = iceberg.convert(table.root)
+    assert (conversion.kind, conversion.versions) == ("full", (1,))
     assert_mirrors(PyIceberg(), table.root, conversion, [0, 1])
+    assert iceberg.convert(table.root).kind == "none"
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_table_that_came_back_from_a_backup_and_was_written_on_is_mirrored_as_it_is(
+    tmp_path: Path, more: int
+) -> None:
+    """Its id and its place are the same; the mirrored version and what follows it are others."""
+    table = builder(tmp_path)
+    table.commit(table.add({"id": [100]}, name="lost"))
+    iceberg.convert(table.root, since=0)
+    table.commit(table.add({"id": [200]}, name="a"), table.add({"id": [201]}, name="b"), version=1)
+    for number in range(more):
+        table.commit(table.add({"id": [300 + number]}, name=f"c{number}"))
+    conversion = iceberg.convert(table.root)
+    assert (conversion.kind, conversion.versions) == ("full", (1 + more,))
+    assert iceberg.verify(table.root, rows=True).is_equal
+    assert iceberg.convert(table.root).kind == "none"
+    table.commit(table.add({"id": [400]}, name="d"))
+    conversion = iceberg.convert(table.root)
+    assert conversion.kind == "incremental"
+    assert iceberg.verify(table.root, rows=True).is_equal
+
+
+# Versions in between that cannot be mirrored any more
+
+
+@FORMATS
+def test_a_vector_in_between_that_was_vacuumed_is_answered_by_a_whole_snapshot(tmp_path: Path, version: int) -> None:
+    table = str(tmp_path / "table")
+    tables.create(table, numbers(0, 30), properties=VECTORS)
+    iceberg.convert(table, format_version=version)
+    tables.delete(table, "id = 1")
+    tables.delete(table, "id = 2")
+    tables.vacuum(table, retention=0, enforce_retention=False, dry_run=False)
+    conversion = iceberg.convert(table)
+    latest = tables.history(table)[0].version
+    assert (conversion.kind, conversion.versions) == ("full", (latest,))
+    assert iceberg.verify(table, rows=True).is_equal
+
+
+def test_a_file_without_statistics_in_between_that_was_vacuumed_is_answered_by_a_whole_snapshot(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    iceberg.convert(table.root)
+    passing = table.add({"id": [1, 2]}, name="passing", stats=None)
+    table.commit(passing).commit(remove(passing))
+    Path(table.root, "passing").unlink()
+    conversion = iceberg.convert(table.root)
+    assert (conversion.kind, conversion.versions) == ("full", (2,))
+    assert iceberg.verify(table.root, rows=True).is_equal
+
+
+def test_a_vector_of_the_latest_version_that_is_gone_is_named(tmp_path: Path) -> None:
+    table = builder(tmp_path)
+    iceberg.convert(table.root)
+    table.commit(*table.delete(table.versions[0][2], [1]))
+    for path in Path(table.root).rglob("deletion_vector_*"):
+        path.unlink()
+    with pytest.raises(MissingFileError, match="deletion_vector_"):
+        iceberg.convert(table.root)
+
+
+def test_a_version_in_between_that_iceberg_cannot_express_is_left_out(tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    tables.create(table, numbers(0, 10), properties={"delta.columnMapping.mode": "name"})
+    first = iceberg.convert(table)
+    tables.append(table, numbers(10, 20))
+    tables.add_columns(table, pa.schema([("nothing", pa.null())]))
+    with pytest.raises(ConversionError, match="'nothing' has the type void"):
+        iceberg.convert(table)
+    assert len(list((Path(first.location) / "metadata").glob("v*.metadata.json"))) == 1
+    tables.drop_columns(table, ["nothing"])
+    conversion = iceberg.convert(table)
+    assert (conversion.kind, conversion.versions) == ("full", (3,))
+    assert_mirrors(PyIceberg(), table, conversion, [0, 3])
 
 
 # Logs that are cleaned up meanwhile

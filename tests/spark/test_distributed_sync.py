@@ -34,7 +34,7 @@ def test_a_copy_is_the_same_with_spark(tmp_path: Path, spark: SparkSession) -> N
 def test_what_came_before_a_failure_is_not_fetched_again(tmp_path: Path, spark: SparkSession) -> None:
     shared = table_in(tmp_path / "provider")
     table = Path(shared).name
-    lost = sorted(Path(shared).rglob("*.parquet"))[0]
+    lost = max(Path(shared).rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)  # no other took its place
     kept = lost.read_bytes()
     with providing(Path(shared).parent, table) as provider:
         lost.unlink()

@@ -26,7 +26,11 @@ _SHOWN = 100
 
 Out = Annotated[
     str | None,
-    typer.Option(metavar="DIR", help="The directory of the Iceberg table: a path or a URL; else TARGET/_iceberg."),
+    typer.Option(
+        metavar="DIR",
+        help="The directory of the Iceberg table: a path or a URL; else TARGET/_iceberg, or "
+        "TARGET/_iceberg-NAMESPACE.NAME for a table of a catalog.",
+    ),
 ]
 CatalogName = Annotated[
     str | None, typer.Option(metavar="NAME", help="A catalog that pyiceberg's configuration has; with --table.")
@@ -87,16 +91,16 @@ def convert(
     places = _find_places(target, datasets, out, _parse_catalog(catalog, catalog_option), table)
     settings: dict[str, Any] = {"format_version": format_version, "since": since, "full": full, "squash": squash}
     is_first = True
-    while is_first or watch:
-        for place in places:
-            with _told_if_interrupted(), working("converting", place.target, option, "versions") as work:
-                result = convert_table(**vars(place), **settings, progress=work.bar.reach, engine=work.engine)
-            if is_first or result.versions:
-                _print_conversion(place.target, result, json)
-        if watch:
-            with _told_if_interrupted():
+    with _told_if_interrupted():
+        while is_first or watch:
+            for place in places:
+                with working("converting", place.target, option, "versions") as work:
+                    result = convert_table(**vars(place), **settings, progress=work.bar.reach, engine=work.engine)
+                if is_first or result.versions:
+                    _print_conversion(place.target, result, json)
+            if watch:
                 time.sleep(every)
-        is_first, settings["full"] = False, False
+            is_first, settings["full"] = False, False
 
 
 def verify(

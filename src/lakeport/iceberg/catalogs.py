@@ -82,9 +82,7 @@ class CatalogTarget:
     def _register(self, metadata: Json) -> Published:
         path = f"{self.location}/metadata/00000-{uuid.uuid4()}.metadata.json"
         self._engine.storage.write(path, encode_metadata(metadata))
-        namespace = Catalog.namespace_from(self._identifier)
-        with suppress(NamespaceAlreadyExistsError):
-            self._catalog.create_namespace(namespace)
+        self._create_namespace()
         try:
             self._catalog.register_table(self._identifier, path)
         except TableAlreadyExistsError:
@@ -92,6 +90,16 @@ class CatalogTarget:
                 self._engine.storage.delete([path])
             raise CommitLostError from None
         return Published(metadata, path)
+
+    def _create_namespace(self) -> None:
+        namespace = Catalog.namespace_from(self._identifier)
+        try:
+            self._catalog.create_namespace(namespace)
+        except NamespaceAlreadyExistsError:
+            return
+        except Exception:  # of those who make it at once, all but one get an error of the catalog's database
+            if not self._catalog.namespace_exists(namespace):
+                raise
 
     def _commit(self, base: Published, updates: Sequence[Json]) -> Published:
         snapshot = current_snapshot(base.metadata)

@@ -14,7 +14,7 @@ from lakeport.errors import ConversionError, MissingFileError
 from lakeport.iceberg.convert import open_target
 from lakeport.iceberg.generated_files import SnapshotFiles, generated_files, name_of
 from lakeport.iceberg.manifest_list import DATA
-from lakeport.iceberg.metadata import DELTA_VERSION, mirrored_version
+from lakeport.iceberg.metadata import mirrored_version, version_of
 from lakeport.iceberg.schema import Json
 from lakeport.iceberg.targets import CommitLostError, Published, Target
 from lakeport.kernel.engine import Engine, FileStatus
@@ -128,7 +128,7 @@ class _Plan:
         reasons = self._outdated(since)
         reasons |= self._incomplete(snapshot for snapshot in self._passing() if snapshot["snapshot-id"] not in reasons)
         self.expired = tuple(
-            ExpiredSnapshot(snapshot["snapshot-id"], _version_of(snapshot), reasons[snapshot["snapshot-id"]])
+            ExpiredSnapshot(snapshot["snapshot-id"], version_of(snapshot), reasons[snapshot["snapshot-id"]])
             for snapshot in self._snapshots
             if snapshot["snapshot-id"] in reasons
         )
@@ -215,8 +215,3 @@ class _Plan:
             except MissingFileError:  # whatever is left of it is found by its age
                 continue
         return names
-
-
-def _version_of(snapshot: Json) -> int | None:
-    text = snapshot.get("summary", {}).get(DELTA_VERSION)
-    return int(text) if text is not None and text.isdigit() else None

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, MissingFileError
+from lakeport.iceberg.ahead import Ahead, look_ahead
 from lakeport.iceberg.delta_source import Increment, LogTruncatedError, open_increment, plan_full
 from lakeport.iceberg.evolution import plan_shape
-from lakeport.iceberg.kept_version import open_kept
+from lakeport.iceberg.footers import FOREIGN_IDS
 from lakeport.iceberg.manifest_set import OutOfStepError
 from lakeport.iceberg.metadata import (
     DELTA_LOCATION,
@@ -26,7 +27,6 @@ from lakeport.iceberg.schema import FieldIdConflict, Json
 from lakeport.iceberg.session import Plan, Session
 from lakeport.iceberg.targets import CommitLostError, PathTarget, Published, Target
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.features import is_catalog_managed
 from lakeport.kernel.paths import parse_target
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.workers import Workers, open_workers
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_FOLDER = "_iceberg"
-"""In the directory of the Delta table: VACUUM leaves folders alone whose names begin with `_`."""
+"""In the directory of the Delta table: VACUUM leaves folders alone whose names begin with `_`. A mirror in a catalog
+has a folder of its own, with the name of the table there: `clean` of one mirror must not find files of another."""
 _DEFAULT_FORMAT_VERSION = 2
 _OWN_FILES = {"gc.enabled": "false"}
 """The data files are Delta's: Iceberg's own maintenance must not delete them."""
@@ -79,14 +80,17 @@ def convert(
 ) -> Conversion:
     """Makes the Iceberg mirror of the Delta table at a path or a URL, or brings it up to date. Data files are neither
     copied nor changed; what is generated goes into the directory `out`, the location of the Iceberg table: `_iceberg`
-    in the directory of the Delta table unless given.
+    in the directory of the Delta table unless given. No two mirrors may have the same one.
 
     With `catalog` the mirror is published there as `table`, which is `namespace.name`: it is a catalog of pyiceberg's,
-    the name of one in pyiceberg's configuration, or its properties. Otherwise it is opened by its directory.
+    the name of one in pyiceberg's configuration, or its properties. Then `out` is `_iceberg-namespace.name` unless
+    given. Otherwise the mirror is opened by its directory.
 
     A new mirror has one snapshot, of the latest version; with `since`, one of that version and of each later one. After
     that, each new version of the Delta table becomes a snapshot; with `squash`, all new ones become one. With `full`,
-    or where the log no longer tells what changed, one snapshot takes the place of all that there was.
+    or where the new versions cannot be mirrored one by one, one snapshot takes the place of all that there was: the log
+    no longer tells what changed, files of a version in between were vacuumed, or Iceberg cannot express it; the Delta
+    table has got another history, or somebody else has written to the mirror or rolled it back.
 
     `format_version` is 2 (the default) or 3; a mirror keeps its own, and can go from 2 to 3. `progress` is told the
     version that is mirrored, and the latest one. With a session in `spark`, delete files are written by its
@@ -109,12 +113,18 @@ def open_target(source: Table, out: str | None = None, catalog: Any = None, tabl
     """Where the mirror of a table is, or will be: the arguments are those of `convert`. Raises `ValueError`."""
     if (catalog is None) != (table is None):
         raise ValueError("give a catalog together with the name of the table in it, or neither")
-    location = f"{source.root}/{DEFAULT_FOLDER}" if out is None else parse_target(out)
+    location = f"{source.root}/{_default_folder(table)}" if out is None else parse_target(out)
     if table is None:
         return PathTarget(source.engine, location)
     from lakeport.iceberg.catalogs import CatalogTarget, open_catalog  # pyiceberg is needed for catalogs only
 
     return CatalogTarget(source.engine, location, open_catalog(catalog), table)
+
+
+def _default_folder(table: str | None) -> str:
+    if table is not None and "/" in table:
+        raise ValueError(f"give a directory for the mirror: no folder can be named after the table {table!r}")
+    return DEFAULT_FOLDER if table is None else f"{DEFAULT_FOLDER}-{table}"
 
 
 @dataclass(frozen=True)
@@ -141,30 +151,32 @@ class _Converter:
 
     def _attempt(self) -> Conversion:
         base = self.target.load()
-        increment, latest = self._look_ahead(base)
+        ahead, plan = self._look_ahead(base), None
         try:
-            return self._carry_out(self._plan(base, latest, increment), base, latest)
+            plan = self._plan(base, ahead)
+            return self._carry_out(plan, base, ahead.latest)
         except (OutOfStepError, LogTruncatedError) as error:  # also: it is cleaned up while it is read
             return self._start_over(error)
         except FieldIdConflict:
             base = self.target.load()
-            return self._carry_out(self._plan_anew(base, latest, None), base, latest)
+            return self._carry_out(self._plan_anew(base, ahead.latest, None), base, ahead.latest)
         except MissingFileError as error:
             # A snapshot that is no longer current can be expired, and its files deleted, while it is being read.
             if self._is_overtaken(base):
                 raise CommitLostError from error
-            raise
+            if plan is None or plan.kind != "incremental":
+                raise
+            return self._start_over(error)  # files of a version in between were vacuumed
+        except ConversionError as error:
+            if plan is None or plan.kind != "incremental" or error.reason == FOREIGN_IDS:
+                raise  # of foreign ids, a whole snapshot might not notice: of many files it looks at some
+            plan_shape(plan.begun, ahead.latest)
+            return self._start_over(error)  # only a version in between is refused
 
-    def _look_ahead(self, base: Published | None) -> tuple[Increment | None, Snapshot]:
-        """What is new, if that can be told from the new commits and what the mirror keeps, and the latest version."""
-        kept = None if base is None or self.options.full else open_kept(self.table, base.metadata)
-        if kept is not None:
-            with suppress(LogTruncatedError):
-                increment = Increment(kept)
-                latest = increment.read_latest()
-                if latest is not None and not is_catalog_managed(latest.protocol):
-                    return increment, latest
-        return None, self.table.latest_snapshot()
+    def _look_ahead(self, base: Published | None) -> Ahead:
+        if base is None or self.options.full:
+            return Ahead(self.table.latest_snapshot())
+        return look_ahead(self.table, base.metadata)
 
     def _start_over(self, error: Exception) -> Conversion:
         """Mirrors the latest version as a whole; some before it may have been published. Raises `error` if the mirror
@@ -180,18 +192,19 @@ class _Converter:
 
     # Plans
 
-    def _plan(self, base: Published | None, latest: Snapshot, increment: Increment | None) -> Plan:
+    def _plan(self, base: Published | None, ahead: Ahead) -> Plan:
+        latest = ahead.latest
         if base is None or not check_mirror(base, latest):
             return self._plan_anew(base, latest, self.options.since)
         version = mirrored_version(base.metadata)
         assert version is not None
-        if self.options.full or version > latest.version:
+        if self.options.full or version > latest.version or not ahead.is_followed:
             return self._plan_whole(base, latest)
         updates = self._upgrades(base.metadata)
         if version == latest.version:
             return Plan("none", base.metadata, updates, None, _no_changes)
         try:
-            increment = increment or open_increment(self.table, version)
+            increment = ahead.increment or open_increment(self.table, version)
         except LogTruncatedError:
             return self._plan_whole(base, latest)
         return Plan("incremental", base.metadata, updates, None, partial(increment.changes, squash=self.options.squash))
@@ -206,7 +219,7 @@ class _Converter:
         if base is not None:
             start |= {name: base.metadata[name] for name in ("table-uuid", "last-sequence-number")}
         updates = [{"action": "set-properties", "updates": _OWN_FILES}]
-        if since is None or since >= latest.version:
+        if since is None or since == latest.version:
             return Plan("full", start, updates, plan_full(latest), _no_changes)
         first = self.table.snapshot_at_version(since)
         return Plan("full", start, updates, plan_full(first), Increment(first).changes)

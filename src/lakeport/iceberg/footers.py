@@ -1,9 +1,9 @@
 """Field ids in data files. Iceberg's readers go by them where a file has any, and by the name mapping where it has
 none: ids that are not the mirror's, or not on every column, would give them nulls or the wrong columns.
 
-Ids come from the writer, so the footers of a few files of each change are looked at. All of them are where the table is
-bound to have files that Iceberg cannot read: with column mapping, Delta's writers give ids to columns and to fields of
-structs, but not to what is in lists and maps, unless the table asks for it.
+Ids come from the writer, so of a change with many files the footers of some are looked at. All of them are where there
+are few, and where the table is bound to have files that Iceberg cannot read: with column mapping, Delta's writers give
+ids to columns and to fields of structs, but not to what is in lists and maps, unless the table asks for it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from lakeport.iceberg.names import FIRST_NESTED_ID, FieldIds, Path
 from lakeport.kernel.engine import FIELD_ID, Engine
 from lakeport.kernel.scan_files import ScanFile
 
+FOREIGN_IDS = "field ids in files"
+"""The reason of a refusal."""
 _SAMPLE = 4
+_FEW = 100
+"""Of so many files all are looked at."""
 _THREADS = 16
 
 
 def check_field_ids(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, is_mapped: bool) -> None:
     """Raises `ConversionError` if a data file has field ids that contradict `ids`, the mirror's."""
     lacks_ids = is_mapped and any(number >= FIRST_NESTED_ID for path, number in ids.by_path.items() if len(path) > 1)
-    chosen = files if lacks_ids else files[:: max(len(files) // _SAMPLE, 1)]
+    chosen = files if lacks_ids or len(files) <= _FEW else files[:: len(files) // _SAMPLE]
     if not chosen:
         return
     with ThreadPoolExecutor(min(_THREADS, len(chosen)), "lakeport-footers") as pool:
@@ -57,7 +61,7 @@ def _check_file(file: ScanFile, found: dict[Path, int | None], ids: FieldIds) ->
                 f"the column {'.'.join(path)!r} has {what} in a data file whose other columns have ids: Iceberg would "
                 "not find it; rewrite the table without field ids, or with ids for lists and maps too (the table "
                 f"feature icebergCompatV2) [{file.path}]",
-                reason="field ids in files",
+                reason=FOREIGN_IDS,
             )
 
 

@@ -16,9 +16,14 @@ from lakeport.kernel.snapshot import Snapshot, Table
 KEPT_VERSION = "lakeport.delta.state"
 
 
+class OtherHistoryError(Exception):
+    """The version that a mirror shows has another commit than the one that was mirrored, or none any more: the files of
+    the mirror need not be those of the table at that version."""
+
+
 class _Kept(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A version of a Delta table. Its commit is known again by its size and time: where they are others, another table
-    stands in the place of that one."""
+    stands in the place of that one, or the same one with another history, as after it came back from a backup."""
 
     version: int
     protocol: Protocol
@@ -42,10 +47,9 @@ def format_kept(snapshot: Snapshot) -> str:
 
 def open_kept(table: Table, mirror: Json) -> Snapshot | None:
     """The version of a table that its mirror, of which this is the metadata, shows: from what the mirror keeps of it.
-    Of the log, only what files there are is looked at. None if nothing is kept of it, or if its commit is not the one
-    that it was.
+    Of the log, only what files there are is looked at. None if nothing is kept of it, or if the table does not have it.
 
-    Raises `UnsupportedFeatureError`."""
+    Raises `OtherHistoryError` and `UnsupportedFeatureError`."""
     version, properties = mirrored_version(mirror), mirror.get("properties", {})
     kept = _parse(properties.get(KEPT_VERSION))
     if kept is None or kept.version != version or properties.get(DELTA_LOCATION) != table.root or not kept.commit_time:
@@ -56,7 +60,7 @@ def open_kept(table: Table, mirror: Json) -> Snapshot | None:
         return None
     commit = segment.latest_file
     if (commit.size, commit.modification_time) != (kept.commit_size, kept.commit_time):
-        return None
+        raise OtherHistoryError
     return Snapshot(
         table.engine, table.root, LogReplay(table.engine, table.root, segment), kept.protocol, kept.metadata
     )

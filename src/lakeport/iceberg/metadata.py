@@ -76,10 +76,23 @@ def mirrored_version(metadata: Json) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
+def version_of(snapshot: Json) -> int | None:
+    """The version of the Delta table that a snapshot shows; None if it is not Lakeport's."""
+    text = snapshot.get("summary", {}).get(DELTA_VERSION)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def is_in_step(metadata: Json) -> bool:
+    """Whether the current snapshot of a mirror shows the version that the mirror is said to show. It does not once
+    somebody else has written to the mirror, or has rolled it back."""
+    snapshot = current_snapshot(metadata)
+    return snapshot is not None and version_of(snapshot) == mirrored_version(metadata)
+
+
 def snapshots_by_version(metadata: Json) -> dict[int, Json]:
-    """The snapshots of a mirror, by the versions of the Delta table that they show."""
-    snapshots = ((s.get("summary", {}).get(DELTA_VERSION), s) for s in metadata.get("snapshots") or ())
-    return {int(text): snapshot for text, snapshot in snapshots if text is not None}
+    """The snapshots of a mirror, by the versions of the Delta table that they show; of one version, the last."""
+    snapshots = ((version_of(snapshot), snapshot) for snapshot in metadata.get("snapshots") or ())
+    return {version: snapshot for version, snapshot in snapshots if version is not None}
 
 
 # Updates

@@ -11,8 +11,9 @@ from lakeport.engine.reading import RowReader
 from lakeport.errors import ConversionError, CorruptTableError, LakeportError, VersionNotFoundError
 from lakeport.iceberg.comparison import first_other_position, first_other_row
 from lakeport.iceberg.convert import open_target
-from lakeport.iceberg.metadata import mirrored_version, snapshots_by_version
+from lakeport.iceberg.metadata import current_snapshot, mirrored_version, snapshots_by_version, version_of
 from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg.schema import Json
 from lakeport.iceberg.targets import Published, Target
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import parse_target
@@ -69,8 +70,9 @@ def verify(
     """Compares the mirror of the Delta table at a path or a URL, as pyiceberg reads it, with the table: its data files,
     how many rows are deleted from each, and which; with `rows`, also the rows themselves, in every column.
 
-    `version` is the version of the Delta table to compare, the one that the mirror shows unless given; `out`, `catalog`
-    and `table` say where the mirror is, as for `convert`.
+    `version` is the version of the Delta table to compare. Unless given, the current snapshot of the mirror, which is
+    what readers see, is compared with the version that the mirror is said to show. `out`, `catalog` and `table` say
+    where the mirror is, as for `convert`.
 
     Raises `ConversionError` if there is no mirror or pyiceberg cannot open it, as one with a column of variants;
     `VersionNotFoundError` if it has no snapshot of the version, or the Delta table no longer has the version."""
@@ -79,16 +81,20 @@ def verify(
     place = open_target(source, out, catalog, table)
     from lakeport.iceberg.independent_reader import MirrorReader  # pyiceberg is an optional dependency
 
-    published, shown, snapshot_id = _find_snapshot(place, version)
+    published, shown, mirrored = _find_snapshot(place, version)
+    snapshot_id = mirrored["snapshot-id"]
     comparison = _Comparison(
         source.snapshot_at_version(shown), MirrorReader(engine, published, snapshot_id), with_rows=rows
     )
-    differences = tuple(comparison.differences(place.location, progress))
+    differences = (
+        *_compare_version(mirrored, shown, place.location),
+        *comparison.differences(place.location, progress),
+    )
     return Verification(shown, snapshot_id, comparison.files, comparison.deleted_rows, rows, differences)
 
 
-def _find_snapshot(target: Target, version: int | None) -> tuple[Published, int, int]:
-    """What is published, the version to compare, and the id of the snapshot that shows it."""
+def _find_snapshot(target: Target, version: int | None) -> tuple[Published, int, Json]:
+    """What is published, the version to compare, and the snapshot that shows it or should."""
     published = target.load()
     shown = None if published is None else mirrored_version(published.metadata)
     if published is None or shown is None:
@@ -97,14 +103,22 @@ def _find_snapshot(target: Target, version: int | None) -> tuple[Published, int,
         )
     snapshots = snapshots_by_version(published.metadata)
     wanted = shown if version is None else version
-    if wanted not in snapshots:
+    found = current_snapshot(published.metadata) if version is None else snapshots.get(version)
+    if found is None:
         raise VersionNotFoundError(
             f"the mirror has no snapshot of version {wanted} [{target.location}]",
             version=wanted,
             earliest=min(snapshots, default=None),
             latest=shown,
         )
-    return published, wanted, snapshots[wanted]["snapshot-id"]
+    return published, wanted, found
+
+
+def _compare_version(snapshot: Json, expected: int, location: str) -> Iterator[Difference]:
+    found = version_of(snapshot)
+    if found != expected:
+        what = "that Lakeport did not make" if found is None else f"of version {found}"
+        yield Difference(location, f"readers see a snapshot {what}, the mirror should show version {expected}")
 
 
 class _Comparison:

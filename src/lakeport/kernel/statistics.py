@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -87,6 +88,7 @@ class FileStatistics:
 
     def __init__(self, statistics: pa.StructArray, schema: StructType, mapping_mode: str) -> None:
         self._stats, self._schema, self._mapping_mode = statistics, schema, mapping_mode
+        self._levels: dict[tuple[str, ...], dict[str, pa.Array]] = {}
 
     def bounds_of(self, column: Column) -> Bounds | None:
         physical = physical_path(self._schema, column.path, self._mapping_mode)
@@ -96,34 +98,43 @@ class FileStatistics:
         if data_type == PrimitiveType("void"):
             ones = from_numpy(np.ones(len(self._stats), np.int64))
             return Bounds(None, None, nulls=ones, rows=ones)
-        rows = _descend(self._stats, ("numRecords",))
-        upper = _descend(self._stats, ("maxValues", *physical))
+        rows = self._at("numRecords")
+        upper = self._at("maxValues", *physical)
         return Bounds(
-            lower=_descend(self._stats, ("minValues", *physical)),
+            lower=self._at("minValues", *physical),
             upper=None if upper is None else _widen(upper),
-            nulls=self._trusted_nulls(_descend(self._stats, ("nullCount", *physical)), rows),
+            nulls=self._trusted_nulls(self._at("nullCount", *physical), rows),
             rows=rows,
             exact=isinstance(data_type, PrimitiveType) and data_type.name not in _BOUNDED_INEXACTLY,
         )
 
     def _trusted_nulls(self, nulls: pa.Array | None, rows: pa.Array | None) -> pa.Array | None:
         """With wide bounds a count of nulls means something only at 0 and at all rows."""
-        tight = _descend(self._stats, ("tightBounds",))
+        tight = self._at("tightBounds")
         if nulls is None or rows is None or tight is None:
             return nulls
         sound = pc.or_kleene(pc.fill_null(tight, TRUE), pc.or_kleene(pc.equal(nulls, _ZERO), pc.equal(nulls, rows)))
         return pc.if_else(pc.fill_null(sound, FALSE), nulls, null_of(pa.int64()))
 
+    def _at(self, *path: str) -> pa.Array | None:
+        return self._level(path[:-1]).get(path[-1])
 
-def _descend(array: pa.Array, path: tuple[str, ...]) -> pa.Array | None:
-    for name in path:
-        if not pa.types.is_struct(array.type):
-            return None
-        index = array.type.get_field_index(name)
-        if index < 0:
-            return None
-        array = array.flatten()[index]  # unlike field(), with the parent's nulls
-    return array
+    def _level(self, path: tuple[str, ...]) -> dict[str, pa.Array]:
+        """The fields of the struct at a path, none if there is no struct. It is taken apart once, however many of its
+        fields are asked for."""
+        if path not in self._levels:
+            struct = self._at(*path) if path else self._stats
+            self._levels[path] = {} if struct is None else _fields_of(struct)
+        return self._levels[path]
+
+
+def _fields_of(array: pa.Array) -> dict[str, pa.Array]:
+    """The fields of structs by their names; none of what is no struct, nor of a name that two have."""
+    if not pa.types.is_struct(array.type):
+        return {}
+    fields = array.flatten()  # unlike field(), with the parent's nulls
+    names = Counter(field.name for field in array.type)
+    return {field.name: inner for field, inner in zip(array.type, fields, strict=True) if names[field.name] == 1}
 
 
 def _widen(upper: pa.Array) -> pa.Array:
@@ -141,10 +152,9 @@ def _widen(upper: pa.Array) -> pa.Array:
 
 def conform_parsed(array: pa.StructArray, target: pa.DataType) -> pa.StructArray:
     """`stats_parsed` in the wanted type; cells that do not fit are unknown."""
-    children = []
+    children, known = [], _fields_of(array)
     for field in target:
-        index = array.type.get_field_index(field.name)
-        child = array.flatten()[index] if index >= 0 else pa.nulls(len(array), field.type)
+        child = known[field.name] if field.name in known else pa.nulls(len(array), field.type)
         if pa.types.is_struct(field.type):
             fits = pa.types.is_struct(child.type)
             child = conform_parsed(child, field.type) if fits else pa.nulls(len(array), field.type)
