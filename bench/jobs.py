@@ -257,9 +257,9 @@ JOBS: dict[str, Callable[[str], Callable[[], int]]] = {
 }
 
 
-def peak_kb() -> int:
-    """The most memory that this process has had. (getrusage would count that of the parent, which forked it.)"""
-    status = Path("/proc/self/status").read_text()
+def peak_kb(process: int | str = "self") -> int:
+    """The most memory that a process has had. (getrusage would count that of the parent, which forked it.)"""
+    status = Path(f"/proc/{process}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0])
 
 

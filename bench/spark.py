@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import tables
 from bench.client import write_profile
+from bench.jobs import peak_kb
 from bench.server import report, serving
 
 if TYPE_CHECKING:
@@ -20,18 +22,14 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 _COLUMNS = ("i0", "d0")
+_SELECTIVE = "i0 BETWEEN 2000000 AND 2000100"
 
 
 def bench_spark(folder: Path) -> None:
-    from pyspark.sql import SparkSession  # a large package, which only this needs
-
     import lakeport
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    table = tables.wide_rows(folder, 6_000_000, files=12)
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.memory", "2g").config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    table = tables.wide_rows(folder, 6_000_000, files=12, ordered=True)
+    spark = _session("2g")
     with serving(folder, table) as server:
         target = write_profile(folder, server)
         frame = lakeport.scan(target)
@@ -49,28 +47,62 @@ def bench_spark(folder: Path) -> None:
         compare("2 of 16 columns, to_spark", lambda: two.to_spark(spark), lambda: native().select(*_COLUMNS), 1.5)
         given = spark.read.format("deltaSharing").option("columns", columns)
         compare("2 of 16 columns, deltaSharing", lambda: given.load(target), lambda: native().select(*_COLUMNS), 1.8)
-    measure_planning(spark, tables.large_checkpoint(folder, 100_000))
+        few = frame.where(_SELECTIVE)
+        compare("a selective filter, to_spark", lambda: few.to_spark(spark), lambda: native().where(_SELECTIVE), 1.5)
+        print(f"    files read: {len(list(few.plan().files()))} of {len(list(frame.plan().files()))}")
     spark.stop()
+    measure_planning(tables.large_checkpoint(folder, 100_000))
 
 
-def measure_planning(spark: SparkSession, table: Path) -> None:
-    """From a path to tasks, by both ways; and the memory of the driver's Python process and of its JVM."""
+def measure_planning(table: Path) -> None:
+    """From a path to tasks, each way in a driver of its own, and the most memory that this driver takes: its Python
+    process, and all of its JVM."""
+    for way in _PLANS:
+        command = [sys.executable, "-m", "bench.spark", way, str(table)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+        tasks, seconds, megabytes = json.loads(done.stdout.splitlines()[-1])
+        report(f"Spark: 100,000 files in {tasks} tasks, {way}", seconds, "s", 10)
+        report(f"Spark: 100,000 files in {tasks} tasks, {way}: driver", megabytes, "MB", 1024)
+
+
+def plan(way: str, table: str) -> None:
+    """Prints how many tasks there are, the seconds until that is known, and the driver's memory."""
+    spark = _session("600m")
+    start = time.perf_counter()
+    tasks = _PLANS[way](spark, table)._jdf.queryExecution().toRdd().getNumPartitions()
+    seconds = time.perf_counter() - start
+    java = int(subprocess.run(["pgrep", "-P", str(os.getpid()), "java"], stdout=subprocess.PIPE, check=True).stdout)
+    print(json.dumps([tasks, seconds, (peak_kb() + peak_kb(java)) / 1024]))
+
+
+def _to_spark(spark: SparkSession, table: str) -> DataFrame:
+    import lakeport
+
+    return lakeport.scan(table).to_spark(spark)
+
+
+def _to_python_frame(spark: SparkSession, table: str) -> DataFrame:
     import lakeport
     from lakeport.spark.frames import to_python_frame
 
-    ways: dict[str, Callable[[], DataFrame]] = {
-        "to_spark": lambda: lakeport.scan(str(table)).to_spark(spark),
-        "to_spark in Python": lambda: to_python_frame(lakeport.scan(str(table)), spark),
-        "lakeport": lambda: spark.read.format("lakeport").load(str(table)),
-    }
-    for name, frame in ways.items():
-        start = time.perf_counter()
-        tasks = frame()._jdf.queryExecution().toRdd().getNumPartitions()
-        report(f"Spark: 100,000 files in {tasks} tasks, {name}", time.perf_counter() - start, "s", 10)
-    report("the driver's Python process", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB", 1024)
-    heap: Any = spark._jvm
-    runtime = heap.java.lang.Runtime.getRuntime()
-    report("the driver's JVM, heap", (runtime.totalMemory() - runtime.freeMemory()) / 2**20, "MB", 1024)
+    return to_python_frame(lakeport.scan(table), spark)
+
+
+_PLANS: dict[str, Callable[[SparkSession, str], Any]] = {
+    "to_spark": _to_spark,
+    "to_spark in Python": _to_python_frame,
+    "lakeport": lambda spark, table: spark.read.format("lakeport").load(table),
+}
+
+
+def _session(memory: str) -> SparkSession:
+    from pyspark.sql import SparkSession  # a large package, which only this needs
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.memory", memory).config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
 
 
 def compare(title: str, ours: Callable[[], object], native: Callable[[], object], limit: float) -> None:
@@ -87,3 +119,7 @@ def measure(rows: Callable[[], object]) -> float:
     start = time.perf_counter()
     rows().write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
     return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    plan(*sys.argv[1:])

@@ -126,7 +126,7 @@ def wide_rows(folder: Path, rows: int, *, files: int = 10, deleted: float = 0.0,
         sample = data.schema
         path = f"part-{number:05d}.parquet"
         pq.write_table(data, table / path, compression="snappy", row_group_size=125_000)
-        adds.append(_add(table, path, data.num_rows, random, deleted))
+        adds.append(_add(table, path, data, random, deleted))
     assert sample is not None
     actions = [
         {
@@ -185,14 +185,16 @@ def _wide_data(random: np.random.Generator, rows: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _add(table: Path, path: str, rows: int, random: np.random.Generator, deleted: float) -> dict[str, Any]:
+def _add(table: Path, path: str, data: pa.Table, random: np.random.Generator, deleted: float) -> dict[str, Any]:
+    rows, first = data.num_rows, data.column("i0").to_numpy()
+    bounds = {"minValues": {"i0": int(first.min())}, "maxValues": {"i0": int(first.max())}, "nullCount": {"i0": 0}}
     add: dict[str, Any] = {
         "path": path,
         "partitionValues": {},
         "size": (table / path).stat().st_size,
         "modificationTime": 0,
         "dataChange": True,
-        "stats": json.dumps({"numRecords": rows}),
+        "stats": json.dumps({"numRecords": rows, **bounds}),
     }
     if deleted:
         positions = np.sort(random.choice(rows, int(rows * deleted), replace=False)).astype(np.uint64)
