@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,17 +14,8 @@ from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
 from tests.counting import CountingStorage
 from tests.iceberg.readers import canonical
-from tests.interop import servers
 from tests.interop.servers import Bucket
 from tests.interop.test_tables import options
-
-pytestmark = pytest.mark.interop
-
-
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
-    with servers.s3_bucket(tmp_path_factory.mktemp("s3")) as found:
-        yield found
 
 
 def open_mirror(conversion: iceberg.Conversion, bucket: Bucket) -> StaticTable:
@@ -40,8 +30,8 @@ def open_mirror(conversion: iceberg.Conversion, bucket: Bucket) -> StaticTable:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_mirror_in_an_object_store_follows_its_table(bucket: Bucket, version: int) -> None:
-    path, access = f"{bucket.url}/a b/table{version}", options(bucket)
+def test_a_mirror_in_an_object_store_follows_its_table(s3: Bucket, version: int) -> None:
+    path, access = f"{s3.url}/a b/table{version}", options(s3)
     rows = pa.table({"id": range(100), "g": [f"x {i % 3}:é" for i in range(100)]})
     properties = {"delta.enableDeletionVectors": "true"}
     tables.create(path, rows, partition_by=["g"], properties=properties, storage_options=access)
@@ -55,7 +45,7 @@ def test_a_mirror_in_an_object_store_follows_its_table(bucket: Bucket, version: 
     with ThreadPoolExecutor(3) as pool:
         conversion, *_ = pool.map(run, range(3))
     assert conversion.metadata_location == f"{path}/_iceberg/metadata/v2.metadata.json"
-    mirror = open_mirror(conversion, bucket)
+    mirror = open_mirror(conversion, s3)
     for snapshot in mirror.metadata.snapshots:
         assert snapshot.summary is not None
         shown = int(snapshot.summary["lakeport.delta.version"] or -1)
@@ -64,8 +54,8 @@ def test_a_mirror_in_an_object_store_follows_its_table(bucket: Bucket, version: 
     assert len(mirror.metadata.snapshots) == 3
 
 
-def test_an_increment_reads_the_new_commit_and_no_checkpoint(bucket: Bucket) -> None:
-    path, access = f"{bucket.url}/increments", options(bucket)
+def test_an_increment_reads_the_new_commit_and_no_checkpoint(s3: Bucket) -> None:
+    path, access = f"{s3.url}/increments", options(s3)
     tables.create(path, pa.table({"id": range(100)}), storage_options=access)
     for round_number in range(3):
         tables.checkpoint(path, storage_options=access)
