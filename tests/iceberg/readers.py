@@ -69,12 +69,17 @@ def snapshots_of(conversion: Conversion) -> dict[int, dict[str, Any]]:
     return {int(s["summary"]["lakeport.delta.version"]): s for s in metadata_of(conversion)["snapshots"]}
 
 
+def ids_of(conversion: Conversion) -> dict[int, int]:
+    """The ids of the snapshots of a mirror by the versions that they show, in their order."""
+    return {version: snapshot["snapshot-id"] for version, snapshot in sorted(snapshots_of(conversion).items())}
+
+
 def assert_mirrors(reader: Reader, table: str, conversion: Conversion, versions: list[int] | None = None) -> None:
     """The mirror has snapshots of these versions, and each has the rows of the Delta table at it."""
-    snapshots = snapshots_of(conversion)
-    assert versions is None or sorted(snapshots) == versions
-    for version, snapshot in snapshots.items():
+    ids = ids_of(conversion)
+    assert versions is None or list(ids) == versions
+    for version, snapshot_id in ids.items():
         expected = lakeport.scan(table).at(version=version).to_arrow()
-        found = reader.read(conversion.metadata_location, snapshot["snapshot-id"])
+        found = reader.read(conversion.metadata_location, snapshot_id)
         assert found.column_names == expected.column_names
         assert canonical(found) == canonical(expected), f"version {version}"

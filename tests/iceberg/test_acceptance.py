@@ -11,7 +11,7 @@ import pytest
 
 from lakeport.errors import ConversionError
 from lakeport.iceberg import Conversion
-from tests.iceberg.readers import DuckDb, PyIceberg, Reader, running_duckdb
+from tests.iceberg.readers import DuckDb, PyIceberg, Reader, ids_of, running_duckdb
 from tests.iceberg.real_tables import (
     DUCKDB_FAULTS,
     NAMES,
@@ -20,7 +20,6 @@ from tests.iceberg.real_tables import (
     REFUSED,
     WITH_VARIANTS,
     assert_rows,
-    compared_snapshots,
     convert,
     convertible,
     failing,
@@ -64,7 +63,7 @@ def mirrors(shared_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Mi
 
 
 def compare(reader: Reader, conversion: Conversion, name: str, wrong: tuple[str, ...] = ()) -> None:
-    for version, snapshot_id in compared_snapshots(conversion).items():
+    for version, snapshot_id in ids_of(conversion).items():
         assert_rows(reader.read(conversion.metadata_location, snapshot_id), name, version, wrong)
 
 
@@ -97,7 +96,7 @@ def test_duckdb_sees_the_rows_of_every_version(
 )
 def test_duckdb_sees_variants(duckdb: DuckDb, mirrors: Mirrors, name: str, columns: str) -> None:
     conversion = mirrors(name, 3)
-    for version, snapshot_id in compared_snapshots(conversion).items():
+    for version, snapshot_id in ids_of(conversion).items():
         scan = f"iceberg_scan('{conversion.metadata_location}', snapshot_from_id = {snapshot_id})"
         (found,) = duckdb.peer.read(f"SELECT {columns} FROM {scan}")
         assert_rows(found, name, version)
