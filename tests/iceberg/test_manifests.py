@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile as PyManifestFile
@@ -22,8 +23,9 @@ from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile, read_man
 from lakeport.iceberg.manifest_reader import ManifestReader
 from lakeport.iceberg.manifest_set import ManifestWriter, OutOfStepError
 from lakeport.iceberg.manifests import Status, decode_entries, decode_manifest, hash_path, read_keys
+from lakeport.iceberg.partitions import Partitioning
 from tests.counting import CountingStorage
-from tests.iceberg.readers import PyIceberg, assert_mirrors, canonical, snapshots_of
+from tests.iceberg.readers import PyIceberg, Reader, assert_mirrors, canonical, snapshots_of
 from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
 
 ENGINE = default_engine()
@@ -130,9 +132,26 @@ def test_an_entry_that_goes_is_told_once_and_then_forgotten(table: str) -> None:
 
 def test_a_file_that_no_manifest_has_is_an_alarm(table: str) -> None:
     manifests = manifests_of(iceberg.convert(table), 1)
-    writer = ManifestWriter(ENGINE, f"{table}/_iceberg/metadata", 5, 2, 2, 0, ManifestReader(ENGINE.storage))
+    unpartitioned = Partitioning({"spec-id": 0, "fields": []}, (), (), ())
+    reader = ManifestReader(ENGINE.storage)
+    writer = ManifestWriter(ENGINE, f"{table}/_iceberg/metadata", 5, 2, 2, unpartitioned, reader)
     with pytest.raises(OutOfStepError):
         writer.carry_over(manifests, ["/no/such/file"], [])
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_a_partition_column_may_get_another_type(reader: Reader, tmp_path: Path, format_version: int) -> None:
+    table = str(tmp_path / "table")
+    texts = pa.table({"id": [1, 2, 3], "part": ["a", "b", "b"]})
+    tables.create(table, texts, partition_by=["part"], properties=VECTORS)
+    tables.delete(table, "id = 2")
+    iceberg.convert(table, format_version=format_version, since=0)
+    whole = pa.table({"id": [1, 2, 3], "part": [1, 1, 2]})
+    tables.overwrite(table, whole, overwrite_schema=True, partition_by=["part"])
+    tables.append(table, whole)
+    tables.delete(table, "id = 3")
+    tables.restore(table, version=1)
+    assert_mirrors(reader, table, iceberg.convert(table), list(range(6)))
 
 
 def test_an_increment_reads_only_the_manifests_that_it_changes(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile
 from lakeport.iceberg.manifest_reader import ManifestReader
 from lakeport.iceberg.manifests import Entry, ManifestLayout, Status, hash_path
-from lakeport.iceberg.partitions import merge_summaries
+from lakeport.iceberg.partitions import Partitioning, merge_summaries
 from lakeport.iceberg.schema import Json
 from lakeport.kernel.engine import Engine
 
@@ -46,8 +46,8 @@ class ManifestWriter:
     snapshot_id: int
     sequence_number: int
     format_version: int
-    spec_id: int
-    """Of the files that the snapshot has."""
+    partitioning: Partitioning
+    """Of the files that the snapshot adds."""
     reader: ManifestReader
     written: list[str] = field(default_factory=list)
 
@@ -89,17 +89,16 @@ class ManifestWriter:
         gone = {DATA: _keys(files), DELETES: _keys(vectors)}
         affected = self.reader.find(living, gone)
         removed = {DATA: Removed(), DELETES: Removed()}
-        kept = [
+        left = (
             self._without(m, gone[m.content], removed[m.content]) if hit else m
             for m, hit in zip(living, affected, strict=True)
-        ]
-        # DuckDB does not read a snapshot with manifests of several specs, though nothing lives in the others.
-        kept = [m for m in kept if m.live_files_count or m.partition_spec_id == self.spec_id]
+        )
+        kept = [manifest for manifest in left if manifest is not None]
         if any(removed[content].files != len(gone[content]) for content in gone):
             raise OutOfStepError
         return self._merge_small(kept), removed[DATA], removed[DELETES]
 
-    def _without(self, manifest: ManifestFile, gone: frozenset[int], removed: Removed) -> ManifestFile:
+    def _without(self, manifest: ManifestFile, gone: frozenset[int], removed: Removed) -> ManifestFile | None:
         layout, found = self._read(manifest)
         entries = []
         for entry in found:
@@ -110,6 +109,9 @@ class ManifestWriter:
                 entries.append(replace(entry, status=Status.EXISTING))
         if all(entry.status == Status.EXISTING for entry in entries):  # a hash of another file
             return manifest
+        # DuckDB cannot read a snapshot whose manifests have partitions of several kinds, even where nothing lives.
+        if all(entry.status == Status.DELETED for entry in entries) and not layout.partitions_as(self.partitioning):
+            return None
         return self.write(layout, entries, manifest.partitions or [])
 
     def _read(self, manifest: ManifestFile) -> tuple[ManifestLayout, list[Entry]]:

@@ -96,6 +96,9 @@ class ManifestLayout:
         columns = {f["id"]: f["type"] for f in msgspec.json.decode(self.metadata["schema"])["fields"]}
         return [columns[part["source-id"]] for part in msgspec.json.decode(self.metadata["partition-spec"])]
 
+    def partitions_as(self, partitioning: Partitioning) -> bool:
+        return self.spec_id == partitioning.spec["spec-id"] and self.partition_types == list(partitioning.types)
+
     @property
     def has_row_ids(self) -> bool:
         return self.format_version >= 3 and self.content == DATA
