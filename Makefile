@@ -17,7 +17,7 @@ demo: setup ## make a table, change it, read it; share it, serve it, read it as 
 
 test: setup ## run the tests (all but interop); DuckDB, as a reader of Iceberg, is put into .peers
 	scripts/peers.sh duckdb
-	$(PY) -m pytest -n 2 --ignore=tests/interop
+	$(PY) -m pytest -n 2 --durations 15 --ignore=tests/interop
 
 check: setup ## lint, format check, mypy --strict, and who may import whom
 	$(PY) -m ruff check
@@ -27,7 +27,7 @@ check: setup ## lint, format check, mypy --strict, and who may import whom
 
 interop: setup ## run the tests against real S3, Azure and GCS servers and Delta on Spark, put into .peers
 	scripts/peers.sh
-	$(PY) -m pytest -n 2 --dist loadfile tests/interop
+	$(PY) -m pytest -n 2 --dist loadgroup --durations 15 tests/interop
 
 soak: setup ## many writers, readers and streams, under load, faults and kills; random operations
 	scripts/peers.sh
