@@ -83,6 +83,28 @@ def test_convert_takes_a_file_of_datasets(lakeport: Run, orders: str, tmp_path: 
     ]
 
 
+@pytest.mark.parametrize("watch", [[], ["--watch"]], ids=["once", "watching"])
+def test_a_dataset_that_fails_is_told_and_does_not_keep_the_others_from_their_turn(
+    lakeport: Run, orders: str, everything: str, tmp_path: Path, watch: list[str]
+) -> None:
+    paths = [f"{tmp_path}/nowhere", orders, everything, f"{tmp_path}/second"]
+    tables.create(paths[-1], {"id": [1]})
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"datasets": [{"tableBasePath": path} for path in paths]}))
+    result = lakeport("convert", "--datasets", config, "--json", *watch)
+    assert result.code == 1
+    assert [document["table"] for document in result.documents] == paths
+    assert ["error" in document for document in result.documents] == [True, False, True, False]
+    assert ids(result.documents[3]["metadata_location"]) == [1]
+    told = result.err.splitlines()
+    assert [line.startswith(f"lakeport: {path}: ") for line, path in zip(told, paths[::2], strict=True)] == [True, True]
+    assert result.documents[2]["error"] in told[1]
+    assert "has the type variant" in told[1]
+    again = lakeport("convert", "--datasets", config)
+    assert (again.code, again.err) == (1, result.err)
+    assert [line.partition(":")[0] for line in again.out.splitlines()] == ["nothing to do"] * 2
+
+
 def test_convert_watches_a_table_until_it_is_ended(orders: str) -> None:
     command = [sys.executable, "-m", "lakeport", "convert", orders, "--watch", "--every", "0.1", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -104,9 +126,10 @@ def test_convert_watches_a_table_until_it_is_ended(orders: str) -> None:
         (["--datasets", "config.yaml", "--out", "x"], "leave out --out and --table"),
         (["{}", "--catalog", "default"], "give a catalog together with the name of the table in it"),
         (["{}", "--format-version", "1"], "--format-version"),
+        (["{}", "--full", "--since", "0"], "give one of them"),
         (["{}", "--catalog-option", "uri"], "--catalog-option takes KEY=VALUE"),
     ],
-    ids=["nothing", "both", "datasets elsewhere", "no name", "format 1", "no value"],
+    ids=["nothing", "both", "datasets elsewhere", "no name", "format 1", "full and since", "no value"],
 )
 def test_a_wrong_call_of_convert_is_told_with_code_2(
     lakeport: Run, orders: str, arguments: list[str], message: str

@@ -1,7 +1,7 @@
 """A REST catalog as small as can be, alive for the length of a `with` block: it keeps metadata files on a disk.
 
-It has what a mirror needs of Iceberg's REST protocol: configuration, namespaces, and tables that are loaded, registered
-and changed by requirements and updates.
+It has what a mirror needs of Iceberg's REST protocol: configuration, namespaces, and tables that are loaded,
+registered, dropped, and changed by requirements and updates.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ ENDPOINTS = [
     "POST /v1/{prefix}/namespaces",
     "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "POST /v1/{prefix}/namespaces/{namespace}/register",
 ]
 
@@ -58,6 +59,11 @@ class _Handler(BaseHTTPRequestHandler):
             if self.path.endswith("/register"):
                 return self._register(self.path.removesuffix("register"), body)
             return self._commit(self.path, body)
+
+    def do_DELETE(self) -> None:
+        with self.server.lock:
+            del self.server.tables[self.path.partition("?")[0]]
+        self._answer(200, {})
 
     def _create_namespace(self, name: str) -> None:
         if name in self.server.namespaces:

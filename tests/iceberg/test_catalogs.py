@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -17,6 +18,7 @@ import lakeport
 from lakeport import iceberg, tables
 from lakeport.errors import ConversionError
 from lakeport.iceberg import Difference
+from lakeport.iceberg.kept_version import KEPT_VERSION
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, snapshots_of
 from tests.iceberg.rest_server import rest_server
 from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
@@ -164,6 +166,7 @@ def test_a_rest_catalog_takes_both_versions(reader: Reader, table: str, version:
             tables.append(table, numbers(200, 210))
             conversion = iceberg.convert(table, catalog=catalog, table=NAME)
         assert len(server.commits) == 1
+        assert sum(KEPT_VERSION in update.get("updates", ()) for update in server.commits[0]["updates"]) == 1
     assert (first.kind, conversion.kind, conversion.format_version) == ("full", "incremental", version)
     assert_mirrors(reader, table, conversion, [9, 10, 11])
 
@@ -190,13 +193,45 @@ def test_version_three_is_refused_where_the_client_cannot_write_it(catalog: Cata
     assert not list(Path(table).glob("_iceberg*"))
 
 
-def test_a_table_that_cannot_follow_says_so(catalog: Catalog, table: str) -> None:
-    iceberg.convert(table, catalog=catalog, table=NAME)
-    shutil.rmtree(Path(table) / "_delta_log")
-    tables.create(table, numbers(0, 5))
-    with pytest.raises(ConversionError, match="drop it there") as caught:
+def test_a_table_that_cannot_follow_says_so_before_anything_is_written(catalog: Catalog, table: str) -> None:
+    first = iceberg.convert(table, catalog=catalog, table=NAME)
+    make_anew(table)
+    before = set(Path(first.location).rglob("*"))
+    with pytest.raises(ConversionError, match="a full conversion replaces it") as caught:
         iceberg.convert(table, catalog=catalog, table=NAME)
     assert caught.value.reason == "another table"
+    assert set(Path(first.location).rglob("*")) == before
+
+
+def test_a_table_that_cannot_follow_is_replaced_by_a_full_conversion(
+    reader: Reader, catalog: Catalog, table: str
+) -> None:
+    assert_replaced(reader, catalog, table)
+
+
+def test_a_table_of_a_rest_catalog_is_replaced_by_a_full_conversion(reader: Reader, table: str) -> None:
+    with rest_server() as server, RestCatalog("rest", uri=server.url) as catalog:
+        assert_replaced(reader, catalog, table)
+
+
+def make_anew(table: str) -> None:
+    """Another table, with other columns, in the same place."""
+    shutil.rmtree(Path(table) / "_delta_log")
+    tables.create(table, pa.table({"name": [1, 2, 3], "other": ["x", "y", "z"]}))
+
+
+def assert_replaced(reader: Reader, catalog: Catalog, table: str) -> None:
+    iceberg.convert(table, catalog=catalog, table=NAME)
+    former = catalog.load_table(NAME).metadata.table_uuid
+    make_anew(table)
+    conversion = iceberg.convert(table, catalog=catalog, table=NAME, full=True)
+    assert (conversion.kind, conversion.versions) == ("full", (0,))
+    assert catalog.load_table(NAME).metadata.table_uuid != former
+    tables.append(table, pa.table({"name": [4], "other": ["w"]}))
+    conversion = iceberg.convert(table, catalog=catalog, table=NAME)
+    assert conversion.kind == "incremental"
+    assert_mirrors(reader, table, conversion, [0, 1])
+    assert_same_rows(catalog, table)
 
 
 def test_a_table_whose_metadata_is_gone_says_so(catalog: Catalog, table: str, tmp_path: Path) -> None:

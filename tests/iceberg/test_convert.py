@@ -85,6 +85,14 @@ def test_squashed_versions_make_one_snapshot(reader: Reader, table: str, version
     assert_mirrors(reader, table, conversion, [0, 9])
 
 
+@FORMATS
+def test_versions_after_the_first_of_a_new_mirror_can_be_squashed(reader: Reader, table: str, version: int) -> None:
+    change_in_all_ways(table)
+    conversion = iceberg.convert(table, format_version=version, since=2, squash=True)
+    assert conversion.versions == (2, 9)
+    assert_mirrors(reader, table, conversion, [2, 9])
+
+
 def test_a_new_mirror_shows_the_latest_version_only(reader: Reader, table: str) -> None:
     change_in_all_ways(table)
     conversion = iceberg.convert(table)
@@ -239,6 +247,19 @@ def test_a_table_that_was_moved_gets_a_new_mirror(reader: Reader, table: str, tm
     assert_mirrors(reader, moved, conversion, [0])
 
 
+def test_a_table_and_a_link_to_it_have_one_mirror(reader: Reader, table: str, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(table)
+    first = iceberg.convert(str(link))
+    for number, path in enumerate((table, str(link), table)):
+        tables.delete(path, f"id = {number}")
+        conversion = iceberg.convert(path)
+        assert (conversion.kind, conversion.location) == ("incremental", first.location)
+        assert iceberg.verify(path, rows=True).is_equal
+    assert iceberg.convert(str(link)).kind == "none"
+    assert_mirrors(reader, table, conversion, [0, 1, 2, 3])
+
+
 def test_the_mirror_of_another_table_is_left_alone(table: str, tmp_path: Path) -> None:
     other = str(tmp_path / "other")
     tables.create(other, numbers(0, 5))
@@ -300,6 +321,7 @@ def test_progress_is_told_each_version(table: str) -> None:
     [
         pytest.param({"format_version": 1}, "format_version is 2 or 3", id="format version"),
         pytest.param({"table": "a.b"}, "together", id="table without catalog"),
+        pytest.param({"full": True, "since": 0}, "give one of them", id="full and since"),
         pytest.param({"out": " "}, "no place", id="empty out"),
     ],
 )

@@ -14,6 +14,7 @@ from lakeport.iceberg.metadata import (
     decode_metadata,
     encode_metadata,
     known_ids,
+    mirrored_time,
     mirrored_version,
     new_metadata,
     snapshots_by_version,
@@ -105,6 +106,13 @@ def test_a_table_without_anything_is_no_mirror() -> None:
     empty = new_metadata("/t", 2)
     assert (current_schema(empty), current_snapshot(empty), mirrored_version(empty)) == (None, None, None)
     assert known_ids(empty) == FieldIds()
+
+
+@pytest.mark.parametrize(("text", "number"), [("17", 17), ("", None), ("-1", None), ("²", None), ("1e3", None)])
+def test_versions_and_times_that_are_no_numbers_are_none(text: str, number: int | None) -> None:
+    shown = snapshot(1, 10) | {"summary": {"lakeport.delta.timestamp": text}}
+    metadata = apply_updates(shaped(), add(shown), 0) | {"properties": {"lakeport.delta.version": text}}
+    assert (mirrored_version(metadata), mirrored_time(metadata)) == (number, number)
 
 
 def test_the_predecessor_is_logged_and_the_log_stays_short() -> None:

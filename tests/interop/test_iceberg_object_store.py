@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
-from tests.counting import CountingStorage
 from tests.iceberg.readers import canonical
+from tests.iceberg.test_increments import HeadStorage
 from tests.interop.servers import Bucket
 from tests.interop.test_tables import options
 
@@ -59,7 +59,7 @@ def test_an_increment_reads_the_new_commit_and_no_checkpoint(s3: Bucket) -> None
     tables.create(path, pa.table({"id": range(100)}), storage_options=access)
     for round_number in range(3):
         tables.checkpoint(path, storage_options=access)
-        storage = CountingStorage(default_engine(access).storage)
+        storage = HeadStorage(default_engine(access).storage)
         conversion = iceberg.convert(path, engine=engine_over(storage))
         assert conversion.version == round_number
         log = [name for name in storage.opened if name[:20].isdigit() and not name.endswith(".crc")]

@@ -73,7 +73,7 @@ def convert(
         int | None, typer.Option(min=0, metavar="N", help="A new mirror begins with this version, not the latest.")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="One snapshot of the whole table, whatever there was before.")
+        bool, typer.Option("--full", help="One snapshot of the whole table, whatever there was; not with --since.")
     ] = False,
     squash: Annotated[
         bool, typer.Option("--squash", help="One snapshot for all that is new, not one for each version.")
@@ -86,21 +86,38 @@ def convert(
     option: StorageOption = None,
 ) -> None:
     """Make the Iceberg mirror of a Delta table, or bring it up to date. Data files are neither copied nor changed."""
-    from lakeport.iceberg import convert as convert_table  # the other commands need not pay for its memory
-
     places = _find_places(target, datasets, out, _parse_catalog(catalog, catalog_option), table)
     settings: dict[str, Any] = {"format_version": format_version, "since": since, "full": full, "squash": squash}
     is_first = True
     with _told_if_interrupted():
         while is_first or watch:
-            for place in places:
-                with working("converting", place.target, option, "versions") as work:
-                    result = convert_table(**vars(place), **settings, progress=work.bar.reach, engine=work.engine)
-                if is_first or result.versions:
-                    _print_conversion(place.target, result, json)
+            _convert_all(places, settings, option, json, tell_always=is_first)
             if watch:
                 time.sleep(every)
             is_first, settings["full"] = False, False
+
+
+def _convert_all(
+    places: list[_Place], settings: dict[str, Any], option: list[str] | None, json: bool, *, tell_always: bool
+) -> None:
+    """One that fails does not keep the others from their turn; afterwards, it is a failure of all."""
+    from lakeport.iceberg import convert as convert_table  # the other commands need not pay for its memory
+
+    is_failed = False
+    for place in places:
+        try:
+            with working("converting", place.target, option, "versions") as work:
+                result = convert_table(**vars(place), **settings, progress=work.bar.reach, engine=work.engine)
+        except Exception as error:
+            if len(places) == 1 or isinstance(error, typer.Exit):
+                raise
+            is_failed = True
+            _print_failure(place.target, error, json)
+        else:
+            if tell_always or result.versions:
+                _print_conversion(place.target, result, json)
+    if is_failed:
+        raise typer.Exit(1)
 
 
 def verify(
@@ -213,6 +230,13 @@ def _print_conversion(target: str, result: Conversion, json: bool) -> None:
         f"wrote {counted(len(result.versions), 'snapshot')} of {what}; {mirror} shows version {result.version} of "
         f"{printable(target)}"
     )
+
+
+def _print_failure(target: str, error: Exception, json: bool) -> None:
+    what = printable(" ".join((str(error) or type(error).__name__).split()))
+    print(f"lakeport: {printable(target)}: {what}", file=sys.stderr)
+    if json:
+        print_json({"table": target, "error": what})
 
 
 def _print_verification(target: str, result: Verification) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lakeport.iceberg.delta_source import Increment, LogTruncatedError
 from lakeport.iceberg.kept_version import OtherHistoryError, open_kept
-from lakeport.iceberg.metadata import is_in_step
+from lakeport.iceberg.metadata import is_in_step, mirrored_time
 from lakeport.iceberg.schema import Json
 from lakeport.kernel.features import is_catalog_managed
 from lakeport.kernel.snapshot import Snapshot, Table
@@ -33,7 +33,7 @@ def look_ahead(table: Table, mirror: Json) -> Ahead:
         return Ahead(table.latest_snapshot(), is_followed=False)
     if kept is not None:
         with suppress(LogTruncatedError):
-            increment = Increment(kept)
+            increment = Increment(kept, mirrored_time(mirror))
             latest = increment.read_latest()
             if latest is not None and not is_catalog_managed(latest.protocol):
                 return Ahead(latest, increment)

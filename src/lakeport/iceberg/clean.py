@@ -11,14 +11,13 @@ from typing import Any
 
 from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, MissingFileError
-from lakeport.iceberg.convert import open_target
 from lakeport.iceberg.generated_files import SnapshotFiles, generated_files, name_of
 from lakeport.iceberg.manifest_list import DATA
 from lakeport.iceberg.metadata import mirrored_version, version_of
+from lakeport.iceberg.place import open_place
 from lakeport.iceberg.schema import Json
 from lakeport.iceberg.targets import CommitLostError, Published, Target
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.paths import parse_target
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.table_properties import parse_interval
 
@@ -72,8 +71,8 @@ def clean(
 
     Raises `ConversionError` if there is no mirror."""
     engine = engine or default_engine(storage_options)
-    source = Table.for_path(engine, parse_target(target))
-    cleaner = _Cleaner(source, open_target(source, out, catalog, table), _milliseconds(retention), _milliseconds(grace))
+    source, place = open_place(engine, target, out, catalog, table)
+    cleaner = _Cleaner(source, place, _milliseconds(retention), _milliseconds(grace))
     while True:  # who is overtaken by a converter looks again
         try:
             return cleaner.run(dry_run=dry_run)

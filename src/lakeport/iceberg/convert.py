@@ -15,28 +15,19 @@ from lakeport.iceberg.delta_source import Increment, LogTruncatedError, open_inc
 from lakeport.iceberg.evolution import plan_shape
 from lakeport.iceberg.footers import FOREIGN_IDS
 from lakeport.iceberg.manifest_set import OutOfStepError
-from lakeport.iceberg.metadata import (
-    DELTA_LOCATION,
-    DELTA_TABLE_ID,
-    current_snapshot,
-    mirrored_version,
-    new_metadata,
-)
+from lakeport.iceberg.metadata import current_snapshot, mirrored_time, mirrored_version, new_metadata
 from lakeport.iceberg.model import KnownFiles, TableChange
+from lakeport.iceberg.place import check_mirror, open_place
 from lakeport.iceberg.schema import FieldIdConflict, Json
 from lakeport.iceberg.session import Plan, Session
-from lakeport.iceberg.targets import CommitLostError, PathTarget, Published, Target
+from lakeport.iceberg.targets import CommitLostError, Published, Target
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.paths import parse_target
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.workers import Workers, open_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEFAULT_FOLDER = "_iceberg"
-"""In the directory of the Delta table: VACUUM leaves folders alone whose names begin with `_`. A mirror in a catalog
-has a folder of its own, with the name of the table there: `clean` of one mirror must not find files of another."""
 _DEFAULT_FORMAT_VERSION = 2
 _OWN_FILES = {"gc.enabled": "false"}
 """The data files are Delta's: Iceberg's own maintenance must not delete them."""
@@ -87,10 +78,14 @@ def convert(
     given. Otherwise the mirror is opened by its directory.
 
     A new mirror has one snapshot, of the latest version; with `since`, one of that version and of each later one. After
-    that, each new version of the Delta table becomes a snapshot; with `squash`, all new ones become one. With `full`,
-    or where the new versions cannot be mirrored one by one, one snapshot takes the place of all that there was: the log
+    that, each new version of the Delta table becomes a snapshot. With `squash`, all new ones become one; also all after
+    that of `since`, which does not count for a mirror that is there already. With `full`, which excludes `since`, or
+    where the new versions cannot be mirrored one by one, one snapshot takes the place of all that there was: the log
     no longer tells what changed, files of a version in between were vacuumed, or Iceberg cannot express it; the Delta
     table has got another history, or somebody else has written to the mirror or rolled it back.
+
+    A table of a catalog cannot become the mirror of another Delta table that has taken the place of the former: that is
+    refused; with `full`, it is dropped from the catalog, and a new one is registered.
 
     `format_version` is 2 (the default) or 3; a mirror keeps its own, and can go from 2 to 3. `progress` is told the
     version that is mirrored, and the latest one. With a session in `spark`, delete files are written by its
@@ -102,29 +97,12 @@ def convert(
     is at `out`; also `TableNotFoundError`, `VersionNotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`."""
     if format_version not in (None, 2, 3):
         raise ValueError(f"format_version is 2 or 3, not {format_version!r}")
+    if full and since is not None:
+        raise ValueError("full makes one snapshot, since one of each version: give one of them, not both")
     engine = engine or default_engine(storage_options)
-    source = Table.for_path(engine, parse_target(target))
-    place = open_target(source, out, catalog, table)
+    source, place = open_place(engine, target, out, catalog, table, may_replace=full)
     options = _Options(format_version, since, full, squash, progress)
     return _Converter(engine, source, place, options, open_workers(engine, spark)).run()
-
-
-def open_target(source: Table, out: str | None = None, catalog: Any = None, table: str | None = None) -> Target:
-    """Where the mirror of a table is, or will be: the arguments are those of `convert`. Raises `ValueError`."""
-    if (catalog is None) != (table is None):
-        raise ValueError("give a catalog together with the name of the table in it, or neither")
-    location = f"{source.root}/{_default_folder(table)}" if out is None else parse_target(out)
-    if table is None:
-        return PathTarget(source.engine, location)
-    from lakeport.iceberg.catalogs import CatalogTarget, open_catalog  # pyiceberg is needed for catalogs only
-
-    return CatalogTarget(source.engine, location, open_catalog(catalog), table)
-
-
-def _default_folder(table: str | None) -> str:
-    if table is not None and "/" in table:
-        raise ValueError(f"give a directory for the mirror: no folder can be named after the table {table!r}")
-    return DEFAULT_FOLDER if table is None else f"{DEFAULT_FOLDER}-{table}"
 
 
 @dataclass(frozen=True)
@@ -204,7 +182,7 @@ class _Converter:
         if version == latest.version:
             return Plan("none", base.metadata, updates, None, _no_changes)
         try:
-            increment = ahead.increment or open_increment(self.table, version)
+            increment = ahead.increment or open_increment(self.table, version, mirrored_time(base.metadata))
         except LogTruncatedError:
             return self._plan_whole(base, latest)
         return Plan("incremental", base.metadata, updates, None, partial(increment.changes, squash=self.options.squash))
@@ -222,7 +200,9 @@ class _Converter:
         if since is None or since == latest.version:
             return Plan("full", start, updates, plan_full(latest), _no_changes)
         first = self.table.snapshot_at_version(since)
-        return Plan("full", start, updates, plan_full(first), Increment(first).changes)
+        whole = plan_full(first)
+        changes = partial(Increment(first, whole.timestamp).changes, squash=self.options.squash)
+        return Plan("full", start, updates, whole, changes)
 
     def _upgrades(self, metadata: Json) -> list[Json]:
         wanted, given = self.options.format_version, metadata["format-version"]
@@ -243,6 +223,7 @@ class _Converter:
 
     def _carry_out(self, plan: Plan, base: Published | None, latest: Snapshot) -> Conversion:
         self.target.check_format_version(plan.begun["format-version"])
+        self.target.check_start(base, plan.start)
         plan_shape(plan.begun, latest)  # what is refused is refused before anything is written
         session = Session(self.engine, self.target, plan, base, self.workers)
         try:
@@ -275,25 +256,3 @@ class _Converter:
 
 def _no_changes(_: KnownFiles) -> Iterator[TableChange]:
     return iter(())
-
-
-def check_mirror(base: Published, latest: Snapshot) -> bool:
-    """Whether the published table is a mirror of this Delta table. False if it is one of a table that stood here
-    before, or of this one when it stood elsewhere.
-
-    Raises `ConversionError` if it is neither."""
-    properties = base.metadata.get("properties", {})
-    if mirrored_version(base.metadata) is None:
-        raise ConversionError(
-            f"there is an Iceberg table that Lakeport did not make: give another directory [{base.path}]",
-            reason="no mirror",
-        )
-    same_place = properties.get(DELTA_LOCATION) == latest.root
-    same_table = properties.get(DELTA_TABLE_ID) == latest.metadata.id
-    if not same_place and not same_table:
-        raise ConversionError(
-            f"there is the mirror of another table, {properties.get(DELTA_LOCATION)}: give another directory "
-            f"[{base.path}]",
-            reason="another table",
-        )
-    return bool(same_place and same_table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from lakeport.errors import MissingFileError, VersionNotFoundError
 from lakeport.iceberg.commit_diff import (
@@ -16,6 +16,7 @@ from lakeport.iceberg.commit_diff import (
     vector_id,
 )
 from lakeport.iceberg.model import InternalDeletionVector, KnownFiles, TableChange
+from lakeport.iceberg.net_change import squash as squashed
 from lakeport.kernel.actions import Metadata
 from lakeport.kernel.checksum import read_checksum
 from lakeport.kernel.engine import FileStatus
@@ -42,7 +43,7 @@ def plan_full(snapshot: Snapshot) -> TableChange:
     info = read_commit_info(snapshot.engine.storage, latest) if _is_commit(latest) else {}
     return TableChange(
         version=snapshot.version,
-        timestamp=snapshot.timestamp,
+        timestamp=snapshot.commit_times().of(snapshot.version, info) if _is_commit(latest) else snapshot.timestamp,
         operation=str(info.get("operation", "")),
         snapshot=snapshot,
         files_added=files,
@@ -61,15 +62,15 @@ def plan_incremental(table: Table, after_version: int, *, squash: bool = False) 
     return open_increment(table, after_version).changes(squash=squash)
 
 
-def open_increment(table: Table, after_version: int) -> Increment:
-    """Raises `LogTruncatedError`."""
+def open_increment(table: Table, after_version: int, time: int | None = None) -> Increment:
+    """`time` as for `Increment`. Raises `LogTruncatedError`."""
     try:
         base = table.snapshot_at_version(after_version)
     except VersionNotFoundError as error:
         raise LogTruncatedError(
             str(error), version=error.version, earliest=error.earliest, latest=error.latest
         ) from error
-    return Increment(base)
+    return Increment(base, time)
 
 
 def _check_complete(newer: LogListing, after_version: int, root: str) -> None:
@@ -90,9 +91,11 @@ def _truncated(version: int, root: str) -> LogTruncatedError:
 class Increment:
     """The commits that follow a version, found but not read yet."""
 
-    def __init__(self, base: Snapshot) -> None:
-        """Raises `LogTruncatedError`."""
+    def __init__(self, base: Snapshot, time: int | None = None) -> None:
+        """`time` is when the version was made, as far as that is known: of commits whose files have the same time, it
+        depends on those before. Raises `LogTruncatedError`."""
         self._base, self._engine, self._root = base, base.engine, base.root
+        self._base_time = base.segment.latest_file.modification_time if time is None else time
         newer = list_newer(self._engine.storage, self._root, base.version)
         _check_complete(newer, base.version, self._root)
         self._commits = dict(sorted(newer.commits.items()))
@@ -119,7 +122,7 @@ class Increment:
 
         Raises `LogTruncatedError` if the log is cleaned up meanwhile."""
         if squash and len(self._commits) > 1:
-            return _squashed(self._changes(None))
+            return squashed(self._changes, known)
         return self._changes(known)
 
     def _changes(self, known: KnownFiles | None) -> Iterator[TableChange]:
@@ -149,7 +152,7 @@ class Increment:
             raise _truncated(version, self._root) from error
 
     def _times(self, metadata: Metadata) -> CommitTimes:
-        first = self._base.segment.latest_file
+        first = replace(self._base.segment.latest_file, modification_time=self._base_time)
         commits = self._commits | ({self._base.version: first} if _is_commit(first) else {})
         return CommitTimes(self._engine.storage, LogListing(commits=commits), metadata, self._root)
 
@@ -201,7 +204,10 @@ class _Files:
         return diff
 
     def _adds_up(self, actions: CommitActions, diff: CommitDiff, before: Snapshot, after: Snapshot) -> bool:
-        """Whether the checksums say that the table grows by as many files as it should."""
+        """Whether the checksums say that the table grows by as many files as it should. Of a commit that both adds and
+        removes they do not tell: it might add a file that was there, and remove one that was not."""
+        if actions.adds and actions.removes:
+            return False
         if not diff.files_added and not diff.files_removed:
             return True
         if not actions.changes_data and not diff.files_removed:
@@ -227,44 +233,3 @@ def _count_files(snapshot: Snapshot) -> int | None:
 
 def _is_commit(file: FileStatus) -> bool:
     return ".checkpoint." not in file.path.rpartition("/")[2]
-
-
-@dataclass
-class _Net:
-    """What is left of changes that follow each other."""
-
-    added: dict[str, ScanFile] = field(default_factory=dict)
-    removed: dict[str, None] = field(default_factory=dict)
-    vectors: dict[str, InternalDeletionVector] = field(default_factory=dict)
-    former_vectors: dict[str, None] = field(default_factory=dict)
-    """Files that the first version had, with vectors that count no more."""
-
-    def include(self, change: TableChange) -> None:
-        for path in change.vectors_removed:
-            if self.vectors.pop(path, None) is None and path not in self.added:
-                self.former_vectors[path] = None
-        for path in change.files_removed:
-            if self.added.pop(path, None) is None:
-                self.removed[path] = None
-        for file in change.files_added:
-            if file.path in self.removed:  # the first version had it, the last one has it again
-                del self.removed[file.path]
-            else:
-                self.added[file.path] = file
-        self.vectors.update((vector.data_file_path, vector) for vector in change.vectors_added)
-
-
-def _squashed(changes: Iterator[TableChange]) -> Iterator[TableChange]:
-    net, last, data_change = _Net(), None, False
-    for last in changes:
-        net.include(last)
-        data_change |= last.data_change
-    if last is not None:
-        yield replace(
-            last,
-            files_added=tuple(net.added.values()),
-            files_removed=tuple(net.removed),
-            vectors_added=tuple(net.vectors.values()),
-            vectors_removed=tuple(net.former_vectors),
-            data_change=data_change,
-        )

@@ -3,17 +3,21 @@ Delta table only what is newer."""
 
 from __future__ import annotations
 
+import zlib
+
 import msgspec
 
-from lakeport.errors import CorruptTableError, VersionNotFoundError
+from lakeport.errors import CorruptTableError, MissingFileError, VersionNotFoundError
 from lakeport.iceberg.metadata import DELTA_LOCATION, mirrored_version
 from lakeport.iceberg.schema import Json
 from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.log import find_segment
 from lakeport.kernel.replay import LogReplay
 from lakeport.kernel.snapshot import Snapshot, Table
 
 KEPT_VERSION = "lakeport.delta.state"
+_HEAD_BYTES = 4096
 
 
 class OtherHistoryError(Exception):
@@ -22,32 +26,41 @@ class OtherHistoryError(Exception):
 
 
 class _Kept(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A version of a Delta table. Its commit is known again by its size and time: where they are others, another table
-    stands in the place of that one, or the same one with another history, as after it came back from a backup."""
+    """A version of a Delta table. Its commit is known again by its size, its time and its first bytes: where they are
+    others, another table stands in the place of that one, or the same one with another history, as after it came back
+    from a backup."""
 
     version: int
     protocol: Protocol
     metadata: Metadata
     commit_size: int
     commit_time: int
+    commit_head: int
 
 
 def format_kept(snapshot: Snapshot) -> str:
-    """The text to keep of a version."""
+    """The text to keep of a version, after its checksum; empty if the commit is gone already."""
     commit = snapshot.segment.latest_file
+    try:
+        head = _checksum_of_head(snapshot.engine, commit)
+    except MissingFileError:
+        return ""
     kept = _Kept(
         version=snapshot.version,
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         commit_size=commit.size,
         commit_time=commit.modification_time,
+        commit_head=head,
     )
-    return msgspec.json.encode(kept).decode()
+    data = msgspec.json.encode(kept)
+    return f"{zlib.crc32(data):08x}{data.decode()}"
 
 
 def open_kept(table: Table, mirror: Json) -> Snapshot | None:
     """The version of a table that its mirror, of which this is the metadata, shows: from what the mirror keeps of it.
-    Of the log, only what files there are is looked at. None if nothing is kept of it, or if the table does not have it.
+    Of the log, only what files there are is looked at, and how the version's commit begins. None if nothing is kept of
+    it, or not what was written, or if the table does not have it.
 
     Raises `OtherHistoryError` and `UnsupportedFeatureError`."""
     version, properties = mirrored_version(mirror), mirror.get("properties", {})
@@ -56,18 +69,27 @@ def open_kept(table: Table, mirror: Json) -> Snapshot | None:
         return None
     try:
         segment = find_segment(table.engine.storage, table.root, kept.version)
-    except (VersionNotFoundError, CorruptTableError):
+        head = _checksum_of_head(table.engine, segment.latest_file)
+    except (VersionNotFoundError, CorruptTableError, MissingFileError):
         return None
     commit = segment.latest_file
-    if (commit.size, commit.modification_time) != (kept.commit_size, kept.commit_time):
+    found = (commit.size, commit.modification_time, head)
+    if found != (kept.commit_size, kept.commit_time, kept.commit_head):
         raise OtherHistoryError
     return Snapshot(
         table.engine, table.root, LogReplay(table.engine, table.root, segment), kept.protocol, kept.metadata
     )
 
 
+def _checksum_of_head(engine: Engine, file: FileStatus) -> int:
+    return zlib.crc32(engine.storage.read(file.path, 0, _HEAD_BYTES))
+
+
 def _parse(text: str | None) -> _Kept | None:
+    checksum, data = (text or "")[:8], (text or "")[8:].encode(errors="replace")
+    if checksum != f"{zlib.crc32(data):08x}":  # damaged, or changed by hand
+        return None
     try:
-        return None if text is None else msgspec.json.decode(text, type=_Kept)
-    except msgspec.MsgspecError:
+        return msgspec.json.decode(data, type=_Kept)
+    except msgspec.MsgspecError:  # of another release
         return None

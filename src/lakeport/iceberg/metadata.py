@@ -73,13 +73,20 @@ def known_ids(metadata: Json) -> FieldIds:
 def mirrored_version(metadata: Json) -> int | None:
     """The version of the Delta table that the mirror shows; None if it is no mirror."""
     text = metadata.get("properties", {}).get(DELTA_VERSION)
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def version_of(snapshot: Json) -> int | None:
     """The version of the Delta table that a snapshot shows; None if it is not Lakeport's."""
     text = snapshot.get("summary", {}).get(DELTA_VERSION)
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def mirrored_time(metadata: Json) -> int | None:
+    """When the version that the current snapshot shows was made, in milliseconds since the epoch, as the mirror has
+    it."""
+    text = (current_snapshot(metadata) or {}).get("summary", {}).get(DELTA_TIMESTAMP)
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def is_in_step(metadata: Json) -> bool:

@@ -79,7 +79,7 @@ class Session:
         written = list(self._writer.written)
         self._writer.written.clear()  # unless it is known that they are not published, they stay
         try:
-            self.published = self._target.publish(self.published, self._start, self._writer.updates)
+            self.published = self._target.publish(self.published, self._start, self._writer.finished_updates())
         except CommitLostError:
             self._writer.written += written
             raise

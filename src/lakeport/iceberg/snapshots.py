@@ -45,7 +45,8 @@ class SnapshotWriter:
         self._engine, self._location, self._workers = engine, location, workers
         self.metadata = metadata
         self.updates: list[Json] = []
-        """What leads from the metadata at the start to `metadata`."""
+        """What leads from the metadata at the start to `metadata`, without what the mirror keeps of the version."""
+        self._latest: TableChange | None = None
         self.written: list[str] = []
         """The files that were made for it, to be removed if it is never published."""
         self._reader = ManifestReader(engine.storage)
@@ -54,9 +55,15 @@ class SnapshotWriter:
 
     def restart(self, metadata: Json) -> None:
         """What was made is published, as `metadata`."""
-        self.metadata = metadata
+        self.metadata, self._latest = metadata, None
         self.updates.clear()
         self.written.clear()
+
+    def finished_updates(self) -> list[Json]:
+        """The updates that publish what was made: with what the mirror says and keeps of the last version."""
+        if self._latest is None:
+            return self.updates
+        return [*self.updates, {"action": "set-properties", "updates": _state(self._latest)}]
 
     def apply(self, change: TableChange, *, whole: bool = False) -> None:
         """Makes the snapshot of a change. With `whole` the change is all of the table, in place of what there was.
@@ -75,7 +82,7 @@ class SnapshotWriter:
             snapshot_id,
             number,
             shape.format_version,
-            shape.partitioning.spec["spec-id"],
+            shape.partitioning,
             self._reader,
             self.written,
         )
@@ -93,8 +100,8 @@ class SnapshotWriter:
         updates += [
             {"action": "add-snapshot", "snapshot": snapshot},
             {"action": "set-snapshot-ref", "ref-name": MAIN, "type": "branch", "snapshot-id": snapshot_id},
-            {"action": "set-properties", "updates": _state(change)},
         ]
+        self._latest = change
         self.metadata = apply_updates(self.metadata, updates, 0)
         self.updates += updates
         self._manifests = manifests

@@ -46,6 +46,9 @@ class Target(Protocol):
     def check_format_version(self, version: int) -> None:
         """Raises `ConversionError` if it cannot hold a table of this version."""
 
+    def check_start(self, base: Published | None, start: Json) -> None:
+        """Raises `ConversionError` if what is published, `base`, cannot make way for what begins with `start`."""
+
     def load(self) -> Published | None:
         """What is published; None if there is no table yet. Raises `CorruptTableError`."""
 
@@ -65,6 +68,9 @@ class PathTarget:
 
     def check_format_version(self, version: int) -> None:
         """It can hold any."""
+
+    def check_start(self, base: Published | None, start: Json) -> None:
+        """Any can follow any."""
 
     def load(self) -> Published | None:
         hinted = self._hinted()

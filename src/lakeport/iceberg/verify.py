@@ -10,15 +10,14 @@ from lakeport.engine import default_engine
 from lakeport.engine.reading import RowReader
 from lakeport.errors import ConversionError, CorruptTableError, LakeportError, VersionNotFoundError
 from lakeport.iceberg.comparison import first_other_position, first_other_row
-from lakeport.iceberg.convert import open_target
 from lakeport.iceberg.metadata import current_snapshot, mirrored_version, snapshots_by_version, version_of
 from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg.place import open_place
 from lakeport.iceberg.schema import Json
 from lakeport.iceberg.targets import Published, Target
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.paths import parse_target
 from lakeport.kernel.scan_files import ScanFile, decode_num_records
-from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lakeport.iceberg.independent_reader import MirrorFile, MirrorReader
@@ -77,8 +76,7 @@ def verify(
     Raises `ConversionError` if there is no mirror or pyiceberg cannot open it, as one with a column of variants;
     `VersionNotFoundError` if it has no snapshot of the version, or the Delta table no longer has the version."""
     engine = engine or default_engine(storage_options)
-    source = Table.for_path(engine, parse_target(target))
-    place = open_target(source, out, catalog, table)
+    source, place = open_place(engine, target, out, catalog, table)
     from lakeport.iceberg.independent_reader import MirrorReader  # pyiceberg is an optional dependency
 
     published, shown, mirrored = _find_snapshot(place, version)
