@@ -43,13 +43,19 @@ class DuckDb:
         return rows
 
 
-@contextmanager
-def running_duckdb(folder: Path) -> Iterator[DuckDb]:
-    """DuckDB for the length of a block. LAKEPORT_DUCKDB_PYTHON is the Python that has it and the extensions."""
+def duckdb_python() -> Path:
+    """A Python that has DuckDB with the extensions: the one that LAKEPORT_DUCKDB_PYTHON names, or one of our own."""
     python = Path(os.environ.get("LAKEPORT_DUCKDB_PYTHON") or ROOT / ".peers/duckdb/bin/python")
     needed = "import duckdb_extension_avro, duckdb_extension_iceberg"
     if not python.exists() or subprocess.run([python, "-c", needed], capture_output=True).returncode:
         missing(f"{python} has no DuckDB with the extensions avro and iceberg: run scripts/peers.sh")
+    return python
+
+
+@contextmanager
+def running_duckdb(folder: Path) -> Iterator[DuckDb]:
+    """DuckDB for the length of a block."""
+    python = duckdb_python()
     with started("duckdb", folder, lambda connection: [python, WORKER, str(connection)]) as peer:
         yield DuckDb(peer)
 

@@ -130,6 +130,7 @@ def verify(
         int | None, typer.Option(min=0, metavar="N", help="A mirrored version of the table; else the latest of them.")
     ] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Compare the rows too, in every column.")] = False,
+    duckdb: Annotated[bool, typer.Option("--duckdb", help="Compare the rows as DuckDB reads them, too.")] = False,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
@@ -139,7 +140,14 @@ def verify(
 
     place = _Place(target, out, _parse_catalog(catalog, catalog_option), table)
     with working("comparing", target, option, "files") as work:
-        result = verify_mirror(**vars(place), version=version, rows=rows, progress=work.bar.reach, engine=work.engine)
+        result = verify_mirror(
+            **vars(place),
+            version=version,
+            rows=rows,
+            duckdb=duckdb,
+            progress=work.bar.reach,
+            engine=work.engine,
+        )
     if json:
         print_json({"table": target, "is_equal": result.is_equal, **asdict(result)})
     else:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakeport.engine import default_engine
-from lakeport.engine.reading import RowReader
+from lakeport.engine.reading import RowReader, read_rows
 from lakeport.errors import ConversionError, CorruptTableError, LakeportError, VersionNotFoundError
 from lakeport.iceberg.comparison import first_other_position, first_other_row
+from lakeport.iceberg.duckdb_reader import find_difference
 from lakeport.iceberg.metadata import current_snapshot, mirrored_version, snapshots_by_version, version_of
 from lakeport.iceberg.model import InternalDeletionVector
 from lakeport.iceberg.place import open_place
@@ -62,18 +65,21 @@ def verify(
     table: str | None = None,
     version: int | None = None,
     rows: bool = False,
+    duckdb: bool = False,
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
     engine: Engine | None = None,
 ) -> Verification:
     """Compares the mirror of the Delta table at a path or a URL, as pyiceberg reads it, with the table: its data files,
-    how many rows are deleted from each, and which; with `rows`, also the rows themselves, in every column.
+    how many rows are deleted from each, and which; with `rows`, also the rows themselves, in every column; with
+    `duckdb`, the rows also as DuckDB reads them from a mirror on a disk.
 
     `version` is the version of the Delta table to compare. Unless given, the current snapshot of the mirror, which is
     what readers see, is compared with the version that the mirror is said to show. `out`, `catalog` and `table` say
     where the mirror is, as for `convert`.
 
-    Raises `ConversionError` if there is no mirror or pyiceberg cannot open it, as one with a column of variants;
+    Raises `ConversionError` if there is no mirror or pyiceberg cannot open it, as one with a column of variants, or if
+    DuckDB lacks its extension; `ValueError` if DuckDB is to read a mirror that is not on a disk;
     `VersionNotFoundError` if it has no snapshot of the version, or the Delta table no longer has the version."""
     engine = engine or default_engine(storage_options)
     source, place = open_place(engine, target, out, catalog, table)
@@ -87,8 +93,9 @@ def verify(
     differences = (
         *_compare_version(mirrored, shown, place.location),
         *comparison.differences(place.location, progress),
+        *(comparison.differences_in_duckdb(published.path, snapshot_id) if duckdb else ()),
     )
-    return Verification(shown, snapshot_id, comparison.files, comparison.deleted_rows, rows, differences)
+    return Verification(shown, snapshot_id, comparison.files, comparison.deleted_rows, rows or duckdb, differences)
 
 
 def _find_snapshot(target: Target, version: int | None) -> tuple[Published, int, Json]:
@@ -149,6 +156,16 @@ class _Comparison:
         yield from self._compare_unseen(self._expected.keys() - seen)
         if idle := self._mirror.delete_file_count() - len(applied):
             yield Difference(location, f"{idle} delete files of the mirror apply to none of its data files")
+
+    def differences_in_duckdb(self, metadata_path: str, snapshot_id: int) -> Iterator[Difference]:
+        if "://" in metadata_path:
+            raise ValueError("DuckDB verifies mirrors on disks only: do without it")
+        if what := find_difference(metadata_path, snapshot_id, self._read_table):
+            yield Difference(metadata_path, f"in DuckDB, {what}")
+
+    def _read_table(self) -> pa.RecordBatchReader:
+        rows = read_rows(self._engine, self._reader, self._expected.values())
+        return pa.RecordBatchReader.from_batches(self._reader.output, rows)
 
     def _compare_unseen(self, paths: Set[str]) -> Iterator[Difference]:
         empty = set(self._mirror.empty_files()) if paths else set()
