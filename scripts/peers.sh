@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Puts what tests/interop needs into .peers: servers, namely versitygw and MinIO (S3), fake-gcs-server (GCS) and Azurite (Azure),
-# Delta's own library for Spark, the connector for Delta Sharing beside it, other versions of Spark, Iceberg's library for one
-# of them, DuckDB with its extensions for Delta and Iceberg, and the client of Delta Sharing for Python. What cannot be had is
-# reported and left out; its tests say so. `peers.sh duckdb` puts only DuckDB there, which other tests need, too.
+# Puts what tests/interop needs into .peers: servers, namely versitygw and MinIO (S3), fake-gcs-server (GCS), Azurite (Azure)
+# and Moto (AWS Glue), Delta's own library for Spark, the connector for Delta Sharing beside it, other versions of Spark,
+# Iceberg's library for one of them, DuckDB with its extensions for Delta and Iceberg, and the client of Delta Sharing for
+# Python. What cannot be had is reported and left out; its tests say so. `peers.sh duckdb` puts only DuckDB there, which other
+# tests need, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +18,7 @@ NEWEST_PYSPARK=4.3.0
 ICEBERG=1.12.0 # its newest for Spark is for 4.1
 DELTA_SHARING_JVM=1.4.1 # what the connector of this version of Delta asks for
 DELTA_SHARING=1.4.2
+MOTO=5.2.5 # has AWS Glue
 DUCKDB=1.5.5 # the newest whose Delta extension is on PyPI
 
 peers=$PWD/.peers
@@ -122,3 +124,9 @@ delta_sharing() {
             "delta-sharing==$DELTA_SHARING"
 }
 once delta-sharing "$DELTA_SHARING" delta_sharing
+
+moto() {
+    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/moto" &&
+        "$peers/moto/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "moto[glue,server]==$MOTO"
+}
+once moto "$MOTO" moto

@@ -1,4 +1,4 @@
-"""Real object stores on the loopback interface, each alive for the length of a ``with`` block.
+"""Real object stores and catalogs on the loopback interface, each alive for the length of a ``with`` block.
 
 ``scripts/peers.sh`` puts the programs into ``.peers``. Azurite and fake-gcs-server ignore the offset of a listing and
 return the objects before it too: a reader that lists from an offset has to filter.
@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 import obstore
+import pyspark
 from obstore.store import ObjectStore, from_url
 
 from tests.conftest import ROOT, missing
@@ -153,6 +154,40 @@ def gcs_bucket(folder: Path) -> Iterator[FakeGcsBucket]:
         yield FakeGcsBucket(f"gs://{NAME}", options, f"http://{host}")
 
 
+@contextmanager
+def glue_catalog(folder: Path) -> Iterator[dict[str, str]]:
+    """Moto's Glue, in memory, as properties of a catalog of pyiceberg's."""
+    port = free_port()
+    command = [program("moto/bin/moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    with running(command, port, folder / "server.log"):
+        yield {
+            "name": "glue",
+            "type": "glue",
+            "glue.endpoint": f"http://127.0.0.1:{port}",
+            "glue.region": "us-east-1",
+            "glue.access-key-id": "lakeport-access",
+            "glue.secret-access-key": "lakeport-secret",
+        }
+
+
+@contextmanager
+def hive_catalog(folder: Path) -> Iterator[dict[str, str]]:
+    """A metastore of Hive, from the jars that come with PySpark."""
+    port = free_port()
+    jars = Path(pyspark.__file__).with_name("jars")
+    command = [
+        "java",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dderby.stream.error.file={folder / 'derby.log'}",
+        "-cp",
+        f"{jars}/*",
+    ]
+    command += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.net")]
+    command += [str(Path(__file__).with_name("HiveServer.java")), str(folder), str(port)]
+    with running(command, port, folder / "server.log", seconds=120):
+        yield {"name": "hive", "type": "hive", "uri": f"thrift://127.0.0.1:{port}"}
+
+
 def program(path: str) -> Path:
     """A program in ``.peers``, or a skip."""
     if not (PEERS / path).exists():
@@ -167,11 +202,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[Any], port: int, log: Path) -> Iterator[None]:
+def running(command: list[Any], port: int, log: Path, seconds: float = START_SECONDS) -> Iterator[None]:
     """Run a server from the moment its port answers to the end of the block."""
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
-            if not answers(process, port):
+            if not answers(process, port, seconds):
                 missing(f"{command[0]} did not start: {log.read_text()[-2000:]}")
             yield
         finally:
@@ -182,8 +217,8 @@ def running(command: list[Any], port: int, log: Path) -> Iterator[None]:
                 process.kill()
 
 
-def answers(process: subprocess.Popen[bytes], port: int) -> bool:
-    end = time.monotonic() + START_SECONDS
+def answers(process: subprocess.Popen[bytes], port: int, seconds: float = START_SECONDS) -> bool:
+    end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
