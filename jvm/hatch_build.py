@@ -1,4 +1,4 @@
-"""Puts the jar of `jvm/` into the wheel, if a JDK and pyspark are at hand, or if it has been built already."""
+"""Puts the jar of `jvm/` into the wheel; a new one, if a JDK and pyspark are at hand and its sources are newer."""
 
 import importlib.util
 import os
@@ -15,9 +15,17 @@ class JarHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
         jar = root / "src/lakeport/spark/native/lakeport-spark.jar"
-        if jar.exists() or version == "editable":
+        if version == "editable" or is_newer(jar, root / "jvm"):
             return
         if shutil.which("javac") and importlib.util.find_spec("pyspark"):
             subprocess.run([root / "jvm/build.sh"], check=True, env=os.environ | {"PYTHON": sys.executable})
+        elif jar.exists():
+            raise RuntimeError(f"{jar} is older than its sources: build it where a JDK and pyspark are, or delete it")
         else:
             self.app.display_warning("no JDK, or no pyspark: the wheel is without the jar for Spark's own reader")
+
+
+def is_newer(jar: Path, sources: Path) -> bool:
+    """Whether a jar is there, and was made after all that it is made of."""
+    made_of = [sources / "build.sh", *sources.rglob("*.java")]
+    return jar.exists() and jar.stat().st_mtime_ns >= max(path.stat().st_mtime_ns for path in made_of)

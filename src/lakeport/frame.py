@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -182,12 +182,12 @@ class Rows(ABC, Generic[_Plan]):
             import duckdb
         return (connection or duckdb.connect()).from_arrow(self.to_arrow())
 
-    def to_spark(self, spark: SparkSession) -> DataFrame:
+    def to_spark(self, spark: SparkSession, *, reader: Literal["python"] | None = None) -> DataFrame:
         """A Spark DataFrame of the same rows, with the columns, the filter and the limit of this; Spark's tasks read
-        the files."""
+        the files, by Spark's own reader where it can, unless `reader` says `python`."""
         with _extra("spark"):
             from lakeport.spark.frames import to_spark
-        return to_spark(self, spark)
+        return to_spark(self, spark, reader)
 
     def count(self) -> int:
         """How many rows there are: from the log where its statistics tell, else by reading as little as possible."""

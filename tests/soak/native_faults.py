@@ -30,7 +30,7 @@ from lakeport.client.connections import ConnectionOptions
 from lakeport.client.http import HttpOptions, HttpPool
 from lakeport.client.rest import SharingServer
 from lakeport.client.retrying import RetryOptions
-from lakeport.spark.native.frames import to_native_frame, why_not_native
+from lakeport.spark.native.frames import to_native_frame
 from tests.client.faulty_proxy import Choose, Fault, Proxy, faulty_proxy
 from tests.client.faulty_proxy import at_random as faults_at_random
 from tests.client.reading import frame_of, server_at
@@ -103,8 +103,9 @@ def _served(target: str, choose: Choose) -> Iterator[tuple[SharingServer, Proxy]
 
 def _native(spark: SparkSession, client: SharingServer) -> DataFrame:
     frame = frame_of(client, NAME)
-    assert why_not_native(frame, spark) is None
-    return to_native_frame(frame, spark)
+    rows = to_native_frame(frame, spark)
+    assert isinstance(rows, DataFrame), rows
+    return rows
 
 
 def _scan_slowly(spark: SparkSession, target: str, expected: tuple[int, int], seconds: float) -> tuple[float, int]:

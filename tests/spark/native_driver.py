@@ -24,7 +24,7 @@ def read_and_dump(master: str, target: str, secret: str, folder: str) -> dict[st
     spark.range(10).count()  # the session runs already when it meets the jar
     frame = lakeport.scan(target)
     reason = why_not_native(frame, spark)
-    rows = to_native_frame(frame, spark)
+    rows = native(spark, target)
     rows.explain(extended=True)
     found = summed(rows)
     heaps = executor_heaps(Path(folder), spark.sparkContext.applicationId)
@@ -43,13 +43,13 @@ def read_on_a_late_worker(master: str, target: str, slow_target: str, folder: st
         "spark.sql.files.openCostInBytes": str(1 << 30),  # so each file is a task
     }
     spark = session(master, folder, settings)
-    rows = to_native_frame(lakeport.scan(target), spark)
+    rows = native(spark, target)
     before = summed(rows)
     with spark_worker(Path(folder, "late"), master, "127.0.0.2"):  # a task is not run twice on the same machine
         wait_for_executors(spark, 2)
         found = summed(rows)
         began = time.monotonic()
-        slow = summed(to_native_frame(lakeport.scan(slow_target), spark))
+        slow = summed(native(spark, slow_target))
         seconds = time.monotonic() - began
         spark.stop()
     ended = [event for event in events(Path(folder)) if event["Event"] == "SparkListenerTaskEnd"]
@@ -61,6 +61,12 @@ def read_on_a_late_worker(master: str, target: str, slow_target: str, folder: st
         "executors": sorted({event["Task Info"]["Executor ID"] for event in ended}),
         "speculative": sum(event["Task Info"]["Speculative"] for event in ended),
     }
+
+
+def native(spark: SparkSession, target: str) -> DataFrame:
+    rows = to_native_frame(lakeport.scan(target), spark)
+    assert isinstance(rows, DataFrame), rows
+    return rows
 
 
 def session(master: str, folder: str, settings: Mapping[str, str] | None = None) -> SparkSession:

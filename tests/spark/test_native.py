@@ -40,6 +40,12 @@ def with_ids(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(FIELD_IDS)
 
 
+def native(spark: SparkSession, frame: Frame) -> DataFrame:
+    rows = to_native_frame(frame, spark)
+    assert isinstance(rows, DataFrame), rows
+    return rows
+
+
 @chosen(is_shareable)
 def test_a_real_table_takes_sparks_own_reader(spark: SparkSession, name: str) -> None:
     reason = why_not_native(lakeport.scan(path_of(name)), spark)
@@ -52,10 +58,9 @@ def test_the_rows_of_a_real_table_are_those_of_the_python_path(
     with_ids: SparkSession, profile: Path, name: str
 ) -> None:
     frame, shared = lakeport.scan(path_of(name)), lakeport.scan(f"{profile}#{name_of(name)}")
-    assert why_not_native(shared, with_ids) is None
     frames = {
-        "native": to_native_frame(frame, with_ids),
-        "shared": to_native_frame(shared, with_ids),
+        "native": native(with_ids, frame),
+        "shared": native(with_ids, shared),
         "Python": to_python_frame(frame, with_ids),
     }
     assert len({rows.schema.json() for rows in frames.values()}) == 1
@@ -80,5 +85,4 @@ def assert_same_json(frames: list[DataFrame]) -> None:
 def test_the_first_version_of_a_real_table_has_the_rows_that_are_expected(with_ids: SparkSession, name: str) -> None:
     version, expected = next(iter(BY_NAME[name]["expected_versions"].items()))
     frame: Frame = lakeport.scan(path_of(name)).at(version=int(version))
-    assert why_not_native(frame, with_ids) is None
-    assert_expected(name, to_native_frame(frame, with_ids).toArrow(), expected)
+    assert_expected(name, native(with_ids, frame).toArrow(), expected)

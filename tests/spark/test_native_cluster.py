@@ -68,9 +68,9 @@ def test_executors_that_start_late_and_tasks_that_run_twice_give_the_right_rows(
     files: list[str] = []
 
     def stall_once(path: str, is_file: bool) -> Fault:
-        """When the second file is read. Deletion vectors are read by the driver."""
+        """When tasks read the second file; the driver has looked at each of them before, and reads deletion vectors."""
         files.extend([path] if is_file and ".parquet" in path else [])
-        return Fault.STALL if files[1:] == [path] else Fault.NONE
+        return Fault.STALL if files[FILES + 1 :] == [path] else Fault.NONE
 
     folder = tmp_path / "told"
     folder.mkdir()

@@ -21,7 +21,7 @@ from lakeport.client.connections import ConnectionOptions
 from lakeport.client.http import HttpOptions, HttpPool
 from lakeport.client.retrying import RetryOptions
 from lakeport.frame import Frame
-from lakeport.spark.native.frames import to_native_frame, why_not_native
+from lakeport.spark.native.frames import to_native_frame
 from lakeport.spark.native.service import service_for
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.reading import frame_of, server_at
@@ -81,8 +81,9 @@ def impatient(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def native(spark: SparkSession, frame: Frame) -> DataFrame:
-    assert why_not_native(frame, spark) is None
-    return to_native_frame(frame, spark)
+    rows = to_native_frame(frame, spark)
+    assert isinstance(rows, DataFrame), rows
+    return rows
 
 
 def summed(rows: DataFrame) -> tuple[int, int, int]:
@@ -154,6 +155,17 @@ def test_a_scan_ends_when_no_plan_has_it_any_more(spark: SparkSession, orders: s
     spark.catalog.dropTempView("kept")
 
 
+def test_a_scan_stays_for_an_rdd_that_has_outlived_its_frame(spark: SparkSession, orders: str) -> None:
+    service = service_for(spark)
+    rdd = native(spark, lakeport.scan(orders)).select("id").rdd
+    for _ in range(5):
+        gc.collect()
+        spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
+        time.sleep(0.2)
+        service.forget(time.monotonic())
+    assert rdd.count() == expected(orders)[0]
+
+
 # Harm
 
 
@@ -199,15 +211,17 @@ def test_harm_that_does_not_end_is_an_error_that_tells_no_secret(
 
 
 def test_a_job_that_is_cancelled_ends_at_once_though_the_storage_stalls(spark: SparkSession, orders: str) -> None:
-    asked = threading.Event()
+    planned, asked = threading.Event(), threading.Event()
 
     def choose(path: str, is_file: bool) -> Fault:
-        if is_file:
-            asked.set()
-        return Fault.STALL if is_file else Fault.NONE
+        if not is_file or not planned.is_set():
+            return Fault.NONE
+        asked.set()
+        return Fault.STALL
 
     with through(orders, choose) as (frame, _):
         rows = native(spark, frame).where("part = 0")
+        planned.set()
         failed: list[BaseException] = []
 
         def job() -> None:

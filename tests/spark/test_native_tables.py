@@ -60,8 +60,9 @@ def built(
 
 
 def native(spark: SparkSession, frame: Frame) -> DataFrame:
-    assert why_not_native(frame, spark) is None
-    return to_native_frame(frame, spark)
+    rows = to_native_frame(frame, spark)
+    assert isinstance(rows, DataFrame), rows
+    return rows
 
 
 def scans_of(rows: DataFrame) -> list[str]:
@@ -145,6 +146,30 @@ def test_renamed_columns_are_found_also_in_structs_lists_and_maps(
             ("five", [5], {"k": frame.where("id = 1").collect()[0].s})
         ]
     assert found[0]["s"] == {"x": 5, "y": "five"}
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_one_field_of_the_structs_in_a_map_is_taken_whatever_files_call_it(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    key, value = (
+        mapped(struct(a="long", b="long"), iter((50, 51))),
+        mapped(struct(x="long", y="string"), iter((60, 61))),
+    )
+    table = built(tmp_path, mapped(struct(id="long", m=MapType(key, value))), (), mode)
+    entries = [({"col-50": n, "col-51": -n}, {"col-60": 10 * n, "col-61": str(n)}) for n in (1, 2)]
+    table.commit(table.add({"col-1": [1, 2, 3], "col-2": [entries, [], None]}))
+    with setting(spark, "spark.sql.parquet.fieldId.read.enabled", "true"):
+        rows = native(spark, lakeport.scan(table.root))
+        for query, found in {
+            "map_values(m).y": ["1", "2"],
+            "map_values(m).x": [10, 20],
+            "map_keys(m).b": [-1, -2],
+            "transform(map_entries(m), e -> e.key.b + e.value.x)": [9, 18],
+        }.items():
+            one = rows.orderBy("id").selectExpr(f"{query} AS found")
+            assert [row.found for row in one.collect()] == [found, [], None], query
+        assert "m:map<struct<a:bigint,b:bigint>,struct<y:string>>" in scans_of(rows.selectExpr("map_values(m).y"))[0]
 
 
 STRICT = struct(

@@ -165,6 +165,13 @@ class DirectoryStorage:
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         return open_ranges(self, file)
 
+    def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
+        """A URL by which an object can be read for a while, at most as long as the credentials that sign it are good;
+        by new ones, if those were refused. Raises `StorageError` if they do not sign."""
+        place = self._place(path)
+        storage = place.current()
+        return (place.refused(storage) if anew else storage).sign(path, seconds)
+
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         self._refuse(path)
 

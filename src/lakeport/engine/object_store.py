@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.engine.object_signing import sign_object
 from lakeport.engine.object_upload import ObjectUpload, first_line, store_errors
 from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
 from lakeport.kernel.engine import FileStatus, StorageClient
@@ -117,6 +118,10 @@ class ObjectFiles:
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         return open_ranges(self, file)
+
+    def sign(self, path: str, seconds: int) -> str:
+        """A URL by which an object can be read for a while. Raises `StorageError` if the store does not sign."""
+        return sign_object(self._store, self._key(path), seconds, path)
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         with store_errors(path):

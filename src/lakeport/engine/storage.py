@@ -88,6 +88,13 @@ class Storage:
         if failures:
             raise failures[0]
 
+    def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
+        """A URL by which an object can be read for a while, by who has no credentials. Raises `StorageError`."""
+        place = self._for(path)
+        if isinstance(place, LocalFiles):
+            raise StorageError("files on a disk have no signed URLs", path=path)
+        return place.sign(path, seconds)
+
     def _for(self, path: str) -> LocalFiles | ObjectFiles:
         match = _URL.match(path)
         if not match or len(match[1]) == 1:

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,7 @@ from lakeport.frame import Frame, Rows
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID
 from lakeport.kernel.schema import StructType
 from lakeport.spark.failures import plain_errors
-from lakeport.spark.native.frames import to_native_frame, why_not_native
+from lakeport.spark.native.frames import to_native_frame
 from lakeport.spark.planning import TaskSizes, plan_tasks
 from lakeport.spark.tasks import ReadTask
 from lakeport.spark.types import spark_arrow_schema, to_spark_schema
@@ -25,13 +25,17 @@ _MOST_SHIPPED = 4 << 20
 """Bytes of tasks that one function carries: each task of Spark gets the whole of it."""
 
 
-def to_spark(frame: Rows[Any], spark: SparkSession) -> DataFrame:
+Reader = Literal["python"]
+"""Who reads the rows, where it is not left to the session and the table."""
+
+
+def to_spark(frame: Rows[Any], spark: SparkSession, reader: Reader | None = None) -> DataFrame:
     """The rows, read by Spark's tasks when they are needed, at the version that the frame has now: by Spark's own
-    reader where it can, else in Python."""
-    if isinstance(frame, Frame) and why_not_native(frame, spark) is None:
-        rows = to_native_frame(frame, spark)
-    else:
-        rows = to_python_frame(frame, spark)
+    reader where it can, else in Python; only in Python if the reader is `python`. Raises `ValueError` for another."""
+    if reader not in (None, "python"):
+        raise ValueError(f"the reader is 'python' if it is given, not {reader!r}")
+    native = to_native_frame(frame, spark) if reader is None and isinstance(frame, Frame) else None
+    rows = native if isinstance(native, DataFrame) else to_python_frame(frame, spark)
     return rows if frame.most_rows is None else rows.limit(frame.most_rows)
 
 

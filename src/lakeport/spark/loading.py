@@ -8,18 +8,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakeport.frame import Changes, Frame
 from lakeport.sharing.names import is_table_url
-from lakeport.spark.frames import to_spark
+from lakeport.spark.frames import Reader, to_spark
 from lakeport.spark.native.frames import why_not_native
 from lakeport.spark.options import ReadOptions
 
 
-def load(spark: SparkSession, target: str, **options: Any) -> DataFrame:
+def load(spark: SparkSession, target: str, *, reader: Reader | None = None, **options: Any) -> DataFrame:
     """The rows of a shared table (`profile#share.schema.table`), or of a Delta table by its path. The options are those
     of the formats `deltaSharing` and `lakeport`: `load(spark, target, versionAsOf=3)`. Raises `ValueError` for others.
 
     What Spark's own reader can read, it reads: with its columns and filters pushed down, whatever is asked of the rows
-    later. The rest is read in Python; `explain` tells."""
-    return to_spark(_opened(target, options), spark)
+    later. The rest is read in Python; `explain` tells. With `reader="python"` everything is."""
+    return to_spark(_opened(target, options), spark, reader)
 
 
 def explain(table: str | Frame | Changes, spark: SparkSession, **options: Any) -> str:

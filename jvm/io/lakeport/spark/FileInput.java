@@ -16,14 +16,19 @@ final class FileInput extends FSInputStream {
     private static final int TAIL = 128 << 10;
     /** Up to this size a file is read as a whole: that takes less time than another request would. */
     private static final int SMALL = 512 << 10;
+    /** A file is opened for its footer first, then for its rows: what is read of it the first time need not be fetched again. */
+    private static final Recent<String, byte[]> TAILS = new Recent<>(16);
 
+    private final String name;
     private final Ranges ranges;
     private final long size;
     private long position;
     private byte[] buffer = new byte[0];
     private long bufferStart;
 
-    FileInput(Ranges ranges, long size) {
+    /** The name tells the file from all others; it is null for one that takes no time to read. */
+    FileInput(String name, Ranges ranges, long size) {
+        this.name = name;
         this.ranges = ranges;
         this.size = size;
     }
@@ -85,12 +90,24 @@ final class FileInput extends FSInputStream {
         if (isBuffered(position, 1)) {
             return;
         }
-        int tail = size <= SMALL ? SMALL : TAIL;
-        long start = position >= size - tail ? Math.max(0, size - tail) : position;
-        byte[] next = new byte[(int) Math.min(AHEAD, size - start)];
-        ranges.read(start, next, 0, next.length);
-        buffer = next;
-        bufferStart = start;
+        long tail = Math.max(0, size - (size <= SMALL ? SMALL : TAIL));
+        if (position < tail) {
+            buffer = bytes(position, (int) Math.min(AHEAD, size - position));
+            bufferStart = position;
+            return;
+        }
+        byte[] known = name == null ? null : TAILS.find(name);
+        buffer = known != null ? known : bytes(tail, (int) (size - tail));
+        bufferStart = tail;
+        if (name != null) {
+            TAILS.put(name, buffer);
+        }
+    }
+
+    private byte[] bytes(long start, int length) throws IOException {
+        byte[] bytes = new byte[length];
+        ranges.read(start, bytes, 0, length);
+        return bytes;
     }
 
     @Override

@@ -28,6 +28,15 @@ final class Recent<K, V> {
         return known;
     }
 
+    /** Null if there is none. */
+    synchronized V find(K key) {
+        return values.get(key);
+    }
+
+    synchronized void put(K key, V value) {
+        values.put(key, value);
+    }
+
     synchronized void remove(K key) {
         values.remove(key);
     }

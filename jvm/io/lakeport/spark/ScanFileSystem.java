@@ -48,7 +48,9 @@ public final class ScanFileSystem extends FileSystem {
     @Override
     public FSDataInputStream open(Path path, int bufferSize) throws IOException {
         FileName name = FileName.parse(path);
-        return new FSDataInputStream(new FileInput(Ranges.open(driver, name.number, name.size, stallMs), name.size));
+        Ranges ranges = Ranges.open(driver, name.number, name.size, stallMs);
+        String distant = ranges instanceof HttpRanges ? uri.getAuthority() + "/" + name.number : null;
+        return new FSDataInputStream(new FileInput(distant, ranges, name.size));
     }
 
     @Override

@@ -5,9 +5,11 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
+import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
@@ -17,15 +19,23 @@ final class ScanFormat extends ParquetFileFormat {
     private static final long serialVersionUID = 1;
 
     private final transient StoredNames names;
-    private final boolean whole;
+    private final transient LivingRows living;
+    private final transient Object life;
 
-    /** Of files that are whole, or of ones with deleted rows: those may have had nulls where the table has none. */
-    ScanFormat(StoredNames names, boolean whole) {
+    /** Of files that are whole, where {@code living} is null, or of ones with deleted rows. The scan lasts as long as {@code life} does. */
+    ScanFormat(StoredNames names, LivingRows living, Object life) {
         this.names = names;
-        this.whole = whole;
+        this.living = living;
+        this.life = life;
     }
 
-    /** On the driver. The reader is that of Spark's own class: tasks need nothing of this one. */
+    /** Columns may be ones of `SomeRows`, which Spark must not take for those of its reader. */
+    @Override
+    public Option<Seq<String>> vectorTypes(StructType wanted, StructType partitions, SQLConf conf) {
+        return living != null && WithoutNulls.isNeeded(wanted) ? Option.empty() : super.vectorTypes(wanted, partitions, conf);
+    }
+
+    /** On the driver. The reader is that of Spark's own class, with what has to be checked around it: tasks need nothing of this one. */
     @Override
     public Function1<PartitionedFile, Iterator<InternalRow>> buildReaderWithPartitionValues(
             SparkSession spark,
@@ -35,11 +45,12 @@ final class ScanFormat extends ParquetFileFormat {
             Seq<Filter> filters,
             Map<String, String> options,
             Configuration conf) {
-        boolean checked = whole && WithoutNulls.isNeeded(wanted);
-        StructType stored = checked ? WithoutNulls.nullable(names.of(wanted)) : names.of(wanted);
+        boolean strict = WithoutNulls.isNeeded(wanted);
+        StructType stored = strict ? names.of(wanted).asNullable() : names.of(wanted);
         Seq<Filter> storedFilters = new StoredFilters(names).of(filters);
         Function1<PartitionedFile, Iterator<InternalRow>> reader = new ParquetFileFormat()
                 .buildReaderWithPartitionValues(spark, names.of(data), partitions, stored, storedFilters, options, conf);
-        return checked ? new WithoutNulls(reader, wanted) : reader;
+        reader = new CheckedTypes(reader, wanted, stored, spark.sparkContext(), conf, life);
+        return strict ? new WithoutNulls(reader, wanted, living) : reader;
     }
 }

@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
@@ -50,6 +51,17 @@ public final class ScanFrames {
         return rows.select(columns((StructType) DataType.fromJson(wanted)));
     }
 
+    /**
+     * Why Spark's reader cannot give some columns of the table, by the footers of some files of a scan; null if nothing is against it, or
+     * if the storage does not tell at once. Files are named with spaces between, as they are below a directory without partitions.
+     */
+    public String whyNot(
+            SparkSession spark, String scan, String address, String secret, String files, String table, String stored, String wanted) {
+        StructType all = (StructType) DataType.fromJson(table);
+        Scan planned = new Scan(spark, scan, address, secret, all, (StructType) DataType.fromJson(stored));
+        return planned.oddType(files.split(" "), (StructType) DataType.fromJson(wanted));
+    }
+
     private static Column[] columns(StructType schema) {
         return Arrays.stream(schema.fields()).map(ScanFrames::column).toArray(Column[]::new);
     }
@@ -76,18 +88,15 @@ public final class ScanFrames {
         }
 
         Dataset<Row> rows(String[] directories) {
+            Object life = new Object();
+            Lifetime.watch(life, id, address, secret);
             List<Dataset<Row>> parts = new ArrayList<>();
-            FileIndex index = null;
             for (String directory : directories) {
-                index = index(directory);
-                Dataset<Row> part = spark.baseRelationToDataFrame(relation(index, !directory.equals(WITH_DELETED)));
-                parts.add(directory.equals(WITH_DELETED) ? part.where(isLiving()) : part);
+                LivingRows living = directory.equals(WITH_DELETED) ? new LivingRows(id, address, secret) : null;
+                Dataset<Row> part = spark.baseRelationToDataFrame(relation(index(directory), living, life));
+                parts.add(living == null ? part : part.where(isLiving(living)));
             }
-            if (index == null) {
-                return spark.createDataFrame(List.of(), less(table, List.of()));
-            }
-            Lifetime.watch(index, id, address, secret); // the frame has all parts, and so the last one's index
-            return parts.stream().reduce(Dataset::union).orElseThrow();
+            return parts.stream().reduce(Dataset::union).orElseGet(() -> spark.createDataFrame(List.of(), less(table, List.of())));
         }
 
         /** Spark takes partitions from the directories of the files. */
@@ -99,12 +108,25 @@ public final class ScanFrames {
         }
 
         /** With nulls where the table has them, and nowhere else: what Spark makes of paths by itself has them everywhere. */
-        private HadoopFsRelation relation(FileIndex index, boolean whole) {
+        private HadoopFsRelation relation(FileIndex index, LivingRows living, Object life) {
             List<String> names = List.of(index.partitionSchema().fieldNames());
             StructField[] partitions = names.stream().map(table::apply).toArray(StructField[]::new);
-            StoredNames inFiles = new StoredNames(less(table, List.of()), stored);
+            ScanFormat format = new ScanFormat(inFiles(), living, life);
             return new HadoopFsRelation(
-                    index, new StructType(partitions), less(table, names), Option.empty(), new ScanFormat(inFiles, whole), options(), spark);
+                    index, new StructType(partitions), less(table, names), Option.empty(), format, options(), spark);
+        }
+
+        private StoredNames inFiles() {
+            return new StoredNames(less(table, List.of()), stored);
+        }
+
+        String oddType(String[] files, StructType wanted) {
+            StoredTypes types = new StoredTypes(wanted, inFiles().of(wanted));
+            Configuration conf = spark.sessionState().newHadoopConfWithOptions(options());
+            List<Fetching.Work<String>> looks = Arrays.stream(files)
+                    .<Fetching.Work<String>>map(name -> () -> types.against(new Path("lakeport://" + id + "/" + name), conf))
+                    .toList();
+            return Looks.first(looks);
         }
 
         private scala.collection.immutable.Map<String, String> options() {
@@ -116,9 +138,9 @@ public final class ScanFrames {
             return scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
         }
 
-        private Column isLiving() {
+        private static Column isLiving(LivingRows living) {
             Column number = functions.unix_millis(functions.col("_metadata.file_modification_time"));
-            return functions.udf(new LivingRows(id, address, secret), DataTypes.BooleanType).apply(number, functions.col("_metadata.row_index"));
+            return functions.udf(living, DataTypes.BooleanType).apply(number, functions.col("_metadata.row_index"));
         }
     }
 }

@@ -3,9 +3,12 @@ package io.lakeport.spark;
 import java.io.Closeable;
 import java.io.IOException;
 import java.io.Serializable;
+import java.util.NoSuchElementException;
+import java.util.function.IntPredicate;
 import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -15,69 +18,110 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Reads files, and fails if one has nulls in a column that has none by the table's word: Spark does not look for them there, and would
- * give other values. A batch of rows knows whether it has nulls.
+ * Reads files, and fails if one has nulls in a place that has none by the table's word: Spark does not look for them there, and would give
+ * other values. Rows that are deleted may have such nulls; they are left out then.
  */
 final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
     private static final long serialVersionUID = 1;
 
     private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
-    private final int[] places;
-    private final String[] names;
+    private final LivingRows living;
+    private final StructType wanted;
+    private final int[] strict;
+    private final int position;
 
-    /** The reader gives the columns of a schema, with nulls where there are some. */
-    WithoutNulls(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted) {
+    /** The reader gives the columns of a schema, with nulls where there are some. No row is deleted where {@code living} is null. */
+    WithoutNulls(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted, LivingRows living) {
         this.reader = reader;
-        this.names = wanted.fieldNames();
-        this.places = IntStream.range(0, names.length).filter(place -> !wanted.fields()[place].nullable()).toArray();
+        this.living = living;
+        this.wanted = wanted;
+        this.strict = IntStream.range(0, wanted.size()).filter(place -> Nulls.areForbidden(wanted.fields()[place])).toArray();
+        String rowIndex = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
+        this.position = IntStream.range(0, wanted.size()).filter(place -> wanted.fields()[place].name().equals(rowIndex)).findFirst().orElse(-1);
     }
 
     static boolean isNeeded(StructType wanted) {
-        return IntStream.range(0, wanted.size()).anyMatch(place -> !wanted.fields()[place].nullable());
-    }
-
-    /** The same columns, any of which may be null. */
-    static StructType nullable(StructType schema) {
-        StructField[] fields = schema.fields().clone();
-        for (int i = 0; i < fields.length; i++) {
-            fields[i] = new StructField(fields[i].name(), fields[i].dataType(), true, fields[i].metadata());
-        }
-        return new StructType(fields);
+        return IntStream.range(0, wanted.size()).anyMatch(place -> Nulls.areForbidden(wanted.fields()[place]));
     }
 
     /** Spark's iterators of rows may be ones of batches. */
     @Override
     @SuppressWarnings("unchecked")
     public Iterator<InternalRow> apply(PartitionedFile file) {
-        return (Iterator<InternalRow>) (Iterator<?>) new Checked((Iterator<Object>) (Iterator<?>) reader.apply(file));
+        Iterator<Object> rows = (Iterator<Object>) (Iterator<?>) reader.apply(file);
+        return (Iterator<InternalRow>) (Iterator<?>) new Checked(rows, file.modificationTime());
     }
 
-    private void check(Object rows) {
-        for (int place : places) {
-            if (rows instanceof ColumnarBatch batch ? batch.column(place).hasNull() : ((InternalRow) rows).isNullAt(place)) {
-                throw new IllegalStateException(
-                        "a file of the table has nulls in the column '" + names[place] + "', which has none by the schema; ask who writes it");
+    /** The column of a row that has a null where it must not; null if there is none. */
+    private String lacking(InternalRow row) {
+        for (int place : strict) {
+            StructField field = wanted.fields()[place];
+            if (Nulls.isForbidden(row, place, field.dataType(), field.nullable())) {
+                return field.name();
             }
         }
+        return null;
+    }
+
+    private boolean mayLack(ColumnarBatch batch) {
+        for (int place : strict) {
+            StructField field = wanted.fields()[place];
+            if (Nulls.mayBeForbidden(batch.column(place), field.dataType(), field.nullable())) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private final class Checked extends AbstractIterator<Object> implements Closeable {
         private final Iterator<Object> rows;
+        private final long file;
+        private Object ahead;
 
-        Checked(Iterator<Object> rows) {
+        Checked(Iterator<Object> rows, long file) {
             this.rows = rows;
+            this.file = file;
         }
 
         @Override
         public boolean hasNext() {
-            return rows.hasNext();
+            while (ahead == null && rows.hasNext()) {
+                Object next = rows.next();
+                ahead = next instanceof ColumnarBatch batch ? kept(batch) : isKept((InternalRow) next) ? next : null;
+            }
+            return ahead != null;
         }
 
         @Override
         public Object next() {
-            Object next = rows.next();
-            check(next);
+            if (!hasNext()) {
+                throw new NoSuchElementException();
+            }
+            Object next = ahead;
+            ahead = null;
             return next;
+        }
+
+        private ColumnarBatch kept(ColumnarBatch batch) {
+            if (!mayLack(batch)) {
+                return batch;
+            }
+            IntPredicate isKept = place -> isKept(batch.getRow(place));
+            int[] places = IntStream.range(0, batch.numRows()).filter(isKept).toArray();
+            return places.length == batch.numRows() ? batch : SomeRows.of(batch, places);
+        }
+
+        /** Whether a row has no such nulls. Only one that is deleted may have them. */
+        private boolean isKept(InternalRow row) {
+            String column = lacking(row);
+            if (column == null) {
+                return true;
+            }
+            if (living == null || position < 0 || living.call(file, row.getLong(position))) {
+                throw new IllegalStateException(
+                        "a file of the table has nulls in the column '" + column + "', which has none by the schema; ask who writes it");
+            }
+            return false;
         }
 
         @Override

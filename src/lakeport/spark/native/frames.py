@@ -2,81 +2,129 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from lakeport.client.storage import SharedStorage
 from lakeport.frame import Frame
+from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import Scan
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.schema import StructField, StructType
 from lakeport.spark.native.conditions import to_spark_condition
 from lakeport.spark.native.directories import partition_directories
 from lakeport.spark.native.jar import scan_frames, why_not
-from lakeport.spark.native.readable import physical_schema, why_not_readable
+from lakeport.spark.native.readable import VOID, physical_schema, why_not_readable
 from lakeport.spark.native.scans import PlannedScan
 from lakeport.spark.native.service import service_for
+from lakeport.spark.native.signing import SignedObjects, why_not_signed
 from lakeport.spark.types import to_spark_schema
 
 
 def why_not_native(frame: Frame, spark: SparkSession) -> str | None:
     """Why the rows have to be read in Python; None if Spark's own reader can."""
+    if isinstance(planned := _plan(frame, spark), str):
+        return planned
+    reason = planned.why_not_converted(spark)
+    service_for(spark).remove(planned.files)
+    return reason
+
+
+def to_native_frame(frame: Frame, spark: SparkSession) -> DataFrame | str:
+    """The rows; or why they have to be read in Python."""
+    if isinstance(planned := _plan(frame, spark), str):
+        return planned
+    if (reason := planned.why_not_converted(spark)) is not None:
+        service_for(spark).remove(planned.files)
+        return reason
+    return planned.rows(spark)
+
+
+def _plan(frame: Frame, spark: SparkSession) -> _Native | str:
+    if (reason := _why_not(frame, spark)) is not None:
+        return reason
+    plan = frame.plan()
+    condition = (
+        None if plan.remaining_filter is None else to_spark_condition(plan.remaining_filter, plan.snapshot.schema)
+    )
+    if plan.remaining_filter is not None and condition is None:
+        return "the filter has no exact counterpart in Spark"
+    files = list(plan.files())
+    storage = frame.engine.storage
+    if (reason := _why_not_reached(files, storage)) is not None:
+        return reason
+    urls = storage if isinstance(storage, SharedStorage) else SignedObjects(storage)
+    snapshot = plan.snapshot
+    scan = PlannedScan(files, partition_directories(files, snapshot), snapshot.root, storage, urls)
+    return _Native(plan, scan, frame.selected, condition)
+
+
+def _why_not(frame: Frame, spark: SparkSession) -> str | None:
     if frame.tracks_rows:
         return "row ids were asked for"
-    if (reason := why_not(spark) or why_not_readable(frame.definition, spark)) is not None:
-        return reason
     storage = frame.engine.storage
     if isinstance(storage, SharedStorage) and storage.keeps_files:
         return "a cache was asked for"
-    plan = frame.plan()
-    if plan.remaining_filter is not None and _condition(plan) is None:
-        return "the filter has no exact counterpart in Spark"
-    if not isinstance(storage, SharedStorage) and "://" in plan.snapshot.root:
-        return "Spark does not reach the files"
-    return None
+    return why_not(spark) or why_not_readable(frame.definition, spark)
 
 
-def to_native_frame(frame: Frame, spark: SparkSession) -> DataFrame:
-    """The rows of a frame for which there is no reason against it."""
-    plan = frame.plan()
-    files = list(plan.files())
-    snapshot = plan.snapshot
-    scan = PlannedScan(files, partition_directories(files, snapshot), snapshot.root, frame.engine.storage)
-    condition = _condition(plan)
-    table = _narrowed(snapshot.schema, frame.selected) if condition is None else snapshot.schema
-    rows = _read(spark, scan, table, snapshot.mapping_mode, frame.selected, condition)
-    return rows if _narrowed(table, frame.selected) == table else rows.select(*_columns(frame.selected, table))
+def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | None:
+    remote = [file.path for file in files if "://" in file.path]
+    return why_not_signed(remote, storage) if remote and not isinstance(storage, SharedStorage) else None
 
 
-def _condition(plan: Scan) -> Column | None:
-    left = plan.remaining_filter
-    return None if left is None else to_spark_condition(left, plan.snapshot.schema)
+@dataclass(frozen=True)
+class _Native:
+    """What Spark's own reader is to read."""
+
+    plan: Scan
+    files: PlannedScan
+    selected: StructType
+    condition: Column | None
+
+    @property
+    def _table(self) -> StructType:
+        """All columns; without a filter, those that are selected have no more fields than were asked for."""
+        whole = self.plan.snapshot.schema
+        return _narrowed(whole, self.selected) if self.condition is None else whole
+
+    def why_not_converted(self, spark: SparkSession) -> str | None:
+        """Why the types of some files are against Spark's reader."""
+        partitions = self.plan.snapshot.partition_columns
+        read = StructType(tuple(f for f in self.plan.schema if f.name not in partitions and f.type != VOID))
+        names = self.files.sample()
+        if not names or not read.fields:
+            return None
+        odd = scan_frames(spark).whyNot(*self._scan(spark), " ".join(names), *self._schemas(read))
+        return None if odd is None else f"a file holds {odd}"
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """In one call to the JVM."""
+        condition = None if self.condition is None else self.condition._jc
+        roots = " ".join(self.files.roots)
+        made = scan_frames(spark).read(*self._scan(spark), roots, *self._schemas(self.selected), condition)
+        rows = ClassicFrame(made, spark)
+        if _narrowed(self._table, self.selected) == self._table:
+            return rows
+        return rows.select(*_columns(self.selected, self._table))
+
+    def _scan(self, spark: SparkSession) -> tuple[object, ...]:
+        service = service_for(spark)
+        service.add(self.files)
+        return spark._jsparkSession, self.files.id, service.address, self.files.secret
+
+    def _schemas(self, wanted: StructType) -> tuple[str, ...]:
+        stored = physical_schema(self._table, self.plan.snapshot.mapping_mode)
+        return to_spark_schema(self._table).json(), stored.json(), to_spark_schema(wanted).json()
 
 
 def _narrowed(schema: StructType, selected: StructType) -> StructType:
     """All columns, those that are selected with no more fields than were asked for."""
     asked = {field.name: field for field in selected}
     return StructType(tuple(asked.get(field.name, field) for field in schema))
-
-
-def _read(
-    spark: SparkSession, scan: PlannedScan, table: StructType, mode: str, selected: StructType, condition: Column | None
-) -> DataFrame:
-    """The selected columns of the rows for which the condition holds, in one call to the JVM."""
-    service = service_for(spark)
-    service.add(scan)
-    rows = scan_frames(spark).read(
-        spark._jsparkSession,
-        scan.id,
-        service.address,
-        scan.secret,
-        " ".join(scan.roots),
-        to_spark_schema(table).json(),
-        physical_schema(table, mode).json(),
-        to_spark_schema(selected).json(),
-        None if condition is None else condition._jc,
-    )
-    return ClassicFrame(rows, spark)
 
 
 def _columns(selected: StructType, table: StructType) -> list[Column]:

@@ -22,7 +22,7 @@ _SETTINGS = {
 }
 """Settings of a session, and the values with which its reader gives the rows that the kernel does. They are the
 defaults."""
-_VOID, _BINARY = PrimitiveType("void"), PrimitiveType("binary")
+VOID, _BINARY = PrimitiveType("void"), PrimitiveType("binary")
 _METADATA = "_metadata"
 
 
@@ -56,14 +56,14 @@ def _mapping_against(snapshot: Snapshot, spark: SparkSession) -> str | None:
 def _column_against(field: StructField) -> str | None:
     if field.name.lower() == _METADATA:
         return f"it has a column {field.name!r}, which means something else in Spark"
-    if field.type != _VOID and _VOID in types_in(field.type):
+    if field.type != VOID and VOID in types_in(field.type):
         return f"a part of the column {field.name!r} is void"
     return None
 
 
 def physical_schema(schema: StructType, mode: str) -> spark_types.StructType:
     """The columns under the names, or with the ids, that they have in data files, less those that no file has."""
-    stored = StructType(tuple(_physical(field, mode) for field in schema if field.type != _VOID))
+    stored = StructType(tuple(_physical(field, mode) for field in schema if field.type != VOID))
     plain = to_spark_schema(stored)
     return plain if mode != "id" else _with_ids(plain, stored)
 

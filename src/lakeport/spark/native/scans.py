@@ -19,8 +19,11 @@ WHOLE, WITH_DELETED = "/whole", "/with-deleted"
 """The directories of files without and with deletion vectors."""
 
 
+_SAMPLE = 16
+
+
 class UrlStorage(Protocol):
-    """A storage that knows URLs of its files."""
+    """What knows URLs of files."""
 
     def signed(self, path: str, refused: str | None = None) -> SignedUrl: ...
 
@@ -34,6 +37,7 @@ class PlannedScan:
     """Where the files are, below `WHOLE` or `WITH_DELETED`: `day=2026-01-31/country=NL`, or nothing."""
     table_root: str
     storage: StorageClient = field(repr=False)
+    urls: UrlStorage = field(repr=False)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
@@ -49,17 +53,25 @@ class PlannedScan:
 
     def _line(self, number: int) -> str:
         file = self.files[number]
-        below = "/".join(filter(None, [self.directories[number], f"{number}-{file.size}.parquet"]))
+        below = "/".join(filter(None, [self.directories[number], self._name(number)]))
         return f"{_root(file)}\t{below}\t{file.size}\t{number}"
+
+    def _name(self, number: int) -> str:
+        return f"{number}-{self.files[number].size}.parquet"
+
+    def sample(self) -> list[str]:
+        """The names of a few files, the first and the last among them: of all, if they are few."""
+        last = len(self.files) - 1
+        count = min(_SAMPLE, len(self.files))
+        return [self._name(last * part // max(1, count - 1)) for part in range(count)]
 
     def url(self, number: int, refused: str | None) -> SignedUrl:
         """How a file is read for now. `refused` is the digest of a URL that the storage does not take any more."""
         path = self.files[number].path
         if "://" not in path:
             return SignedUrl(Path(path).as_uri())
-        storage: UrlStorage = self.storage  # type: ignore[assignment]  # `why_not_native` has seen to it
-        signed = storage.signed(path)
-        return storage.signed(path, signed.url) if digest(signed.url) == refused else signed
+        signed = self.urls.signed(path)
+        return self.urls.signed(path, signed.url) if digest(signed.url) == refused else signed
 
     def vector(self, number: int) -> bytes:
         """The positions of deleted rows of a file, checked, in the portable format."""

@@ -47,6 +47,10 @@ class ScanService:
         self.forget(time.monotonic() - _KEPT_SECONDS)
         self._scans[scan.id] = scan
 
+    def remove(self, scan: PlannedScan) -> None:
+        """A scan that no plan has."""
+        self._scans.pop(scan.id, None)
+
     def forget(self, moment: float) -> None:
         """The scans that had ended at a moment of `time.monotonic`."""
         for scan_id in [scan_id for scan_id, ended in list(self._ended.items()) if ended <= moment]:
@@ -92,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         scan = self.known.get(scan_id)
         given = self.headers.get("Authorization", "")
         if scan is None or not secrets.compare_digest(given.encode(), f"Bearer {scan.secret}".encode()):
-            return 404, "the driver has not planned such a scan"
+            return 404, "the driver does not have this scan, or not any more: make the frame again"
         if what == "ended":
             self.ending[scan_id] = time.monotonic()
             return 200, ""

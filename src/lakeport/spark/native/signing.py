@@ -1,0 +1,60 @@
+"""URLs of files in object stores, signed here: tasks get them, and no key of the storage."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from lakeport.client.local_log import SignedUrl
+from lakeport.errors import StorageError
+from lakeport.kernel.engine import StorageClient
+
+_LIFE_SECONDS = 3600
+_MARGIN = 0.2
+"""A URL of whose life less than this part is left is not given out any more."""
+_AZURE = re.compile(r"(?:az|azure|adl|abfss?)://", re.IGNORECASE)
+_PLAIN = re.compile(r"[\w/=.\-+,:;@!$&'()*~]*", re.ASCII)
+"""Of names that have other characters, obstore's signature is refused by Azure."""
+
+
+class Signing(Protocol):
+    """A storage that signs URLs of its files."""
+
+    def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
+        """A URL by which a file can be read for a while; `anew` if the last one was refused. Raises `StorageError`."""
+
+
+def why_not_signed(paths: Sequence[str], storage: StorageClient) -> str | None:
+    """Why Spark's own reader does not reach files in object stores; None if it does, by URLs."""
+    if not hasattr(storage, "sign"):
+        return "the engine's storage does not sign URLs"
+    if any(_AZURE.match(path) and not _PLAIN.fullmatch(path) for path in paths):
+        return "names of its files cannot be signed for Azure"
+    try:
+        storage.sign(paths[0], 1)
+    except StorageError:  # its text is about the storage; what matters is that Python reads it
+        return "the storage does not sign URLs with the credentials that there are"
+    return None
+
+
+class SignedObjects:
+    """The URLs of a storage's files. Threads can share it."""
+
+    def __init__(self, storage: StorageClient) -> None:
+        self._storage: Signing = storage  # type: ignore[assignment]  # `why_not_signed` has seen to it
+        self._known: dict[str, SignedUrl] = {}
+
+    def signed(self, path: str, refused: str | None = None) -> SignedUrl:
+        """Raises `StorageError`."""
+        known = self._known.get(path)
+        if known is None or known.url == refused or _is_old(known):
+            until = int((time.time() + _LIFE_SECONDS) * 1000)
+            known = SignedUrl(self._storage.sign(path, _LIFE_SECONDS, anew=refused is not None), until)
+            self._known[path] = known
+        return known
+
+
+def _is_old(signed: SignedUrl) -> bool:
+    return signed.expires is not None and signed.expires < (time.time() + _LIFE_SECONDS * _MARGIN) * 1000
