@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lakeport.engine.reading import in_order
 from lakeport.errors import CorruptTableError
 from lakeport.iceberg.roaring import VALUES_OF_A_CONTAINER, Container, count_bitmap64, read_bitmap32, read_bitmap64
 from lakeport.kernel.deletion_vectors import FILE_VERSION, DeletionVectorDescriptor, encode_deletion_vector
@@ -82,6 +83,8 @@ class _Payload:
         self.checksum = 0
         """The CRC-32 of what has been read."""
         self._parts = self._inline(vector) if vector.path is None else self._in_file(storage, vector, vector.path)
+        if self.size > _PART_BYTES:
+            self._parts = in_order([self._parts], iter, threads=1)  # reads and checks ahead of who takes
         self._kept: deque[memoryview] | None = deque() if keeps_parts else None
         self._part, self._position, self._taken = _NOTHING, 0, 0
         self._magic: memoryview | None = None
