@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -10,8 +12,11 @@ from lakeport.engine.object_upload import store_errors
 from lakeport.errors import StorageError
 
 if TYPE_CHECKING:
+    from obstore import SignCapableStore
     from obstore.store import ObjectStore
 
+SIGNED_FOR_AZURE = re.compile(r"[\w/=.\-+,:;@!$&'()*~]*", re.ASCII)
+"""Names of blobs without other characters: of those, Azure refuses the signature that obstore makes."""
 _CLIENT = {"allow_http", "connect_timeout", "http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host"}
 _CLIENT |= {"randomize_addresses", "read_timeout", "timeout", "user_agent"}
 """Options of the HTTP client without which an object can be read, too."""
@@ -21,7 +26,6 @@ _NEEDED = ("skip_signature", "sse_customer", "request_payer")
 
 def sign_object(store: ObjectStore, key: str, seconds: int, path: str) -> str:
     """Raises `StorageError` if the store does not sign, or if a URL would not be enough."""
-    from obstore import sign
     from obstore.store import AzureStore, GCSStore, S3Store
 
     if not isinstance(store, AzureStore | GCSStore | S3Store):
@@ -29,9 +33,17 @@ def sign_object(store: ObjectStore, key: str, seconds: int, path: str) -> str:
     config: dict[str, Any] = {**store.config}
     if _is_more_than_urls(config, store) or (isinstance(store, GCSStore) and store.credential_provider is not None):
         raise StorageError("the options of the storage do not go together with signed URLs", path=path)
-    with store_errors(path):  # Google's keys are put into URLs as they are
-        name = quote(key, "/~") if isinstance(store, GCSStore) else key
-        return sign(store, "GET", name, timedelta(seconds=seconds))
+    with store_errors(path):
+        return sign_keys(store, [key], timedelta(seconds=seconds))[0]
+
+
+def sign_keys(store: SignCapableStore, keys: Sequence[str], lifetime: timedelta) -> list[str]:
+    from obstore import sign
+    from obstore.store import GCSStore
+
+    if isinstance(store, GCSStore):  # obstore puts these into URLs as they are: even `%2e%2e` would be a step out
+        keys = [quote(key, "/~") for key in keys]
+    return list(sign(store, "GET", keys, lifetime))
 
 
 def _is_more_than_urls(config: dict[str, Any], store: Any) -> bool:

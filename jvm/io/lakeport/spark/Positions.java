@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.HashMap;
 import java.util.Map;
+import org.roaringbitmap.IntConsumer;
 import org.roaringbitmap.RoaringBitmap;
 
 /** A set of row positions, as Delta's deletion vectors have it: 32-bit bitmaps by the upper half of the positions. */
@@ -32,6 +33,19 @@ final class Positions {
             }
         }
         return positions;
+    }
+
+    /** Takes those among so many that follow each other, counted from the first of these. */
+    void forEachAmong(long start, int count, IntConsumer taken) {
+        if (start + count <= 1L << 32) {
+            first.forEachInRange((int) start, count, position -> taken.accept((int) (Integer.toUnsignedLong(position) - start)));
+            return;
+        }
+        for (int i = 0; i < count; i++) {
+            if (contains(start + i)) {
+                taken.accept(i);
+            }
+        }
     }
 
     boolean contains(long position) {

@@ -19,20 +19,20 @@ final class ScanFormat extends ParquetFileFormat {
     private static final long serialVersionUID = 1;
 
     private final transient StoredNames names;
-    private final transient LivingRows living;
+    private final transient DeletedRows deleted;
     private final transient Object life;
 
-    /** Of files that are whole, where {@code living} is null, or of ones with deleted rows. The scan lasts as long as {@code life} does. */
-    ScanFormat(StoredNames names, LivingRows living, Object life) {
+    /** Of files that are whole, where {@code deleted} is null, or of ones with deleted rows. The scan lasts as long as {@code life} does. */
+    ScanFormat(StoredNames names, DeletedRows deleted, Object life) {
         this.names = names;
-        this.living = living;
+        this.deleted = deleted;
         this.life = life;
     }
 
     /** Columns may be ones of `SomeRows`, which Spark must not take for those of its reader. */
     @Override
     public Option<Seq<String>> vectorTypes(StructType wanted, StructType partitions, SQLConf conf) {
-        return living != null && WithoutNulls.isNeeded(wanted) ? Option.empty() : super.vectorTypes(wanted, partitions, conf);
+        return deleted != null && WithoutNulls.isNeeded(wanted) ? Option.empty() : super.vectorTypes(wanted, partitions, conf);
     }
 
     /** On the driver. The reader is that of Spark's own class, with what has to be checked around it: tasks need nothing of this one. */
@@ -51,6 +51,9 @@ final class ScanFormat extends ParquetFileFormat {
         Function1<PartitionedFile, Iterator<InternalRow>> reader = new ParquetFileFormat()
                 .buildReaderWithPartitionValues(spark, names.of(data), partitions, stored, storedFilters, options, conf);
         reader = new CheckedTypes(reader, wanted, stored, spark.sparkContext(), conf, life);
-        return strict ? new WithoutNulls(reader, wanted, living) : reader;
+        if (deleted != null) {
+            reader = new MarkedRows(reader, wanted, deleted);
+        }
+        return strict ? new WithoutNulls(reader, wanted) : reader;
     }
 }

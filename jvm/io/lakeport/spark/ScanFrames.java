@@ -92,9 +92,9 @@ public final class ScanFrames {
             Lifetime.watch(life, id, address, secret);
             List<Dataset<Row>> parts = new ArrayList<>();
             for (String directory : directories) {
-                LivingRows living = directory.equals(WITH_DELETED) ? new LivingRows(id, address, secret) : null;
-                Dataset<Row> part = spark.baseRelationToDataFrame(relation(index(directory), living, life));
-                parts.add(living == null ? part : part.where(isLiving(living)));
+                DeletedRows deleted = directory.equals(WITH_DELETED) ? new DeletedRows(id, address, secret) : null;
+                Dataset<Row> part = spark.baseRelationToDataFrame(relation(index(directory), deleted, life));
+                parts.add(deleted == null ? part : living(part));
             }
             return parts.stream().reduce(Dataset::union).orElseGet(() -> spark.createDataFrame(List.of(), less(table, List.of())));
         }
@@ -108,12 +108,12 @@ public final class ScanFrames {
         }
 
         /** With nulls where the table has them, and nowhere else: what Spark makes of paths by itself has them everywhere. */
-        private HadoopFsRelation relation(FileIndex index, LivingRows living, Object life) {
+        private HadoopFsRelation relation(FileIndex index, DeletedRows deleted, Object life) {
             List<String> names = List.of(index.partitionSchema().fieldNames());
             StructField[] partitions = names.stream().map(table::apply).toArray(StructField[]::new);
-            ScanFormat format = new ScanFormat(inFiles(), living, life);
-            return new HadoopFsRelation(
-                    index, new StructType(partitions), less(table, names), Option.empty(), format, options(), spark);
+            StructType columns = deleted == null ? less(table, names) : less(table, names).add(MarkedRows.POSITION);
+            ScanFormat format = new ScanFormat(inFiles(), deleted, life);
+            return new HadoopFsRelation(index, new StructType(partitions), columns, Option.empty(), format, options(), spark);
         }
 
         private StoredNames inFiles() {
@@ -138,9 +138,9 @@ public final class ScanFrames {
             return scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
         }
 
-        private static Column isLiving(LivingRows living) {
-            Column number = functions.unix_millis(functions.col("_metadata.file_modification_time"));
-            return functions.udf(living, DataTypes.BooleanType).apply(number, functions.col("_metadata.row_index"));
+        private static Dataset<Row> living(Dataset<Row> marked) {
+            Column position = functions.col(MarkedRows.POSITION.name());
+            return marked.where(position.geq(0)).drop(position);
         }
     }
 }

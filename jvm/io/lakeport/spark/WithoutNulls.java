@@ -1,19 +1,15 @@
 package io.lakeport.spark;
 
-import java.io.Closeable;
-import java.io.IOException;
 import java.io.Serializable;
 import java.util.NoSuchElementException;
 import java.util.function.IntPredicate;
 import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
-import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Function1;
-import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
@@ -25,19 +21,16 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
     private static final long serialVersionUID = 1;
 
     private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
-    private final LivingRows living;
     private final StructType wanted;
     private final int[] strict;
     private final int position;
 
-    /** The reader gives the columns of a schema, with nulls where there are some. No row is deleted where {@code living} is null. */
-    WithoutNulls(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted, LivingRows living) {
+    /** The reader gives the columns of a schema, with nulls where there are some; deleted rows are marked. */
+    WithoutNulls(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted) {
         this.reader = reader;
-        this.living = living;
         this.wanted = wanted;
         this.strict = IntStream.range(0, wanted.size()).filter(place -> Nulls.areForbidden(wanted.fields()[place])).toArray();
-        String rowIndex = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
-        this.position = IntStream.range(0, wanted.size()).filter(place -> wanted.fields()[place].name().equals(rowIndex)).findFirst().orElse(-1);
+        this.position = wanted.getFieldIndex(MarkedRows.POSITION.name()).map(place -> (int) place).getOrElse(() -> -1);
     }
 
     static boolean isNeeded(StructType wanted) {
@@ -49,7 +42,7 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
     @SuppressWarnings("unchecked")
     public Iterator<InternalRow> apply(PartitionedFile file) {
         Iterator<Object> rows = (Iterator<Object>) (Iterator<?>) reader.apply(file);
-        return (Iterator<InternalRow>) (Iterator<?>) new Checked(rows, file.modificationTime());
+        return (Iterator<InternalRow>) (Iterator<?>) new Checked(rows);
     }
 
     /** The column of a row that has a null where it must not; null if there is none. */
@@ -73,14 +66,11 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
         return false;
     }
 
-    private final class Checked extends AbstractIterator<Object> implements Closeable {
-        private final Iterator<Object> rows;
-        private final long file;
+    private final class Checked extends ReadRows {
         private Object ahead;
 
-        Checked(Iterator<Object> rows, long file) {
-            this.rows = rows;
-            this.file = file;
+        Checked(Iterator<Object> rows) {
+            super(rows);
         }
 
         @Override
@@ -117,18 +107,11 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
             if (column == null) {
                 return true;
             }
-            if (living == null || position < 0 || living.call(file, row.getLong(position))) {
+            if (position < 0 || !MarkedRows.isDeleted(row.getLong(position))) {
                 throw new IllegalStateException(
                         "a file of the table has nulls in the column '" + column + "', which has none by the schema; ask who writes it");
             }
             return false;
-        }
-
-        @Override
-        public void close() throws IOException {
-            if (rows instanceof Closeable open) {
-                open.close();
-            }
         }
     }
 }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
+from lakeport.engine.object_signing import SIGNED_FOR_AZURE, sign_keys
 from lakeport.engine.object_store import store_root
 from lakeport.engine.object_upload import store_errors
 from lakeport.errors import SharingError
@@ -18,8 +17,6 @@ from lakeport.server.signing.places import Place
 if TYPE_CHECKING:
     from obstore import SignCapableStore
 
-_UNESCAPED = re.compile(r"[\w/=.\-+,:;@!$&'()*~]*", re.ASCII)
-
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
@@ -28,18 +25,11 @@ class ObjectPlace:
     root: str
     store: SignCapableStore
     lifetime: timedelta
-    takes_escaped: bool = False
-    """Whether obstore puts keys into URLs as they are. Then even `%2e%2e` in a name would be a step out."""
 
     def sign(self, relative: Sequence[str]) -> list[str]:
-        from obstore import sign
-
         prefix = f"{self.root}/"[len(store_root(self.root)) + 1 :]
-        keys = [prefix + path for path in relative]
-        if self.takes_escaped:
-            keys = [quote(key, "/~") for key in keys]
         with store_errors(self.root):
-            return list(sign(self.store, "GET", keys, self.lifetime))
+            return sign_keys(self.store, [prefix + path for path in relative], self.lifetime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,7 @@ class IdentityBlobPlace:
 
     def sign(self, relative: Sequence[str]) -> list[str]:
         """Raises `SharingError` (400) for names whose signature Azure would refuse."""
-        if not all(map(_UNESCAPED.fullmatch, [self.root, *relative])):
+        if not all(map(SIGNED_FOR_AZURE.fullmatch, [self.root, *relative])):
             raise SharingError(
                 "the table has files whose names cannot be signed by an identity in Azure. "
                 "Its provider has to configure account_key for the storage",
@@ -62,9 +52,9 @@ class IdentityBlobPlace:
 
 
 def object_place(root: str, store: SignCapableStore, seconds: int, now: Callable[[], float]) -> Place:
-    from obstore.store import AzureStore, GCSStore
+    from obstore.store import AzureStore
 
-    objects = ObjectPlace(root, store, timedelta(seconds=seconds), isinstance(store, GCSStore))
+    objects = ObjectPlace(root, store, timedelta(seconds=seconds))
     if not isinstance(store, AzureStore):
         return objects
     if key := account_key(store):

@@ -23,7 +23,7 @@ _SETTINGS = {
 """Settings of a session, and the values with which its reader gives the rows that the kernel does. They are the
 defaults."""
 VOID, _BINARY = PrimitiveType("void"), PrimitiveType("binary")
-_METADATA = "_metadata"
+_SPARKS_OWN = {"_metadata", "_tmp_metadata_row_index"}
 
 
 def why_not_readable(snapshot: Snapshot, spark: SparkSession) -> str | None:
@@ -54,7 +54,7 @@ def _mapping_against(snapshot: Snapshot, spark: SparkSession) -> str | None:
 
 
 def _column_against(field: StructField) -> str | None:
-    if field.name.lower() == _METADATA:
+    if field.name.lower() in _SPARKS_OWN:
         return f"it has a column {field.name!r}, which means something else in Spark"
     if field.type != VOID and VOID in types_in(field.type):
         return f"a part of the column {field.name!r} is void"

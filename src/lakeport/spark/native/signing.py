@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lakeport.client.local_log import SignedUrl
+from lakeport.engine.object_signing import SIGNED_FOR_AZURE
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import StorageClient
 
@@ -15,8 +16,6 @@ _LIFE_SECONDS = 3600
 _MARGIN = 0.2
 """A URL of whose life less than this part is left is not given out any more."""
 _AZURE = re.compile(r"(?:az|azure|adl|abfss?)://", re.IGNORECASE)
-_PLAIN = re.compile(r"[\w/=.\-+,:;@!$&'()*~]*", re.ASCII)
-"""Of names that have other characters, obstore's signature is refused by Azure."""
 
 
 class Signing(Protocol):
@@ -30,7 +29,7 @@ def why_not_signed(paths: Sequence[str], storage: StorageClient) -> str | None:
     """Why Spark's own reader does not reach files in object stores; None if it does, by URLs."""
     if not hasattr(storage, "sign"):
         return "the engine's storage does not sign URLs"
-    if any(_AZURE.match(path) and not _PLAIN.fullmatch(path) for path in paths):
+    if any(_AZURE.match(path) and not SIGNED_FOR_AZURE.fullmatch(path) for path in paths):
         return "names of its files cannot be signed for Azure"
     try:
         storage.sign(paths[0], 1)

@@ -1,0 +1,101 @@
+package io.lakeport.spark;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.vectorized.WritableColumnVector;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.Function1;
+import scala.collection.Iterator;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * Reads files with deleted rows, and marks those in the column of positions. What Spark offers for it, a struct with the position and the
+ * file in it, would be made for each row.
+ */
+final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
+    private static final long serialVersionUID = 1;
+    /** The positions of rows in their file: Spark's reader knows this column by its name. */
+    static final StructField POSITION =
+            new StructField(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType, true, Metadata.empty());
+    private static final long DELETED = -1;
+
+    private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
+    private final DeletedRows deleted;
+    private final int place;
+
+    /** The reader gives the columns of a schema that has `POSITION`. */
+    MarkedRows(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted, DeletedRows deleted) {
+        this.reader = reader;
+        this.deleted = deleted;
+        this.place = wanted.fieldIndex(POSITION.name());
+    }
+
+    static boolean isDeleted(long position) {
+        return position == DELETED;
+    }
+
+    /** Spark's iterators of rows may be ones of batches. */
+    @Override
+    @SuppressWarnings("unchecked")
+    public Iterator<InternalRow> apply(PartitionedFile file) {
+        Iterator<Object> rows = (Iterator<Object>) (Iterator<?>) reader.apply(file);
+        return (Iterator<InternalRow>) (Iterator<?>) new Marked(rows, file.modificationTime());
+    }
+
+    private Positions deletedOf(long file) {
+        try {
+            return deleted.of(file);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    private final class Marked extends ReadRows {
+        private final long file;
+        /** Known when the first rows are: a file may have none that are wanted. */
+        private Positions positions;
+
+        Marked(Iterator<Object> rows, long file) {
+            super(rows);
+            this.file = file;
+        }
+
+        @Override
+        public boolean hasNext() {
+            return rows.hasNext();
+        }
+
+        @Override
+        public Object next() {
+            Object next = rows.next();
+            positions = positions == null ? deletedOf(file) : positions;
+            if (next instanceof ColumnarBatch batch) {
+                mark((WritableColumnVector) batch.column(place), batch.numRows());
+            } else if (positions.contains(((InternalRow) next).getLong(place))) {
+                ((InternalRow) next).setLong(place, DELETED);
+            }
+            return next;
+        }
+
+        private void mark(WritableColumnVector column, int rows) {
+            long start = rows == 0 ? 0 : column.getLong(0);
+            if (rows == 0 || column.getLong(rows - 1) - start == rows - 1) { // nearly always: no page was skipped
+                positions.forEachAmong(start, rows, row -> column.putLong(row, DELETED));
+                return;
+            }
+            for (int row = 0; row < rows; row++) {
+                if (positions.contains(column.getLong(row))) {
+                    column.putLong(row, DELETED);
+                }
+            }
+        }
+    }
+}
