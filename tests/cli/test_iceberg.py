@@ -26,7 +26,7 @@ def test_convert_makes_a_mirror_and_keeps_it_up_to_date(lakeport: Run, orders: s
     assert lakeport("convert", orders).out == (
         f"wrote 1 snapshot of the whole table; {mirror} shows version 2 of {orders}\n"
     )
-    assert lakeport("convert", orders).out == f"nothing to do: {mirror} shows version 2 of {orders}\n"
+    assert lakeport("convert", orders).out == f"no new version: {mirror} shows version 2 of {orders}\n"
     tables.delete(orders, "id = 14")
     assert lakeport("convert", orders).out == f"wrote 1 snapshot of changes; {mirror} shows version 3 of {orders}\n"
     assert ids(f"{orders}/_iceberg/metadata/v2.metadata.json") == [0, 2, *range(4, 14)]
@@ -102,7 +102,7 @@ def test_a_dataset_that_fails_is_told_and_does_not_keep_the_others_from_their_tu
     assert "has the type variant" in told[1]
     again = lakeport("convert", "--datasets", config)
     assert (again.code, again.err) == (1, result.err)
-    assert [line.partition(":")[0] for line in again.out.splitlines()] == ["nothing to do"] * 2
+    assert [line.partition(":")[0] for line in again.out.splitlines()] == ["no new version"] * 2
 
 
 def test_convert_watches_a_table_until_it_is_ended(orders: str) -> None:

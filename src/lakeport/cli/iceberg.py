@@ -231,7 +231,7 @@ def _print_conversion(target: str, result: Conversion, json: bool) -> None:
         return
     mirror = f"{printable(result.location)} (Iceberg, format version {result.format_version})"
     if not result.versions:
-        print_text(f"nothing to do: {mirror} shows version {result.version} of {printable(target)}")
+        print_text(f"no new version: {mirror} shows version {result.version} of {printable(target)}")
         return
     what = "the whole table" if result.kind == "full" and len(result.versions) == 1 else "changes"
     print_text(
