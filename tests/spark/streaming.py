@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +53,16 @@ def following(kind: str, folder: Path, **settings: Any) -> Iterator[tuple[Follow
 
 
 def requests_to(server: Running) -> Counter[str]:
-    """How often each operation of a server was asked for."""
+    """How often each operation of a server was asked for. A request counts when its answer is gone, which is a moment
+    after the client has it."""
+    counted, before = _counted(server), None
+    while counted != before:
+        time.sleep(0.3)
+        counted, before = _counted(server), counted
+    return counted
+
+
+def _counted(server: Running) -> Counter[str]:
     found = re.findall(
         r'lakeport_requests_total\{operation="([^"]+)",status="\d+"\} (\d+)',
         server.app.services.metrics.text().decode(),

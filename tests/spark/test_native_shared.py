@@ -19,9 +19,12 @@ import lakeport.spark
 from lakeport import tables
 from lakeport.client.connections import ConnectionOptions
 from lakeport.client.http import HttpOptions, HttpPool
+from lakeport.client.local_log import SignedUrl
 from lakeport.client.retrying import RetryOptions
+from lakeport.errors import StorageError
 from lakeport.frame import Frame
 from lakeport.spark.native.frames import to_native_frame
+from lakeport.spark.native.scans import PlannedScan
 from lakeport.spark.native.service import service_for
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.reading import frame_of, server_at
@@ -192,6 +195,43 @@ def test_a_storage_that_does_harm_gives_the_right_rows(impatient: SparkSession, 
         for _ in range(2):
             assert summed(rows) == expected(orders)
         assert proxy.done.total() > proxy.done[Fault.NONE] > 0
+
+
+def test_many_ranges_that_are_refused_at_once_get_new_urls(spark: SparkSession, tmp_path: Path) -> None:
+    """More than there are threads that fetch: none of them may wait for another."""
+    path, refused = str(tmp_path / "wide"), threading.Semaphore(100)
+    rows = pa.table({f"c{number}": range(number, number + 2000) for number in range(240)})
+    tables.create(path, rows)
+    planned = threading.Event()
+
+    def choose(path: str, is_file: bool) -> Fault:
+        return Fault.FORBIDDEN if is_file and planned.is_set() and refused.acquire(blocking=False) else Fault.NONE
+
+    with through(path, choose) as (frame, proxy):
+        sums = native(spark, frame).selectExpr(*(f"sum(c{number})" for number in range(0, 240, 2)))
+        found: list[tuple[int, ...]] = []
+        planned.set()
+        job = threading.Thread(target=lambda: found.extend(map(tuple, sums.collect())), daemon=True)
+        job.start()
+        job.join(120)
+        assert proxy.done[Fault.FORBIDDEN] > 64
+        assert found == [tuple(2000 * (number + 999) + 1000 for number in range(0, 240, 2))]
+
+
+def test_a_url_that_is_none_of_http_is_not_read(spark: SparkSession, orders: str, tmp_path: Path) -> None:
+    """Who shares a table does not say which files of its own a machine reads."""
+    tables.create(str(tmp_path / "own"), pa.table({"id": [1]}))
+    [own] = (tmp_path / "own").glob("*.parquet")
+
+    class Sharing:
+        def signed(self, path: str, refused: str | None = None) -> SignedUrl:
+            return SignedUrl(own.as_uri())
+
+    with through(orders, no_harm) as (frame, _):
+        files = list(frame.plan().files())
+        scan = PlannedScan(files, [""] * len(files), orders, frame.engine.storage, Sharing())
+        with pytest.raises(StorageError, match="not a URL of http or https"):
+            scan.url(0, None)
 
 
 @pytest.mark.parametrize("fault", [Fault.FORBIDDEN, Fault.ERROR, Fault.OTHER_BYTES, Fault.NO_RANGE, Fault.TRUNCATED])

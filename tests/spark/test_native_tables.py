@@ -490,3 +490,49 @@ def test_a_filter_that_spark_might_decide_in_another_way_leads_to_the_python_pat
     assert "filter" in str(why_not_native(filtered.where("n % 2 = 0"), spark))
     assert "filter" in str(why_not_native(filtered.where(Like(col("s"), "a\\b")), spark))
     assert why_not_native(filtered.where("part % 2 = 0"), spark) is None
+
+
+# Sessions
+
+
+@pytest.mark.parametrize("columns", [1, 101])
+@pytest.mark.parametrize("codegen", ["true", "false"])
+def test_deleted_rows_are_left_out_however_spark_takes_rows(
+    spark: SparkSession, tmp_path: Path, columns: int, codegen: str
+) -> None:
+    """Of more than a hundred columns, Spark takes rows and not batches."""
+    schema = struct(**{f"c{number}": "long" for number in range(columns)})
+    table = built(tmp_path, schema, (), "none", "deletionVectors")
+    whole = table.add({name: list(range(10)) for name in schema.names})
+    table.commit(whole).commit(*table.delete(whole, [2, 7]))
+    with setting(spark, "spark.sql.codegen.wholeStage", codegen):
+        found = native(spark, lakeport.scan(table.root)).collect()
+    assert sorted(row.c0 for row in found) == [0, 1, 3, 4, 5, 6, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("spark.sql.caseSensitive", "true"), ("spark.sql.parquet.int96TimestampConversion", "true")],
+    ids=["case", "int96"],
+)
+def test_settings_that_would_give_other_values_later_are_an_error(
+    spark: SparkSession, tmp_path: Path, name: str, value: str
+) -> None:
+    table = built(tmp_path, struct(id="long"))
+    table.commit(table.add({"id": [1, 2]}))
+    rows = native(spark, lakeport.scan(table.root))
+    with setting(spark, name, value), pytest.raises(Exception, match=f"the session has set {name} to other than"):
+        rows.where("id > 0").collect()
+    assert rows.where("id > 1").count() == 1
+
+
+def test_files_that_spark_would_leave_out_or_read_otherwise_come_from_python(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = built(tmp_path, struct(id="long"))
+    table.commit(table.add({"id": [1, 2]})).commit(table.add({"id": [3]}, size=0))
+    assert why_not_native(lakeport.scan(table.root), spark) == "its log tells wrong sizes of files"
+    other = built(tmp_path / "other", struct(id="long"))
+    other.commit(other.add(pa.table({"id": [1], "_tmp_metadata_row_index": [5]}), stats=None))
+    assert "which Spark has for itself" in str(why_not_native(lakeport.scan(other.root), spark))
+    assert [row.id for row in lakeport.scan(other.root).to_spark(spark).collect()] == [1]

@@ -9,6 +9,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 
@@ -29,6 +30,8 @@ final class Driver {
     private final String address;
     private final String secret;
     private final Map<Integer, SignedUrl> urls = new ConcurrentHashMap<>();
+    /** Questions for URLs that are on their way: who has the same one waits for the same answer. */
+    private final Map<String, CompletableFuture<SignedUrl>> asked = new ConcurrentHashMap<>();
     private volatile Listing listing;
 
     private Driver(String scan, String address, String secret) {
@@ -75,15 +78,26 @@ final class Driver {
     /** No task will ask about the scan any more. It does no harm if the driver does not hear it. */
     void end() {
         OPEN.remove(scan);
-        Fetching.start(() -> ask("ended"));
+        Fetching.QUESTIONS.start(() -> ask("ended"));
     }
 
     private String renewed(int file, String query) throws IOException {
-        long asked = System.nanoTime();
-        String[] lines = new String(get("urls/" + file + query), StandardCharsets.UTF_8).split("\n", 2);
-        SignedUrl signed = new SignedUrl(Long.parseLong(lines[0]), asked, lines[1]);
+        String question = "urls/" + file + query;
+        CompletableFuture<SignedUrl> answer =
+                asked.computeIfAbsent(question, what -> Fetching.QUESTIONS.start(() -> signed(file, what)));
+        try {
+            return Fetching.await(answer).url;
+        } finally {
+            asked.remove(question, answer);
+        }
+    }
+
+    private SignedUrl signed(int file, String question) throws IOException {
+        long start = System.nanoTime();
+        String[] lines = new String(ask(question), StandardCharsets.UTF_8).split("\n", 2);
+        SignedUrl signed = new SignedUrl(Long.parseLong(lines[0]), start, lines[1]);
         urls.put(file, signed);
-        return signed.url;
+        return signed;
     }
 
     private static String digest(String url) {
@@ -96,7 +110,7 @@ final class Driver {
     }
 
     private byte[] get(String what) throws IOException {
-        return Fetching.await(Fetching.start(() -> ask(what)));
+        return Fetching.await(Fetching.QUESTIONS.start(() -> ask(what)));
     }
 
     private byte[] ask(String what) throws IOException {

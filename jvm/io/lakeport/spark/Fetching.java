@@ -14,18 +14,19 @@ import java.util.concurrent.TimeUnit;
  * stopped, which a thread that reads from a socket cannot.
  */
 final class Fetching {
-    private static final int THREADS = 64;
-    private static final ThreadPoolExecutor POOL =
-            new ThreadPoolExecutor(THREADS, THREADS, 30, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), Fetching::thread);
+    static final Fetching RANGES = new Fetching("lakeport-fetching", 64);
+    /** To the driver. They wait for nothing here; ranges wait for them, so they need threads that no range can take. */
+    static final Fetching QUESTIONS = new Fetching("lakeport-asking", 16);
 
-    static {
-        POOL.allowCoreThreadTimeOut(true);
+    private final ThreadPoolExecutor pool;
+
+    private Fetching(String name, int threads) {
+        pool = new ThreadPoolExecutor(threads, threads, 30, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), work -> thread(work, name));
+        pool.allowCoreThreadTimeOut(true);
     }
 
-    private Fetching() {}
-
-    private static Thread thread(Runnable work) {
-        Thread thread = new Thread(work, "lakeport-fetching");
+    private static Thread thread(Runnable work, String name) {
+        Thread thread = new Thread(work, name);
         thread.setDaemon(true);
         thread.setContextClassLoader(Fetching.class.getClassLoader());
         return thread;
@@ -36,9 +37,9 @@ final class Fetching {
         T run() throws IOException;
     }
 
-    static <T> CompletableFuture<T> start(Work<T> work) {
+    <T> CompletableFuture<T> start(Work<T> work) {
         CompletableFuture<T> result = new CompletableFuture<>();
-        POOL.execute(() -> {
+        pool.execute(() -> {
             try {
                 result.complete(work.run());
             } catch (Throwable error) {

@@ -36,7 +36,7 @@ final class HttpRanges implements Ranges {
         for (int i = 0; i < parts.length; i++) {
             int done = i * PART;
             Part part = new Part(start + done, into, offset + done, Math.min(PART, length - done));
-            parts[i] = Fetching.start(part);
+            parts[i] = Fetching.RANGES.start(part);
         }
         return parts.length == 1 ? parts[0].thenApply(nothing -> null) : CompletableFuture.allOf(parts);
     }

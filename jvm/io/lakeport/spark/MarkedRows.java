@@ -17,7 +17,7 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Reads files with deleted rows, and marks those in the column of positions. What Spark offers for it, a struct with the position and the
+ * Reads files with deleted rows, and leaves those out, or marks them in the column of positions where it reads batches. What Spark offers for it, a struct with the position and the
  * file in it, would be made for each row.
  */
 final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
@@ -68,21 +68,15 @@ final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<Inter
             this.file = file;
         }
 
+        /** Rows may not be ones that can be written to. */
         @Override
-        public boolean hasNext() {
-            return rows.hasNext();
-        }
-
-        @Override
-        public Object next() {
-            Object next = rows.next();
+        Object kept(Object next) {
             positions = positions == null ? deletedOf(file) : positions;
             if (next instanceof ColumnarBatch batch) {
                 mark((WritableColumnVector) batch.column(place), batch.numRows());
-            } else if (positions.contains(((InternalRow) next).getLong(place))) {
-                ((InternalRow) next).setLong(place, DELETED);
+                return batch;
             }
-            return next;
+            return positions.contains(((InternalRow) next).getLong(place)) ? null : next;
         }
 
         private void mark(WritableColumnVector column, int rows) {

@@ -37,7 +37,8 @@ final class Positions {
 
     /** Takes those among so many that follow each other, counted from the first of these. */
     void forEachAmong(long start, int count, IntConsumer taken) {
-        if (start + count <= 1L << 32) {
+        boolean isHigh = start >= 1L << 31; // the bitmap's own loop loses what follows this position, if it starts before
+        if (start + count <= (isHigh ? 1L << 32 : 1L << 31)) {
             first.forEachInRange((int) start, count, position -> taken.accept((int) (Integer.toUnsignedLong(position) - start)));
             return;
         }

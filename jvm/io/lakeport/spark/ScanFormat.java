@@ -19,12 +19,17 @@ final class ScanFormat extends ParquetFileFormat {
     private static final long serialVersionUID = 1;
 
     private final transient StoredNames names;
+    private final transient java.util.Map<String, String> settings;
     private final transient DeletedRows deleted;
     private final transient Object life;
 
-    /** Of files that are whole, where {@code deleted} is null, or of ones with deleted rows. The scan lasts as long as {@code life} does. */
-    ScanFormat(StoredNames names, DeletedRows deleted, Object life) {
+    /**
+     * Of files that are whole, where {@code deleted} is null, or of ones with deleted rows. Under other settings of the session, values
+     * would be other ones. The scan lasts as long as {@code life} does.
+     */
+    ScanFormat(StoredNames names, java.util.Map<String, String> settings, DeletedRows deleted, Object life) {
         this.names = names;
+        this.settings = settings;
         this.deleted = deleted;
         this.life = life;
     }
@@ -45,6 +50,7 @@ final class ScanFormat extends ParquetFileFormat {
             Seq<Filter> filters,
             Map<String, String> options,
             Configuration conf) {
+        check(spark);
         boolean strict = WithoutNulls.isNeeded(wanted);
         StructType stored = strict ? names.of(wanted).asNullable() : names.of(wanted);
         Seq<Filter> storedFilters = new StoredFilters(names).of(filters);
@@ -55,5 +61,14 @@ final class ScanFormat extends ParquetFileFormat {
             reader = new MarkedRows(reader, wanted, deleted);
         }
         return strict ? new WithoutNulls(reader, wanted) : reader;
+    }
+
+    private void check(SparkSession spark) {
+        settings.forEach((name, needed) -> {
+            if (!spark.conf().get(name, needed).equalsIgnoreCase(needed)) {
+                throw new IllegalStateException(
+                        "the session has set " + name + " to other than " + needed + " since the frame was made: set it back, or make the frame again");
+            }
+        });
     }
 }

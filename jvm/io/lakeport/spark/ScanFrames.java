@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Column;
@@ -37,13 +38,14 @@ public final class ScanFrames {
     /**
      * The rows of a scan whose files are in directories, which are named with spaces between, by the names that the table has.
      * Schemas are JSON: the columns of the table, void ones too; the same as files have them, less void ones; and those that are wanted.
-     * The condition, or null, is about the columns of the table.
+     * The condition, or null, is about the columns of the table. The settings, {@code name=value} with spaces between, are those of the
+     * session with which it must be read.
      */
     public Dataset<Row> read(
-            SparkSession spark, String scan, String address, String secret, String directories, String table, String stored, String wanted,
-            Column condition) {
+            SparkSession spark, String scan, String address, String secret, String directories, String settings, String table, String stored,
+            String wanted, Column condition) {
         StructType all = (StructType) DataType.fromJson(table);
-        Scan planned = new Scan(spark, scan, address, secret, all, (StructType) DataType.fromJson(stored));
+        Scan planned = new Scan(spark, scan, address, secret, settings, all, (StructType) DataType.fromJson(stored));
         Dataset<Row> rows = planned.rows(directories.isEmpty() ? new String[0] : directories.split(" "));
         if (condition != null) {
             rows = rows.select(columns(all)).where(condition);
@@ -58,7 +60,7 @@ public final class ScanFrames {
     public String whyNot(
             SparkSession spark, String scan, String address, String secret, String files, String table, String stored, String wanted) {
         StructType all = (StructType) DataType.fromJson(table);
-        Scan planned = new Scan(spark, scan, address, secret, all, (StructType) DataType.fromJson(stored));
+        Scan planned = new Scan(spark, scan, address, secret, "", all, (StructType) DataType.fromJson(stored));
         return planned.oddType(files.split(" "), (StructType) DataType.fromJson(wanted));
     }
 
@@ -80,7 +82,8 @@ public final class ScanFrames {
                 Arrays.stream(schema.fields()).filter(field -> !isVoid(field) && !names.contains(field.name())).toArray(StructField[]::new));
     }
 
-    private record Scan(SparkSession spark, String id, String address, String secret, StructType table, StructType stored) {
+    private record Scan(
+            SparkSession spark, String id, String address, String secret, String settings, StructType table, StructType stored) {
         /** Without the secret. */
         @Override
         public String toString() {
@@ -112,8 +115,12 @@ public final class ScanFrames {
             List<String> names = List.of(index.partitionSchema().fieldNames());
             StructField[] partitions = names.stream().map(table::apply).toArray(StructField[]::new);
             StructType columns = deleted == null ? less(table, names) : less(table, names).add(MarkedRows.POSITION);
-            ScanFormat format = new ScanFormat(inFiles(), deleted, life);
+            ScanFormat format = new ScanFormat(inFiles(), parsed(settings), deleted, life);
             return new HadoopFsRelation(index, new StructType(partitions), columns, Option.empty(), format, options(), spark);
+        }
+
+        private static Map<String, String> parsed(String settings) {
+            return Arrays.stream(settings.split(" ")).map(pair -> pair.split("=")).collect(Collectors.toMap(pair -> pair[0], pair -> pair[1]));
         }
 
         private StoredNames inFiles() {

@@ -48,6 +48,9 @@ final class StoredTypes {
     }
 
     private String against(MessageType file) {
+        if (file.getFields().stream().anyMatch(field -> field.getName().equalsIgnoreCase(MarkedRows.POSITION.name()))) {
+            return "a column '" + MarkedRows.POSITION.name() + "', which Spark has for itself";
+        }
         MessageType wanted = ParquetReadSupport.clipParquetSchema(file, stored, false, ParquetUtils.hasFieldIds(stored), true);
         for (int place = 0; place < stored.size(); place++) {
             DataType type = stored.fields()[place].dataType();

@@ -1,7 +1,6 @@
 package io.lakeport.spark;
 
 import java.io.Serializable;
-import java.util.NoSuchElementException;
 import java.util.function.IntPredicate;
 import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -67,32 +66,16 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
     }
 
     private final class Checked extends ReadRows {
-        private Object ahead;
-
         Checked(Iterator<Object> rows) {
             super(rows);
         }
 
         @Override
-        public boolean hasNext() {
-            while (ahead == null && rows.hasNext()) {
-                Object next = rows.next();
-                ahead = next instanceof ColumnarBatch batch ? kept(batch) : isKept((InternalRow) next) ? next : null;
-            }
-            return ahead != null;
+        Object kept(Object next) {
+            return next instanceof ColumnarBatch batch ? keptOf(batch) : isKept((InternalRow) next) ? next : null;
         }
 
-        @Override
-        public Object next() {
-            if (!hasNext()) {
-                throw new NoSuchElementException();
-            }
-            Object next = ahead;
-            ahead = null;
-            return next;
-        }
-
-        private ColumnarBatch kept(ColumnarBatch batch) {
+        private ColumnarBatch keptOf(ColumnarBatch batch) {
             if (!mayLack(batch)) {
                 return batch;
             }

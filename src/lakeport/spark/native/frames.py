@@ -17,11 +17,14 @@ from lakeport.kernel.schema import StructField, StructType
 from lakeport.spark.native.conditions import to_spark_condition
 from lakeport.spark.native.directories import partition_directories
 from lakeport.spark.native.jar import scan_frames, why_not
-from lakeport.spark.native.readable import VOID, physical_schema, why_not_readable
+from lakeport.spark.native.readable import VOID, needed_settings, physical_schema, why_not_readable
 from lakeport.spark.native.scans import PlannedScan
 from lakeport.spark.native.service import service_for
 from lakeport.spark.native.signing import SignedObjects, why_not_signed
 from lakeport.spark.types import to_spark_schema
+
+_LEAST_BYTES = 12
+"""Of a Parquet file. Spark leaves out what has none, without a word."""
 
 
 def why_not_native(frame: Frame, spark: SparkSession) -> str | None:
@@ -72,6 +75,8 @@ def _why_not(frame: Frame, spark: SparkSession) -> str | None:
 
 
 def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | None:
+    if any(file.size < _LEAST_BYTES for file in files):
+        return "its log tells wrong sizes of files"
     remote = [file.path for file in files if "://" in file.path]
     return why_not_signed(remote, storage) if remote and not isinstance(storage, SharedStorage) else None
 
@@ -104,8 +109,9 @@ class _Native:
     def rows(self, spark: SparkSession) -> DataFrame:
         """In one call to the JVM."""
         condition = None if self.condition is None else self.condition._jc
+        settings = " ".join(f"{name}={value}" for name, value in needed_settings(self.plan.snapshot).items())
         roots = " ".join(self.files.roots)
-        made = scan_frames(spark).read(*self._scan(spark), roots, *self._schemas(self.selected), condition)
+        made = scan_frames(spark).read(*self._scan(spark), roots, settings, *self._schemas(self.selected), condition)
         rows = ClassicFrame(made, spark)
         if _narrowed(self._table, self.selected) == self._table:
             return rows

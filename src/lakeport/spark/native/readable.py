@@ -38,6 +38,11 @@ def why_not_readable(snapshot: Snapshot, spark: SparkSession) -> str | None:
     )
 
 
+def needed_settings(snapshot: Snapshot) -> dict[str, str]:
+    """With which the session must still read the table when a query over it runs."""
+    return _SETTINGS | ({FIELD_IDS: "true"} if snapshot.mapping_mode == "id" else {})
+
+
 def _setting_against(spark: SparkSession) -> str | None:
     for name, needed in _SETTINGS.items():
         if str(spark.conf.get(name, needed)).lower() != needed:

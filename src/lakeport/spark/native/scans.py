@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lakeport.client.local_log import SignedUrl
+from lakeport.errors import StorageError
 from lakeport.kernel.deletion_vectors import encode_deletion_vector, read_deletion_vector
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan_files import ScanFile
@@ -71,7 +72,10 @@ class PlannedScan:
         if "://" not in path:
             return SignedUrl(Path(path).as_uri())
         signed = self.urls.signed(path)
-        return self.urls.signed(path, signed.url) if digest(signed.url) == refused else signed
+        signed = self.urls.signed(path, signed.url) if digest(signed.url) == refused else signed
+        if not signed.url.lower().startswith(("http://", "https://")):  # nobody else's word makes a task read a disk
+            raise StorageError("this is not a URL of http or https", path=path)
+        return signed
 
     def vector(self, number: int) -> bytes:
         """The positions of deleted rows of a file, checked, in the portable format."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from lakeport.client.local_log import SignedUrl
 from lakeport.engine.object_signing import SIGNED_FOR_AZURE
+from lakeport.engine.object_store import store_root
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import StorageClient
 
@@ -32,7 +33,8 @@ def why_not_signed(paths: Sequence[str], storage: StorageClient) -> str | None:
     if any(_AZURE.match(path) and not SIGNED_FOR_AZURE.fullmatch(path) for path in paths):
         return "names of its files cannot be signed for Azure"
     try:
-        storage.sign(paths[0], 1)
+        for path in {store_root(path): path for path in paths}.values():
+            storage.sign(path, 1)
     except StorageError:  # its text is about the storage; what matters is that Python reads it
         return "the storage does not sign URLs with the credentials that there are"
     return None
