@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 SIGNED_FOR_AZURE = re.compile(r"[\w/=.\-+,:;@!$&'()*~]*", re.ASCII)
-"""Names of blobs without other characters: of those, Azure refuses the signature that obstore makes."""
+"""Names of blobs that obstore signs as Azure checks them. Of a name with other characters the signature is refused."""
 _CLIENT = {"allow_http", "connect_timeout", "http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host"}
 _CLIENT |= {"randomize_addresses", "read_timeout", "timeout", "user_agent"}
 """Options of the HTTP client without which an object can be read, too."""
