@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes requirements.lock: what it takes to run, test and check the project, by version. Run by `make lock`.
+# Writes requirements.lock: what it takes to run, test and check the project, by version and hash. Run by `make lock`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,5 +8,5 @@ if ! command -v uv >/dev/null; then
     PATH="$PWD/.venv/bin:$PATH"
 fi
 uv pip compile pyproject.toml --extra server --extra aws --extra azure --extra gcs --extra polars --extra duckdb --extra pandas --extra spark --extra iceberg --group dev \
-    --universal --python-version 3.11 --fork-strategy fewest --upgrade \
+    --universal --python-version 3.11 --fork-strategy fewest --upgrade --generate-hashes \
     --no-emit-index-url --custom-compile-command 'make lock' --quiet --output-file requirements.lock

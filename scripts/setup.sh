@@ -1,20 +1,58 @@
 #!/usr/bin/env bash
-# Creates .venv from requirements.lock and finds a Java runtime. Run by `make setup`.
+# Creates .venv from requirements.lock and finds a Java runtime. Does nothing if that is done. Run by `make setup`.
 # PYTHON=/path/to/python chooses the interpreter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/packages.sh
 
-say() { printf '%s\n' "$*" >&2; }
+READY=.venv/.ready
+JAR=src/lakeport/spark/native/lakeport-spark.jar
+log=
+
+say() { printf '[%3d s] %s\n' "$SECONDS" "$*" >&2; }
+fail() {
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+trap '[ -z "$log" ] || rm -f "$log"' EXIT
+
+is_ready() {
+    local input
+    [ -e "$READY" ] && [ -x .venv/bin/python ] || return 1
+    for input in requirements.lock pyproject.toml scripts/setup.sh scripts/packages.sh jvm/build.sh jvm/io/lakeport/spark/*.java; do
+        [ ! "$input" -nt "$READY" ] || return 1
+    done
+    [ -e "$JAR" ] || ! command -v javac >/dev/null
+}
+
+# Runs a command that may take long, and says every five seconds what it is at. Its output is in $log.
+run() {
+    local process next last
+    "$@" >"$log" 2>&1 &
+    process=$!
+    next=$((SECONDS + 5))
+    while kill -0 "$process" 2>/dev/null; do
+        sleep 0.2
+        if [ "$SECONDS" -ge "$next" ]; then
+            last=$(grep -v '^ *[-+~] \|^ *$' "$log" | tail -n 1 | cut -c 1-100)
+            say "  … ${last:-still at it}"
+            next=$((SECONDS + 5))
+        fi
+    done
+    wait "$process"
+}
+
 can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
 # Installs the first of the named packages that the distribution has.
 apt_install() {
     local package
-    apt-get update -qq >/dev/null || say "apt-get update failed; going on with the package lists as they are."
+    say "Reading the lists of packages (apt-get update) …"
+    run apt-get update -qq || say "apt-get update failed; going on with the lists as they are."
     for package; do
         if apt-cache show "$package" >/dev/null 2>&1; then
             say "Installing $package with apt-get …"
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+            run env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package"
             return
         fi
     done
@@ -58,30 +96,50 @@ find_java() {
     return 1
 }
 
-if ! python=$(find_python venv) && ! { can_install && install_python && python=$(find_python venv); }; then
-    say "Lakeport needs Python 3.11 or newer with its venv module: install it (on Debian or Ubuntu: sudo apt-get install python3-venv) and run make again."
-    exit 1
+# uv, by the version and the hashes in the lock: it takes a fraction of pip's time.
+get_uv() {
+    [ -x .venv/bin/uv ] || run "${pip[@]}" --requirement <(sed -n '/^uv==/,/[^\\]$/p' requirements.lock) || return 1
+    use_pip_settings
+    uv=(.venv/bin/uv pip install --python .venv/bin/python)
+}
+
+install_packages() {
+    # hatchling comes from the lock, so the build needs no environment of its own.
+    run "$@" --requirement requirements.lock && run "$@" --no-deps --no-build-isolation --editable .
+}
+
+if is_ready; then exit 0; fi
+
+[ -w . ] || fail "$PWD cannot be written to, and set-up puts .venv there: copy the project to a directory of yours."
+log=$(mktemp) || fail "There is no directory for temporary files: set TMPDIR to one that can be written to."
+
+if ! python=$(find_python venv) && ! { [ -z "${PYTHON:-}" ] && can_install && install_python && python=$(find_python venv); }; then
+    found=$("${PYTHON:-python3}" --version 2>/dev/null) || found="no ${PYTHON:-python3}"
+    fail "Lakeport needs Python 3.11 or newer with its venv module, and found $found: install it (Debian, Ubuntu: sudo apt-get install python3-venv), or set PYTHON to its path, and run this again."
 fi
 
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     say "Creating .venv with $("$python" --version) …"
-    "$python" -m venv --clear .venv
+    run "$python" -m venv --clear .venv || fail "Creating .venv failed: $(tail -n 1 "$log")"
 fi
 
-say "Installing the locked dependencies …"
-pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input)
-"${pip[@]}" --requirement requirements.lock
-# hatchling comes from the lock, so the build needs no environment of its own.
-"${pip[@]}" --no-deps --no-build-isolation --editable .
+pip=(.venv/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off --retries 2)
+say "Installing $(grep -c '^[a-z]' requirements.lock) packages into .venv; Spark alone has about 450 MB …"
+if ! { get_uv && install_packages "${uv[@]}"; }; then
+    say "uv cannot be used; going on with pip, which takes about two minutes …"
+    install_packages "${pip[@]}" || fail "The packages could not be installed: check the network, or pip's settings of an index or a proxy, and run this again. ($(grep -i error "$log" | tail -n 1 | cut -c 1-200))"
+fi
 
 if ! find_java && ! { can_install && apt_install openjdk-21-jre-headless openjdk-17-jre-headless && find_java; }; then
-    say "Warning: no Java 17 or newer was found; only Spark needs it: install one (on Debian or Ubuntu: sudo apt-get install openjdk-17-jre-headless) or set JAVA_HOME."
+    say "No Java 17 or newer was found; only Spark needs it: install one (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless) or set JAVA_HOME."
 fi
 
 if command -v javac >/dev/null; then
-    PYTHON=$PWD/.venv/bin/python jvm/build.sh
+    say "Compiling the reader for Spark …"
+    PYTHON=$PWD/.venv/bin/python run jvm/build.sh || fail "$(cat "$log")"
 else
-    say "No JDK was found: shared tables are read in Spark without its own Parquet reader, which is slower."
+    say "No JDK was found: Spark reads shared tables in Python, which is slower."
 fi
 
-touch .venv/.ready
+touch "$READY"
+say "Set-up is done."

@@ -7,6 +7,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from lakeport.spark.launch import launch_quietly
 from lakeport.spark.native.jar import JAR
 from lakeport.spark.native.readable import FIELD_IDS
 
@@ -30,6 +31,7 @@ def session(name: str = "lakeport", **conf: str) -> SparkSession:
     settings |= {key.replace("_", "."): value for key, value in conf.items()}
     if JAR.exists():
         settings[_JARS] = ",".join(filter(None, [settings.get(_JARS), str(JAR)]))
+    launch_quietly({**settings, "spark.app.name": name})
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -1,0 +1,105 @@
+"""Start a driver's JVM without the lines that every start prints and nobody can act on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+from pyspark.util import is_remote_only
+
+if not is_remote_only():  # PySpark without a JVM has neither
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""Java options of a driver. Those in Spark's settings come later on the command line, and win."""
+_INCUBATOR = b"WARNING: Using incubator modules: "
+"""Printed by Java itself, before any configuration is read: Spark asks for such a module in every session."""
+_STDERR = 2
+
+
+def launch_quietly(settings: Mapping[str, str]) -> None:
+    """Start a JVM and a Spark context with these settings, unless this process has a JVM or uses Spark Connect."""
+    if _connects(settings) or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf()
+    for key, value in settings.items():
+        conf.set(key, value)
+    with log_settings(), _filtered_stderr() as stderr:
+        gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def _connects(settings: Mapping[str, str]) -> bool:
+    """Whether PySpark would reach Spark through Spark Connect."""
+    default = "connect" if os.environ.get("SPARK_CONNECT_MODE") == "1" else "classic"
+    mode = settings.get("spark.api.mode") or os.environ.get("SPARK_API_MODE") or default
+    named = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & os.environ.keys() or "spark.remote" in settings
+    return mode.lower() == "connect" or bool(named) or is_remote_only()
+
+
+@contextmanager
+def log_settings() -> Iterator[None]:
+    """Have the JVM that is started in this block log as `log4j2.properties` says, unless the user has a file."""
+    given = os.environ.get(_OPTIONS)
+    if not _has_log_settings():
+        os.environ[_OPTIONS] = f'"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}" {given or ""}'
+    try:
+        yield
+    finally:
+        if given is None:
+            os.environ.pop(_OPTIONS, None)
+        else:
+            os.environ[_OPTIONS] = given
+
+
+def _has_log_settings() -> bool:
+    """Whether log4j finds a configuration of the user's by itself."""
+    home = os.environ.get("SPARK_HOME")
+    places = [os.environ.get("SPARK_CONF_DIR"), home and os.path.join(home, "conf")]
+    found = (file for place in places if place for file in Path(place).glob("log4j2*"))
+    return "LOG4J_CONFIGURATION_FILE" in os.environ or any(file.suffix != ".template" for file in found)
+
+
+@contextmanager
+def _filtered_stderr() -> Iterator[int]:
+    """A file descriptor that leads to this process's stderr, and is without Java's warning until the block ends."""
+    reading, writing = os.pipe()
+    started = Event()
+    Thread(target=_relay, args=(reading, started), name="lakeport-spark-stderr", daemon=True).start()
+    try:
+        yield writing
+    finally:
+        started.set()
+        os.close(writing)
+
+
+def _relay(reading: int, started: Event) -> None:
+    """Copy a pipe to stderr until all its writers are gone: the JVM, and the Python workers that it starts."""
+    pending = b""
+    while chunk := os.read(reading, 1 << 16):
+        pending += chunk
+        if not started.is_set():
+            *lines, pending = pending.split(b"\n")
+            text = b"".join(line + b"\n" for line in lines if not line.startswith(_INCUBATOR))
+            if pending and not _INCUBATOR.startswith(pending[: len(_INCUBATOR)]):
+                text, pending = text + pending, b""
+        else:
+            text, pending = pending, b""
+        _write(text)
+    _write(pending)
+    os.close(reading)
+
+
+def _write(text: bytes) -> None:
+    try:
+        while text:
+            text = text[os.write(_STDERR, text) :]
+    except OSError:  # stderr is closed: nobody reads it, and Spark must not wait for a full pipe
+        pass
