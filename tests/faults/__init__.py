@@ -1,0 +1,1 @@
+"""Planted faults, by which the suite itself is tested: `make faults`."""
