@@ -1,23 +1,28 @@
 # Every target does its own set-up: on a fresh Debian or Ubuntu machine, `make demo` and `make test` are enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check interop soak bench lock clean
+.PHONY: help setup demo test test-all check interop soak faults bench corpus lock clean
 
 PY := .venv/bin/python
-READY := .venv/.ready
+# Container images set it, and then each process of a test compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY) ## create .venv from requirements.lock; find or install a Java runtime (for Spark)
+setup: ## create .venv from requirements.lock; find or install a Java runtime (for Spark)
+	@scripts/setup.sh
 
-demo: setup ## make a table, change it, read it; share it, serve it, read it as a recipient; mirror it for Iceberg
-	$(PY) examples/demo.py
-	$(PY) examples/share.py
-	$(PY) examples/iceberg.py
+demo: setup ## follow a table from a provider through a pipeline on Spark to readers of Iceberg and pandas
+	@$(PY) examples/demo.py
 
-test: setup ## run the tests (all but interop); DuckDB, as a reader of Iceberg, is put into .peers
+test: setup ## run a sample of the tests, without interop, that still covers everything; DuckDB is put into .peers
 	scripts/peers.sh duckdb
-	$(PY) -m pytest -n 2 --durations 15 --ignore=tests/interop
+	$(PY) -m pytest -n 3 --dist loadfile --sample --durations 15 --ignore=tests/interop
+
+test-all: setup ## run every test, interop included; servers and other clients are put into .peers
+	scripts/peers.sh
+	$(PY) -m pytest -n 3 --dist loadfile --durations 15 --ignore=tests/interop
+	$(PY) -m pytest -n 3 --dist loadfile --durations 15 tests/interop
 
 check: setup ## lint, format check, mypy --strict, and who may import whom
 	$(PY) -m ruff check
@@ -25,9 +30,9 @@ check: setup ## lint, format check, mypy --strict, and who may import whom
 	$(PY) -m mypy --strict src
 	$(PY) -m pytest -q tests/test_architecture.py
 
-interop: setup ## run the tests against real S3, Azure and GCS servers and Delta on Spark, put into .peers
+interop: setup ## run a sample of the tests against S3, Azure and GCS servers and Delta on Spark, put into .peers
 	scripts/peers.sh
-	$(PY) -m pytest -n 2 --dist loadgroup --durations 15 tests/interop
+	$(PY) -m pytest -n 3 --dist loadfile --sample --durations 15 tests/interop
 
 soak: setup ## many writers, readers and streams, under load, faults and kills; random operations
 	scripts/peers.sh
@@ -45,8 +50,15 @@ soak: setup ## many writers, readers and streams, under load, faults and kills; 
 	LAKEPORT_STATEFUL_EXAMPLES=500 $(PY) -m pytest tests/test_stateful.py tests/iceberg/test_histories.py
 	LAKEPORT_STATEFUL_EXAMPLES=50 $(PY) -m pytest tests/interop/test_iceberg_spark.py -k histories
 
+faults: setup ## plant faults one at a time: which test finds each, in make test and in make test-all
+	$(PY) -m tests.faults
+
 bench: setup ## measure against peers, side by side
 	$(PY) -m bench
+
+corpus: setup ## make tests/corpus anew: tables of other writers, with the rows that they read back
+	scripts/corpus-writers.sh
+	$(PY) -m tests.corpus.make
 
 lock: setup ## choose the newest versions again and write requirements.lock
 	scripts/lock.sh
@@ -54,6 +66,3 @@ lock: setup ## choose the newest versions again and write requirements.lock
 clean: ## remove what make created, except .peers
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
 	find . -name __pycache__ -type d -not -path './.peers/*' -prune -exec rm -rf {} +
-
-$(READY): requirements.lock pyproject.toml scripts/setup.sh jvm/build.sh $(wildcard jvm/io/lakeport/spark/*.java)
-	scripts/setup.sh

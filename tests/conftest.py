@@ -1,11 +1,26 @@
 """What every test may use: the shared tables, and one way to say that something is missing."""
 
+from __future__ import annotations
+
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import settings
+
+from tests.examples import take_few
+from tests.sampling import Sample
+
+if TYPE_CHECKING:
+    from tests.server.running import Running
+
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java for processes that end before thorough compilation pays: a quarter less CPU. Spark's drivers and
+daemons take them from the environment."""
+for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(_variable, SHORT_LIVED)
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
@@ -22,22 +37,36 @@ def missing(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", action="store_true", help="take the quick run's cases only: see tests/sampling.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.hasplugin("xdist"):
+        from tests.scheduling import LongestFirst
+
+        config.pluginmanager.register(LongestFirst())
+    if config.getoption("--sample"):
+        take_few()
+        config.pluginmanager.register(Sample())
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("shared"):
         require_shared_tables()
 
 
 def require_shared() -> Path:
-    """The folder of shared test data, or a skip."""
+    """The folder of shared test data, or a skip: it is beside the checkout or nowhere, and no machine can make it."""
     if not SHARED.is_dir():
-        missing(f"no shared test data in {SHARED}")
+        pytest.skip(f"no shared test data in {SHARED}")
     return SHARED
 
 
 def require_shared_tables() -> Path:
     tables = require_shared() / "tables"
     if not tables.is_dir():
-        missing(f"no shared tables in {tables}")
+        pytest.skip(f"no shared tables in {tables}")
     return tables
 
 
@@ -45,3 +74,24 @@ def require_shared_tables() -> Path:
 def shared_tables() -> Path:
     """The folder ``../shared/tables``: real tables, and what a right reader returns."""
     return require_shared_tables()
+
+
+@pytest.fixture(scope="session")
+def real_tables_server() -> Iterator[Running]:
+    """A server that shares all real tables, under the names that `shared_name` gives them."""
+    from tests.acceptance.real_tables import NAMES, path_of, shared_name  # they are read only where they are needed
+    from tests.server.running import running, sharing
+
+    content = sharing({shared_name(name): path_of(name) for name in NAMES}, history_shared=True)
+    with running(content, delta_table_cache_size=5) as server:  # fewer than there are tables
+        yield server
+
+
+@pytest.fixture(scope="session")
+def real_tables_profile(real_tables_server: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The profile of a recipient of all real tables."""
+    from tests.client.shares import profile_text
+
+    path = tmp_path_factory.mktemp("profile") / "all.share"
+    path.write_text(profile_text(real_tables_server.endpoint))
+    return path
