@@ -1,10 +1,13 @@
 """`Frame`: the lazy view of a table that `lakeport.scan` returns."""
 
+import copy
 import gc
 import os
+import pickle
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,11 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lakeport
-from lakeport import Frame, col
+from lakeport import Frame, col, tables
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import (
     CorruptTableError,
@@ -75,6 +79,45 @@ def test_a_frame_stays_at_the_version_that_it_has_seen() -> None:
     assert view.count() == 10
     table.commit(table.add({"id": [10]}, {"day": "2026-01-03"}))
     assert (view.count(), view.where("id >= 0").count(), frame(table).count()) == (10, 10, 11)
+
+
+FIRST_QUESTIONS: dict[str, Callable[[Frame], Any]] = {
+    "version": lambda view: view.version,
+    "schema": lambda view: view.schema,
+    "selected": lambda view: view.select("id").schema,
+    "definition": lambda view: view.definition,
+    "history": lambda view: view.history(),
+    "snapshot": lambda view: view.snapshot,
+    "rows": lambda view: view.to_arrow(),
+    "filtered rows": lambda view: view.where("id > 3").to_arrow(),
+    "limited rows": lambda view: view.limit(1).to_arrow(),
+    "count": lambda view: view.count(),
+    "files": lambda view: view.files(),
+    "explain": lambda view: view.explain(),
+}
+
+
+@pytest.mark.parametrize("ask", FIRST_QUESTIONS.values(), ids=FIRST_QUESTIONS)
+def test_a_frame_stays_at_the_version_of_the_first_question(ask: Callable[[Frame], Any]) -> None:
+    table = orders()
+    view = frame(table)
+    before = view.where("id >= 0")
+    ask(view)
+    table.commit(table.add({"id": [10]}, {"day": "2026-01-03"}))
+    for same in (view, view.select("id"), view.where("id >= 0"), view.limit(20), before):
+        assert (same.version, same.snapshot.version, ids(same)) == (2, 2, list(range(10)))
+        assert (same.count(), len(same.files()), "version   2" in same.explain()) == (10, 2, True)
+    assert frame(table).count() == 11
+
+
+def test_a_frame_at_a_time_stays_at_its_version(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    tables.create(path, {"id": [1]})
+    view = lakeport.scan(path).at(timestamp=lakeport.scan(path).snapshot.timestamp)
+    assert view.version == 0
+    tables.append(path, {"id": [2]})
+    os.utime(tmp_path / "_delta_log" / f"{1:020d}.json", (0, 0))
+    assert (view.version, ids(view)) == (0, [1])
 
 
 def test_the_schema_is_that_of_the_rows() -> None:
@@ -279,6 +322,24 @@ def test_deleted_rows_are_not_counted_whatever_the_statistics_say(stats: bool | 
     assert (view.where("id > 3").count(), view.limit(4).to_arrow().num_rows) == (5, 4)
 
 
+@pytest.mark.parametrize("far", [4_000_000, -4_000_000])
+@pytest.mark.parametrize("data_type", [pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us")])
+def test_rows_beside_dates_and_times_that_python_cannot_represent_are_filtered(
+    tmp_path: Path, data_type: pa.DataType, far: int
+) -> None:
+    root = str(tmp_path / "t")
+    is_date = pa.types.is_date(data_type)
+    days = pa.array([18_000, 10_000, far, 18_000], pa.int32() if is_date else pa.int64())
+    moments = (days if is_date else pc.multiply(days, 86_400_000_000)).view(data_type)
+    tables.create(root, pa.table({"id": [0, 1, 2, 3], "d": moments}))
+    expected = [0, 2, 3] if far > 0 else [0, 3]
+    assert ids(lakeport.scan(root).where("d > '2000-01-01'")) == expected
+    assert ids(lakeport.scan(root).where("d < '2000-01-01'")) == [i for i in range(4) if i not in expected]
+    tables.update(root, {"id": "id + 10"}, where="d = '2019-04-14'")
+    tables.delete(root, "d < '2000-01-01'")
+    assert ids(lakeport.scan(root)) == ([2, 10, 13] if far > 0 else [10, 13])
+
+
 def test_names_of_every_kind_are_selected_and_filtered() -> None:
     names = ["a.b", "a`b", "x y", "é", 'q"q', "straße", "STRASSE"]
     table = TableBuilder(memory_engine(), ROOT, struct(a=struct(b="long"), **dict.fromkeys(names, "long")))
@@ -381,6 +442,64 @@ def test_changes_end_at_the_version_of_the_frame() -> None:
     assert (later.feed.start, later.feed.end) == (0, 4)
 
 
+def test_changes_end_at_the_version_that_the_frame_is_found_to_have() -> None:
+    table = changing()
+    asked_later, asked_first = frame(table), frame(table)
+    changes = asked_later.changes(0)
+    assert asked_later.version == 3
+    assert asked_first.changes(0).feed.end == 3
+    table.commit(table.add({"id": [4]}))
+    assert (changes.feed.end, changes.count()) == (3, 4)
+    assert asked_first.version == 3
+
+
+def test_threads_that_open_changes_at_once_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = frame(changing()).changes(0, 3)
+    barrier, opened = threading.Barrier(2), view.source.changes
+
+    def open_together(*given: Any) -> Any:
+        barrier.wait(30)
+        return opened(*given)
+
+    monkeypatch.setattr(view.source, "changes", open_together)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: view.feed, range(2))
+    assert one is other
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "pickled": lambda view: pickle.loads(pickle.dumps(view)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_copies_stay_at_the_version(tmp_path: Path, copied: Callable[[Any], Any]) -> None:
+    path = str(tmp_path)
+    tables.create(path, {"id": [1, 2]}, properties={"delta.enableChangeDataFeed": "true"})
+    view = lakeport.scan(path).select("id").where("id > 1")
+    at_a_time = lakeport.scan(path).at(timestamp=view.snapshot.timestamp)
+    changes, unasked = lakeport.scan(path).changes(start_timestamp=0), view.changes(0)
+    assert (ids(view), at_a_time.version, changes.count()) == ([2], 0, 2)
+    copies = [copied(each) for each in (view, at_a_time, changes, unasked)]
+    fresh = copied(lakeport.scan(path))
+    tables.append(path, {"id": [3]})
+    assert [ids(each) for each in copies] == [[2], [1, 2], [1, 2], [2]]
+    assert (fresh.version, view.version) == (1, 0)
+
+
+def test_a_pickled_range_without_commits_stays_empty(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    tables.create(path, {"id": [1]}, properties={"delta.enableChangeDataFeed": "true"})
+    tables.append(path, {"id": [2]})
+    for version, second in enumerate((1_000, 2_000)):
+        os.utime(tmp_path / "_delta_log" / f"{version:020d}.json", (second, second))
+    changes = lakeport.scan(path).changes(start_timestamp=1_200_000, end_timestamp=1_300_000)
+    assert changes.count() == 0
+    assert pickle.loads(pickle.dumps(changes)).count() == 0
+
+
 def test_changes_take_times_as_at_does() -> None:
     view = frame(changing())
     assert view.changes(start_timestamp="1970-01-01").count() == 4
@@ -406,6 +525,21 @@ def test_changes_explain_what_a_read_would_do() -> None:
     assert "files     2, " in text
     assert "on rows   nothing: partitions and commits decide" in text
     assert "limit     5" in text
+
+
+def test_changes_can_be_filtered_by_the_current_time(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    tables.create(path, {"id": [1]}, properties={"delta.enableChangeDataFeed": "true"})
+    tables.append(path, {"id": [2]})
+    os.utime(tmp_path / "_delta_log" / f"{0:020d}.json", (0, 0))
+    changes = lakeport.scan(path).changes(0)
+    for text in (
+        "_commit_timestamp > current_timestamp() - INTERVAL 1 DAY",
+        "CAST(_commit_timestamp AS DATE) > current_date() - INTERVAL 2 DAYS",
+        "_commit_timestamp < current_timestamp() + INTERVAL 1 HOUR AND id = 2",
+    ):
+        recent = changes.where(text)
+        assert (recent.to_arrow()["id"].to_pylist(), recent.count()) == ([2], 1)
 
 
 def test_changes_go_where_rows_go() -> None:

@@ -41,6 +41,17 @@ class LakeportError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.args, self.__dict__)
 
+    def __str__(self) -> str:
+        """Servers' words are in many messages: what would move a terminal's cursor or colour it is shown escaped."""
+        return visible(super().__str__())
+
+
+def visible(text: str) -> str:
+    """The text with control characters escaped, except line breaks."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+
 
 def _restored(kind: type[LakeportError], args: tuple[Any, ...], state: dict[str, Any]) -> LakeportError:
     error = kind.__new__(kind, *args)

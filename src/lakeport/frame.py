@@ -4,13 +4,13 @@ for."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression
 from lakeport.kernel.history import CommitInfo
 from lakeport.kernel.paths import parse_target
+from lakeport.kernel.plan_builder import PlanBuilder
 from lakeport.kernel.scan import Scan, ScanBuilder
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ScanFile, scan_files_in
 from lakeport.kernel.schema import StructType, arrow_field
@@ -49,15 +50,18 @@ def scan(
     engine: Engine | None = None,
 ) -> Frame:
     """The Delta table at a path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, a disk), or the shared table
-    `profile#share.schema.table`. It is looked at when the first question needs it, and stays at the version that it had
-    then.
+    `profile#share.schema.table`. The first question that needs the table opens its latest version; the frame, and all
+    that are derived from it, stay at that version. A new `scan` sees newer ones.
 
     `access` is how the files of a shared table are read: by signed URLs (`url`), or in the table's own directory
     (`dir`); otherwise as the provider offers it. `cache` is a directory in which is kept what has been read by signed
     URLs. `storage_options` are obstore's; what they leave out comes from the environment, or, for a shared table that
-    is read in its own directory, from the server. Raises `ValueError` for options that make no sense."""
+    is read in its own directory, from the server. `engine` is for tables at a path. Raises `ValueError` for options
+    that make no sense."""
     text = parse_target(target)
     if is_table_url(text):
+        if engine is not None:
+            raise ValueError("a shared table is read with the client's own engine: engine is for tables at a path")
         from lakeport.client import ClientOptions, open_shared  # who reads a table on a disk need not pay for it
 
         options = ClientOptions(access=access, cache=cache, storage_options=storage_options or {})
@@ -70,15 +74,6 @@ def scan(
 _Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)
 
 
-class _Builder(Protocol[_Plan]):
-    """What collects the parts of a plan: a `ScanBuilder` or a `ChangeScanBuilder`."""
-
-    def with_filter(self, predicate: Expression) -> Self: ...
-    def with_read_schema(self, schema: StructType) -> Self: ...
-    def with_stats(self) -> Self: ...
-    def build(self) -> _Plan: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Rows(ABC, Generic[_Plan]):
     """A lazy view of rows. Every method that narrows it gives a new one."""
@@ -89,6 +84,18 @@ class Rows(ABC, Generic[_Plan]):
     _limit: int | None = None
     _opened: dict[str, Any] = field(default_factory=dict, repr=False)
     """What the rows come from, once it is loaded; shared by all views of the same."""
+
+    def __copy__(self) -> Self:
+        return replace(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: what is open stays here, and the versions that it is of are named instead."""
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        return state | {"_opened": {}} | (self._pinned() if self._opened else {})
+
+    @abstractmethod
+    def _pinned(self) -> dict[str, Any]:
+        """The fields that name the versions that are open."""
 
     @property
     def engine(self) -> Engine:
@@ -109,7 +116,7 @@ class Rows(ABC, Generic[_Plan]):
         """All columns that can be selected and filtered."""
 
     @abstractmethod
-    def _scan_builder(self) -> _Builder[_Plan]:
+    def _scan_builder(self) -> PlanBuilder[_Plan]:
         """A plan of all rows."""
 
     @property
@@ -250,11 +257,19 @@ class Rows(ABC, Generic[_Plan]):
 
 @dataclass(frozen=True, eq=False)
 class Frame(Rows[Scan]):
-    """The rows of a table, at one version of it."""
+    """The rows of a table, at one version of it: the one that `at` names, or the one that was the latest when this
+    frame, or one that shares its origin, first needed the table. Every answer is about that version, whatever is
+    committed meanwhile; a new `lakeport.scan` sees the newer one.
+
+    A server that does not share a table's history may not give a version again. Then a read raises `SharingError` with
+    the code `VERSION_CHANGED`."""
 
     _version: int | None = None
     _timestamp: int | datetime | None = None
     _row_tracking: bool = False
+
+    def _pinned(self) -> dict[str, Any]:
+        return {"_version": self.version, "_timestamp": None}
 
     @property
     def snapshot(self) -> Snapshot:
@@ -263,19 +278,23 @@ class Frame(Rows[Scan]):
 
     def _snapshot(self, condition: Expression | None, limit: int | None) -> Snapshot:
         if not self.source.prunes:
-            condition = limit = None
+            return self._head
         key = f"snapshot for {None if condition is None else format_expression(condition)} limit {limit}"
-        if key not in self._opened:
-            self._opened[key] = self.source.snapshot(self._version, self._timestamp, condition, limit)
-        snapshot: Snapshot = self._opened[key]
-        return snapshot
+        return self._open_once(key, lambda: self.source.snapshot(self._version, self._timestamp, condition, limit))
 
     @property
     def _head(self) -> Snapshot:
         """The version that this frame reads; perhaps without its files."""
-        if not self._opened:
-            self._opened["head"] = self.source.head(self._version, self._timestamp)
-        snapshot: Snapshot = list(self._opened.values())[-1]
+        opened: list[Snapshot] = list(self._opened.values())
+        return (
+            opened[-1] if opened else self._open_once("head", lambda: self.source.head(self._version, self._timestamp))
+        )
+
+    def _open_once(self, key: str, open_snapshot: Callable[[], Snapshot]) -> Snapshot:
+        """What is open under a key. Of threads that open it at once, all get the same."""
+        if key not in self._opened:
+            self._opened.setdefault(key, open_snapshot())
+        snapshot: Snapshot = self._opened[key]
         return snapshot
 
     @property
@@ -362,6 +381,7 @@ class Frame(Rows[Scan]):
             _end=_version(end),
             _since=_moment(start_timestamp),
             _until=until if end is None else None,
+            _origin=self if end is None and until is None else None,
         )
 
     @property
@@ -388,14 +408,30 @@ class Changes(Rows[ChangeScan]):
     _end: int | None = None
     _since: int | datetime | None = None
     _until: int | datetime | None = None
+    _origin: Frame | None = field(default=None, repr=False)
+    """The frame whose version is the end, if no end is given."""
+
+    def _pinned(self) -> dict[str, Any]:
+        start, end = self.feed.start, self.feed.end
+        if start > end:  # no commit was made between the two times
+            return {}
+        return {"_start": start, "_end": end, "_since": None, "_until": None, "_origin": None}
 
     @property
     def feed(self) -> TableChanges:
-        """The range of versions that this reads."""
+        """The range of versions that this reads. Of threads that open it at once, all get the same."""
         if "feed" not in self._opened:
-            self._opened["feed"] = self.source.changes(self._start, self._end, self._since, self._until)
+            changes = self.source.changes(self._start, self._resolve_end(), self._since, self._until)
+            self._opened.setdefault("feed", changes)
         feed: TableChanges = self._opened["feed"]
         return feed
+
+    def _resolve_end(self) -> int | None:
+        if self._origin is None:
+            return self._end
+        if self._origin._opened:
+            return self._origin.version
+        return max(self._origin.version, self._start or 0)  # a start that is too late is not found, not "backwards"
 
     def files(self) -> list[ChangeFile]:
         """The files that have to be read, with their statistics. Opens none of them."""

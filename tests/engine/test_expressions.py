@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.engine.expressions import ArrowExpressions
@@ -32,6 +32,7 @@ from lakeport.kernel.expressions import (
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema
 from lakeport.kernel.sql import parse_filter
+from tests.examples import examples
 from tests.rowwise import COMPARE, by_row
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -147,7 +148,7 @@ PREDICATES = st.recursive(
 )
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(rows=ROWS, predicate=PREDICATES)
 def test_arrow_agrees_with_evaluation_row_by_row(rows: list[dict[str, Any]], predicate: Expression) -> None:
     batch = pa.RecordBatch.from_pylist(rows, arrow_schema(SCHEMA))
@@ -222,7 +223,7 @@ def duck() -> Iterator[Any]:  # DuckDB complains at exit of a leak if an annotat
         yield connection
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(text=TEXT_PREDICATES)
 def test_arrow_agrees_with_duckdb_on_the_same_text(duck: Any, text: str) -> None:
     rows = duck.execute(f"SELECT *, ({text}) FROM t").fetchall()

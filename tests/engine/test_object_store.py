@@ -1,11 +1,17 @@
+import os
+import random
+import socket
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from obstore import sign
 from obstore.store import MemoryStore
 
-from lakeport.engine.object_store import ObjectFiles, open_store
-from lakeport.errors import StorageError
+from lakeport.engine.object_store import ObjectFiles, open_object_files, open_store
+from lakeport.engine.store_errors import store_errors
+from lakeport.errors import AccessDeniedError, StorageError
+from tests.client.scripted_http import Asked, Pause, Stall, Steps, head, reply, scripted
 
 _S3 = {"aws_endpoint": "http://127.0.0.1:9000", "region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
 
@@ -40,3 +46,112 @@ def test_a_directory_is_listed_alone(directory: str) -> None:
     assert [(file.path, file.size) for file in found] == [(f"{directory}/a", 2)]
     assert sorted(directories) == [f"{directory}/{name}" for name in ("_hidden", "b", "p=a b%20")]
     assert files.list_directory(f"{directory}/nowhere") == ([], [])
+
+
+HEADERS = {"last-modified": "Mon, 16 Nov 2026 00:00:00 GMT", "etag": "x"}
+
+
+def ranges_of(content: bytes, slowly: bool = False) -> Callable[[Asked], Steps]:
+    """Answers for ranges of an object; slowly: with a pause in the middle of each body."""
+
+    def answer(asked: Asked) -> Steps:
+        if asked.method == "HEAD":
+            return [head(200, {"content-length": str(len(content)), **HEADERS})]
+        first, last = map(int, asked.headers["range"].removeprefix("bytes=").split("-"))
+        part = content[first : last + 1]
+        if not part:
+            return reply(b"", 416, {"content-range": f"bytes */{len(content)}"})
+        whole = {"content-range": f"bytes {first}-{first + len(part) - 1}/{len(content)}", **HEADERS}
+        opening, body = reply(part, 206, whole)
+        assert isinstance(body, bytes)
+        pause: Steps = [Pause(0.3)] if slowly else []
+        return [opening, body[:9], *pause, body[9:99], *pause, body[99:999], *pause, body[999:]]
+
+    return answer
+
+
+def test_a_read_times_out_on_silence_and_not_on_size() -> None:
+    content = bytes(range(250)) * 8
+    with scripted(ranges_of(content, slowly=True)) as server:
+        files = open_object_files(server.url, {"read_timeout": "0.6s"})
+        assert files.read(f"{server.url}/x", 0, len(content)) == content  # takes longer than 0.6 s
+        assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "sent", [[], [head(206, {"content-length": "9", "content-range": "bytes 0-8/9", **HEADERS}), b"123"]]
+)
+def test_a_storage_that_falls_silent_is_said_to_time_out(sent: Steps) -> None:
+    with scripted(lambda _: [*sent, Stall(5)]) as server:
+        files = open_object_files(server.url, {"read_timeout": "0.2s"})
+        with pytest.raises(StorageError, match="timed out: the storage sent nothing for too long"):
+            files.read(f"{server.url}/x", 0, 9)
+
+
+def test_the_whole_time_of_a_request_is_limited_only_if_somebody_asks_for_it() -> None:
+    assert open_store("s3://bucket", _S3).client_options == {"timeout": "1day", "read_timeout": "30s"}
+    with scripted(ranges_of(bytes(2000), slowly=True)) as server:
+        files = open_object_files(server.url, {"timeout": "0.4s"})
+        with pytest.raises(StorageError, match="timed out"):
+            files.read(f"{server.url}/x", 0, 2000)
+
+
+def test_an_upload_has_more_time_than_a_download() -> None:
+    with scripted(lambda _: [Pause(0.5), *reply(headers=HEADERS)]) as server:
+        files = open_object_files(server.url, {}, silence=timedelta(seconds=0.2))
+        with pytest.raises(StorageError, match="timed out"):
+            files.read(f"{server.url}/x", 0, 9)
+        files.write(f"{server.url}/x", b"1", overwrite=True)
+
+
+def test_a_long_range_is_read_in_pieces() -> None:
+    content = random.Random(7).randbytes((20 << 20) + 5)
+    with scripted(ranges_of(content)) as server:
+        files = open_object_files(server.url, {})
+        assert files.read(f"{server.url}/x", 3, len(content) - 3) == content[3:]
+        asked = sorted(asked.headers["range"] for asked in server.asked)
+        assert asked == ["bytes=16777219-20971524", "bytes=3-8388610", "bytes=8388611-16777218"]
+
+
+def test_a_file_that_is_shorter_than_the_caller_thinks_ends_where_it_ends() -> None:
+    content = bytes((8 << 20) + 5)
+    with scripted(ranges_of(content)) as server:
+        files = open_object_files(server.url, {})
+        assert len(files.read(f"{server.url}/x", 0, 10**15)) == len(content)
+        assert len(server.asked) < 20
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    nowhere = f"http://127.0.0.1:{closed_port()}"
+    files = open_object_files("s3://bucket", {"aws_metadata_endpoint": nowhere, "allow_http": "true"})
+    with pytest.raises(
+        AccessDeniedError, match=r"no credentials for S3: give .*access_key_id.*AWS_ACCESS_KEY_ID"
+    ) as failed:
+        files.read("s3://bucket/x")
+    assert "127.0.0.1" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "Generic GCS error: … GET http://169.254.169.254/computeMetadata/v1/instance/…",
+            "for GCS: .*APPLICATION_CRED",
+        ),
+        (
+            "Generic MicrosoftAzure error: … http://169.254.169.254/metadata/identity/oauth2",
+            "for MicrosoftAzure: .*sas_key",
+        ),
+    ],
+)
+def test_missing_credentials_of_other_clouds_are_named(said: str, expected: str) -> None:
+    with pytest.raises(AccessDeniedError, match=expected), store_errors("x://y"):
+        raise OSError(said)

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.engine.expressions import ArrowExpressions
@@ -27,6 +27,7 @@ from lakeport.kernel.schema import (
 from lakeport.kernel.sql import parse_expression
 from lakeport.kernel.value_binding import type_of
 from lakeport.kernel.value_types import decimal_result
+from tests.examples import examples
 
 NAN, INFINITY = float("nan"), float("inf")
 TYPES = {
@@ -501,7 +502,7 @@ def integer_columns(draw: st.DrawFn) -> tuple[str, list[tuple[int | None, int | 
     return name, draw(st.lists(st.tuples(values, values), max_size=6))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(columns=integer_columns(), op=st.sampled_from(["+", "-", "*", "%", "div"]))
 def test_integers_agree_with_python(columns: tuple[str, list[tuple[int | None, int | None]]], op: ArithmeticOp) -> None:
     name, pairs = columns
@@ -540,7 +541,7 @@ def python_decimal(op: str, a: Decimal, b: Decimal, precision: int, scale: int) 
     return result
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(left=decimals(), right=decimals(), op=st.sampled_from(["+", "-", "*", "/", "%"]))
 def test_decimals_agree_with_python(
     left: tuple[tuple[int, int], Decimal | None], right: tuple[tuple[int, int], Decimal | None], op: ArithmeticOp
@@ -559,7 +560,7 @@ def test_decimals_agree_with_python(
         assert evaluate(expression, rows, schema).to_pylist() == [expected, None]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(values=st.lists(decimals(), min_size=1, max_size=1), name=st.sampled_from(["float", "double", "string", "long"]))
 def test_a_decimal_is_cast_as_python_does(values: list[tuple[tuple[int, int], Decimal | None]], name: str) -> None:
     ((precision, scale), value), *_ = values

@@ -127,6 +127,7 @@ def test_twenty_million_rows_are_written_with_bounded_memory(tmp_path: Path) -> 
     assert peak_memory(tmp_path, batches=200, keys=10, partition_by=[]) < 550
 
 
+@pytest.mark.exhaustive(instead="twenty million rows")
 def test_rows_of_many_partitions_are_written_with_bounded_memory(tmp_path: Path) -> None:
     """1.4 GB of rows, of which 256 MB may wait."""
     assert peak_memory(tmp_path, batches=350, keys=300, partition_by=["key"]) < 900

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+import lakeport
 from lakeport.engine import ComposedEngine, default_engine, engine_over
 from lakeport.engine.memory import MemoryStorage
 from lakeport.errors import LakeportError, StorageError
@@ -17,7 +18,8 @@ from lakeport.kernel import checkpoint_writer
 from lakeport.kernel.checkpoint_writer import write_checkpoint
 from lakeport.kernel.replay import FileColumns
 from lakeport.kernel.snapshot import Snapshot, Table
-from tests import test_acceptance as acceptance
+from tests.acceptance.comparing import assert_same_rows
+from tests.acceptance.real_tables import chosen, is_shareable, path_of
 from tests.builder import Action, TableBuilder, mapped, protocol, remove, rows, struct
 
 DAY = 86_400_000
@@ -402,12 +404,9 @@ def test_a_checksum_is_written_where_the_version_has_none(tmp_path: Path) -> Non
     assert table.snapshot().metadata == snapshot.metadata
 
 
-READABLE = acceptance.chosen(lambda entry: acceptance.has_rows(entry) and not entry["expected"].get("needs"))
-
-
 def copied(name: str, folder: Path) -> Path:
     """A copy of the log; the data files are links."""
-    source, target = Path(acceptance.path_of(name)), folder / "table"
+    source, target = Path(path_of(name)), folder / "table"
     shutil.copytree(source, target, copy_function=_copy_or_link)
     return target
 
@@ -419,12 +418,9 @@ def _copy_or_link(source: str, target: str) -> None:
         Path(target).symlink_to(source)
 
 
-@pytest.mark.shared
-@READABLE
+@chosen(is_shareable)
 @pytest.mark.parametrize("properties", [{}, STRUCT], ids=["plain", "parsed"])
-def test_a_checkpoint_of_a_shared_table_is_that_table(
-    shared_tables: Path, tmp_path: Path, name: str, properties: dict[str, str]
-) -> None:
+def test_a_checkpoint_of_a_real_table_is_that_table(tmp_path: Path, name: str, properties: dict[str, str]) -> None:
     path = copied(name, tmp_path)
     version = Table.for_path(default_engine(), str(path)).latest_snapshot().version
     if all((path / f"_delta_log/{number:020d}.json").exists() for number in range(version + 1)):
@@ -432,11 +428,11 @@ def test_a_checkpoint_of_a_shared_table_is_that_table(
             file.unlink()
     before = Table.for_path(default_engine(), str(path)).latest_snapshot()
     before.metadata.configuration.update(properties)
-    expected, files, domains = rows(before), live_files(before), before.domain_metadata
+    expected, files, domains = lakeport.scan(str(path)).to_arrow(), live_files(before), before.domain_metadata
     write_checkpoint(engine_at(0), before)
     leave_only_the_checkpoint(before)
     after = Table.for_path(default_engine(), str(path)).latest_snapshot()
     assert after.version == version
-    assert rows(after) == expected
+    assert_same_rows(lakeport.scan(str(path)).to_arrow(), expected)
     assert live_files(after) == files
     assert after.domain_metadata == domains

@@ -1,7 +1,9 @@
 """What may be read, and what is refused by name."""
 
+from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeport.engine import memory_engine
@@ -65,13 +67,74 @@ def test_a_feature_that_arrives_later_does_not_keep_from_older_versions() -> Non
 # Column mapping
 
 
-def test_column_mapping_counts_only_if_the_protocol_supports_it() -> None:
-    for which in (protocol(1, 2), protocol(features=["deletionVectors"]), protocol(1, writer_only=["columnMapping"])):
-        builder = table(schema=mapped(SCHEMA), properties={"delta.columnMapping.mode": "name"}, protocol=which)
-        builder.properties = {}  # so that the file has the logical names
-        add = builder.add({"id": [7]})
-        builder.properties = {"delta.columnMapping.mode": "name"}
-        assert rows(builder.create(add).snapshot()) == [(7,)]
+UNLISTED = [protocol(1, 2), protocol(1, 6), protocol(features=["deletionVectors"])]
+LISTED_ONCE = [
+    {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": r, "writerFeatures": w}}
+    for r, w in ([[], ["columnMapping"]], [["columnMapping"], []])
+]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("which", [*LISTED_ONCE, protocol(1, writer_only=["columnMapping"])])
+def test_column_mapping_that_is_listed_for_readers_or_for_writers_only_is_on(mode: str, which: dict[str, Any]) -> None:
+    builder = table(
+        schema=mapped(struct(id="long", day="string")),
+        properties={"delta.columnMapping.mode": mode},
+        protocol=which,
+        partition_by=["day"],
+    )
+    assert rows(builder.create(builder.add({"col-1": [7]}, {"col-2": "mon"})).snapshot()) == [(7, "mon")]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("which", UNLISTED)
+def test_column_mapping_without_its_feature_is_refused_where_files_may_have_either_name(
+    mode: str, which: dict[str, Any]
+) -> None:
+    builder = table(schema=mapped(SCHEMA), properties={"delta.columnMapping.mode": mode}, protocol=which).create()
+    with pytest.raises(UnsupportedFeatureError, match=r"'id'.*'col-1'") as caught:
+        builder.snapshot()
+    assert caught.value.features == ("columnMapping",)
+
+
+@pytest.mark.parametrize("which", UNLISTED)
+def test_column_mapping_without_its_feature_does_not_matter_where_columns_have_one_name(which: dict[str, Any]) -> None:
+    builder = table(properties={"delta.columnMapping.mode": "name"}, protocol=which)
+    assert rows(builder.create(builder.add({"id": [7]})).snapshot()) == [(7,)]
+
+
+@pytest.mark.parametrize("for_readers", [[], ["deletionVectors"]])
+@pytest.mark.parametrize("for_writers", [[], ["deletionVectors"]])
+def test_deletion_vectors_are_applied_however_they_are_listed(for_readers: list[str], for_writers: list[str]) -> None:
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    builder = table(protocol={"protocol": versions | {"readerFeatures": for_readers, "writerFeatures": for_writers}})
+    add = builder.add({"id": [1, 2]})
+    builder.create(add).commit(*builder.delete(add, [0]))
+    assert rows(builder.snapshot()) == [(2,)]
+
+
+@pytest.mark.parametrize("listed", [["timestampNtz"], []])
+def test_timestamps_without_a_zone_are_read_however_they_are_listed(listed: list[str]) -> None:
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}
+    builder = table(schema=struct(t="timestamp_ntz"), protocol={"protocol": versions | {"writerFeatures": listed}})
+    assert rows(builder.create(builder.add({"t": [datetime(2026, 1, 1)]})).snapshot()) == [(datetime(2026, 1, 1),)]
+
+
+@pytest.mark.parametrize("listed", [["typeWidening"], []])
+def test_widened_types_are_read_however_they_are_listed(listed: list[str]) -> None:
+    change = {"delta.typeChanges": [{"fromType": "integer", "toType": "long", "tableVersion": 1}]}
+    schema = struct(StructField("n", PrimitiveType("long"), metadata=change))
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}
+    builder = table(schema=schema, protocol={"protocol": versions | {"writerFeatures": listed}})
+    add = builder.add(pa.table({"n": pa.array([5], pa.int32())}))
+    assert rows(builder.create(add).snapshot()) == [(5,)]
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview"])
+def test_a_catalog_that_is_listed_for_writers_only_is_asked_too(feature: str) -> None:
+    builder = table(protocol=protocol(3, writer_only=[feature])).create()
+    with pytest.raises(UnsupportedFeatureError, match="catalog"):
+        builder.snapshot()
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
@@ -85,6 +148,12 @@ def test_an_unknown_column_mapping_mode_is_an_error() -> None:
     builder = table(properties={"delta.columnMapping.mode": "telepathy"}, protocol=protocol(2, 5)).create()
     with pytest.raises(CorruptTableError, match="telepathy"):
         builder.snapshot()
+
+
+@pytest.mark.parametrize("mode", ["NAME", "Id"])
+def test_a_column_mapping_mode_is_read_in_any_case(mode: str) -> None:
+    builder = table(schema=mapped(SCHEMA), properties={"delta.columnMapping.mode": mode}, protocol=protocol(2, 5))
+    assert rows(builder.create(builder.add({"col-1": [7]})).snapshot()) == [(7,)]
 
 
 # Type changes

@@ -2,17 +2,20 @@
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import lakeport
+from lakeport import tables
 from lakeport.engine import memory_engine
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.expressions import col
-from lakeport.kernel.partitions import parse_partition_value
+from lakeport.kernel.expressions import Expression, col, lit
+from lakeport.kernel.partitions import format_partition_value, parse_partition_value
 from lakeport.kernel.schema import PrimitiveType, StructField
-from tests.builder import TableBuilder, mapped, protocol, rows, struct
+from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
 
 VALUES = [
     ("string", "a b/ü%41", "a b/ü%41"),
@@ -37,6 +40,7 @@ VALUES = [
     ("timestamp", "2026-01-31 12:00:00.123456", datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)),
     ("timestamp", "2026-01-31T12:00:00.123456Z", datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)),
     ("timestamp", "2026-01-31T12:00:00.123456789Z", datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)),
+    ("timestamp", "2026-01-01T02:00:00+02:00", datetime(2026, 1, 1, tzinfo=UTC)),
     ("timestamp", "1969-12-31 23:59:59.9", datetime(1969, 12, 31, 23, 59, 59, 900000, UTC)),
     ("timestamp_ntz", "2026-01-31 12:00:00.5", datetime(2026, 1, 31, 12, 0, 0, 500000)),
 ]
@@ -49,6 +53,58 @@ def field(kind: str) -> StructField:
 @pytest.mark.parametrize(("kind", "text", "value"), VALUES)
 def test_text_becomes_a_value_of_the_type(kind: str, text: str, value: Any) -> None:
     assert parse_partition_value(text, field(kind), path="") == value
+
+
+DAY = 86_400_000_000
+FAR = [
+    ("date", "-0001-01-01", -719893),
+    ("date", "0000-02-29", -719469),
+    ("date", "+10000-01-01", 2932897),
+    ("date", "+5881580-07-11", 2**31 - 1),
+    ("timestamp", "-0001-01-01 00:00:00", -719893 * DAY),
+    ("timestamp", "-0001-12-31T23:30:00.000001-01:00", -719528 * DAY + 1_800_000_001),
+    ("timestamp", "0001-01-01T00:30:00+01:00", -719162 * DAY - 1_800_000_000),
+    ("timestamp", "+10000-01-01T01:00:00.123456Z", 2932897 * DAY + 3_600_123_456),
+    ("timestamp_ntz", "-0044-03-15 12:00:00.5", -735525 * DAY + 43_200_500_000),
+    ("timestamp_ntz", "+10000-01-01 00:00:00", 2932897 * DAY),
+]
+"""Beyond the years 1 to 9999, which Python's dates can have: what Arrow stores."""
+
+
+@pytest.mark.parametrize(("kind", "text", "stored"), FAR)
+@pytest.mark.parametrize("form", [None, "v2-json"])
+def test_years_before_1_and_after_9999_are_read(kind: str, text: str, stored: int, form: str | None) -> None:
+    table = TableBuilder(memory_engine(), "memory:///t", struct(id="long", p=kind), ["p"])
+    table.create(*(table.add({"id": [i]}, {"p": t}) for i, t in enumerate([text, "2026-01-31", None])))
+    if form:
+        table.checkpoint(form=form)
+
+    def found(predicate: Expression | None = None) -> list[tuple[int, int | None]]:
+        rows = read(table.snapshot(), predicate)
+        numbers = rows["p"].cast(pa.int32() if kind == "date" else pa.int64())
+        return list(zip(rows["id"].to_pylist(), numbers.to_pylist(), strict=True))
+
+    assert found()[0] == (0, stored)
+    before = stored < 0
+    assert [row[0] for row in found(col("p") < lit(date(1000, 1, 1)))] == ([0] if before else [])
+    assert [row[0] for row in found(col("p") > lit(date(9000, 1, 1)))] == ([] if before else [0])
+
+
+@pytest.mark.parametrize(("kind", "text", "stored"), FAR)
+def test_years_before_1_and_after_9999_are_written(kind: str, text: str, stored: int) -> None:
+    written = format_partition_value(parse_partition_value(text, field(kind), path=""), field(kind))
+    assert parse_partition_value(written, field(kind), path="") == stored
+    if kind != "timestamp":  # whose texts are in several zones
+        assert (written or "").removesuffix("00000") == text
+
+
+def test_rows_of_such_years_can_be_changed(tmp_path: Path) -> None:
+    days = pa.array([-719893, 2932897, 0], pa.int32()).cast(pa.date32())
+    tables.create(str(tmp_path), pa.table({"id": [1, 2, 3], "p": days}), partition_by=["p"])
+    tables.update(str(tmp_path), {"id": "id + 10"}, "id < 3")
+    found = lakeport.scan(str(tmp_path)).to_arrow().sort_by("id")
+    assert found["p"].cast(pa.int32()).to_pylist() == [0, -719893, 2932897]
+    assert {path.name for path in tmp_path.glob("p=*")} == {"p=-0001-01-01", "p=+10000-01-01", "p=1970-01-01"}
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in VALUES}))
@@ -66,6 +122,11 @@ def test_empty_text_is_null_for_every_type(kind: str) -> None:
         ("long", "9223372036854775808"),
         ("boolean", "yes please"),
         ("date", "2026-02-30"),
+        ("date", "-0001-02-29"),
+        ("date", "+5881580-07-12"),
+        ("date", "+10000-1-1"),
+        ("timestamp", "+10000-01-01 25:00:00"),
+        ("timestamp", "+300000-01-01 00:00:00"),
         ("timestamp", "yesterday"),
         ("decimal(3,2)", "12.345"),
         ("decimal(3,2)", "100"),

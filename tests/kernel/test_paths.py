@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.kernel.paths import encode_path, resolve_path
+from lakeport.errors import CorruptTableError
+from lakeport.kernel.paths import encode_path, is_within, resolve_path, within_reach
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,59 @@ def test_what_is_written_is_found_again(name: str) -> None:
 )
 def test_paths_are_written_as_java_writes_them(plain: str, written: str) -> None:
     assert encode_path(plain) == written
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [
+        ("/table/day=1/x", "/table"),
+        ("/table/..x/y..", "/table"),
+        ("/other/x", "/table"),
+        ("s3://b/t/x", "s3://b/t"),
+        ("s3a://other/x", "s3://b/t"),
+        ("abfss://c@other.dfs.core.windows.net/x", "az://c/t"),
+        ("https://host/other/x", "https://host/t"),
+        ("delta-sharing:///t/id/7", "delta-sharing://log/0/t"),
+    ],
+)
+def test_a_log_names_files_of_its_table_and_absolute_ones_in_the_same_storage(path: str, root: str) -> None:
+    assert within_reach(path, root) == path
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [
+        ("/table/../other/x", "/table"),
+        ("/table/a/../../x", "/table"),
+        ("/table/..", "/table"),
+        ("/etc/x", "s3://b/t"),
+        ("/etc/x", "delta-sharing://log/0/t"),
+        ("s3://b/x", "/table"),
+        ("http://169.254.169.254/x", "/table"),
+        ("http://169.254.169.254/x", "https://host/t"),
+        ("http://host/t/x", "https://host/t"),
+        ("file://host/x", "/table"),
+        ("memory:///x", "/table"),
+        ("gs://b/x", "s3://b/t"),
+    ],
+)
+def test_a_log_reaches_no_other_storage_and_does_not_climb(path: str, root: str) -> None:
+    with pytest.raises(CorruptTableError, match="outside of the table"):
+        within_reach(path, root)
+
+
+@pytest.mark.parametrize(
+    ("path", "directory", "within"),
+    [
+        ("/t/x", "/t", True),
+        ("/t", "/t/", True),
+        ("/tx", "/t", False),
+        ("/t/../x", "/t", False),
+        ("s3a://b/t/x", "s3://b/t", True),
+        ("abfs://c@a.dfs.core.windows.net/t/x", "abfss://c@a.dfs.core.windows.net/t", True),
+        ("s3://b/t/../u", "s3a://b/t", False),
+        ("/x", "/", True),
+    ],
+)
+def test_what_is_within_a_directory(path: str, directory: str, within: bool) -> None:
+    assert is_within(path, directory) is within

@@ -6,29 +6,34 @@ import json
 import string
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.engine import memory_engine
+from lakeport.kernel import scan
 from lakeport.kernel.expressions import (
     And,
     Column,
+    CompareOp,
     Comparison,
     Expression,
     Not,
     Or,
+    chain,
     col,
     format_expression,
     lit,
 )
-from lakeport.kernel.schema import PrimitiveType
+from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.skipping import Bounds, may_match
 from lakeport.kernel.statistics import FileStatistics
-from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
+from tests.builder import Action, TableBuilder, mapped, protocol, read, rows, struct
+from tests.examples import examples
 from tests.rowwise import by_row
 
 ROOT = "memory:///t"
@@ -57,6 +62,7 @@ TYPES: dict[str, st.SearchStrategy[Any]] = {
     "timestamp": _moments,
     "timestamp_ntz": _moments.map(lambda m: m.replace(tzinfo=None)),
 }
+THREE_OPS: list[CompareOp] = ["=", "<", ">"]
 OPS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
 COLUMNS = [Column(("c",)), Column(("s", "c")), Column(("p",))]
 
@@ -89,7 +95,7 @@ def predicates(draw: st.DrawFn, values: st.SearchStrategy[Any], kind: str, depth
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_filtered_rows_are_those_of_reading_everything(kind: str, data: st.DataObject) -> None:
     values = TYPES[kind]
@@ -217,6 +223,16 @@ def test_a_prefix_skips_by_cut_strings() -> None:
     assert rows(table.snapshot(), col("t") > "m" * 45) == [("m" * 50,), ("x",)]
 
 
+def test_a_greatest_text_of_32_characters_may_be_cut_and_a_shorter_one_not() -> None:
+    """Writers need not append a character that is greater than what they cut off."""
+    for length in (31, 32):
+        table = TableBuilder(memory_engine(), ROOT, struct(t="string"))
+        bound, text = "m" * length, "m" * (length + 1)
+        stats = {"numRecords": 1, "minValues": {"t": bound}, "maxValues": {"t": bound}, "nullCount": {"t": 0}}
+        table.create(table.add({"t": [text]}, stats=json.dumps(stats)))
+        assert kept(table, col("t") == text) == kept(table, col("t") > bound) == (length == 32)
+
+
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_a_greatest_time_that_is_cut_to_milliseconds_is_widened(kind: str) -> None:
     moment = (DAY + timedelta(microseconds=1_999)) if kind == "timestamp" else datetime(2026, 1, 1, 0, 0, 0, 1999)
@@ -285,6 +301,61 @@ def test_statistics_of_a_widened_column_still_skip() -> None:
     assert kept(table, col("c") == 2) == 1
 
 
+WIDENED: dict[tuple[str, str], tuple[pa.DataType, list[Any]]] = {
+    ("byte", "long"): (pa.int8(), [-5, 0, 5]),
+    ("integer", "double"): (pa.int32(), [-(2**31), 0, 2**31 - 1]),
+    ("float", "double"): (pa.float32(), [3.4, -3.3, float("nan")]),
+    ("integer", "decimal(12,2)"): (pa.int32(), [-5, 0, 5]),
+    ("long", "decimal(38,2)"): (pa.int64(), [-(2**63), 2**53 + 1, 2**63 - 1]),
+    ("decimal(5,2)", "decimal(38,10)"): (pa.decimal128(5, 2), [Decimal("-1.25"), Decimal("3.40")]),
+    ("date", "timestamp_ntz"): (pa.date32(), [date(2026, 1, 1), date(1969, 12, 31)]),
+}
+
+
+def widened(before: str, after: str) -> StructType:
+    change = {"delta.typeChanges": [{"fromType": before, "toType": after, "tableVersion": 1}]}
+    field = StructField("c", PrimitiveType(after), metadata=change)
+    return struct(field, s=struct(field), p=after)
+
+
+@pytest.mark.parametrize("log", ["json", "parsed", "row groups"])
+@pytest.mark.parametrize("types", WIDENED, ids=" to ".join)
+def test_no_row_of_a_widened_column_is_lost(types: tuple[str, str], log: str) -> None:
+    schema, (arrow, values) = widened(*types), WIDENED[types]
+    table = TableBuilder(memory_engine(), ROOT, schema, ["p"], protocol=protocol(features=["typeWidening"]))
+    table.create(*(file_of_old_type(table, value, arrow, log != "row groups") for value in values))
+    old = read(table.snapshot()).to_pylist()
+    for row, value in zip(old, values, strict=True):
+        table.commit(table.add({"c": [row["c"]], "s": [row["s"]]}, {"p": str(value)}, stats=log != "row groups"))
+    if log == "parsed":
+        table.checkpoint(parsed_stats=True)
+    snapshot = table.snapshot()
+    everything = read(snapshot).to_pylist()
+    literals = {repr(value): value for value in (*values[:2], *(row["c"] for row in old[:2]))}.values()
+    for op, column, value in product(THREE_OPS, COLUMNS, literals):
+        predicate = Comparison(op, column, lit(value))
+        expected = [row for row in everything if by_row(predicate, row) is True]
+        assert as_text(read(snapshot, predicate).to_pylist()) == as_text(expected), format_expression(predicate)
+
+
+def file_of_old_type(table: TableBuilder, value: Any, arrow: pa.DataType, with_stats: bool) -> Action:
+    """A row from before the type was changed. Its statistics have the shortest digits of a float, as Spark's do."""
+    column = pa.array([value], arrow)
+    rows_of_type = pa.table({"c": column, "s": pa.StructArray.from_arrays([column], ["c"])})
+    shortest: Any = with_stats
+    if with_stats and isinstance(value, float) and value == value:
+        bounds = {"c": value, "s": {"c": value}}
+        shortest = json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds})
+    return table.add(rows_of_type, {"p": str(value)}, stats=shortest)
+
+
+def test_bounds_of_a_widened_float_still_skip() -> None:
+    table = TableBuilder(memory_engine(), ROOT, widened("float", "double"), ["p"])
+    table.create(*(file_of_old_type(table, value, pa.float32(), True) for value in (3.4, 3.5)))
+    assert kept(table, col("c") > 3.45) == 1
+    assert kept(table, col("c") < 3.45) == 1
+
+
 def test_partitions_and_statistics_work_together() -> None:
     table = TableBuilder(memory_engine(), ROOT, struct(c="long", p="integer"), ["p"])
     table.create(*(table.add({"c": [10 * p, 10 * p + 1]}, {"p": str(p)}) for p in range(4)))
@@ -326,3 +397,34 @@ def test_bounds_of_a_void_column_say_that_it_is_null() -> None:
     assert bounds is not None
     assert may_match(col("v").is_not_null(), lambda _: bounds, 1).tolist() == [False]
     assert may_match(col("v").is_null(), lambda _: bounds, 1).tolist() == [True]
+
+
+def test_what_is_known_of_a_column_is_worked_out_once() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def bounds_of(column: Column) -> Bounds:
+        asked.append(column.path)
+        numbers = pa.array([0, 10], pa.int64())
+        return Bounds(
+            lower=numbers, upper=numbers, nulls=pa.array([0, 0], pa.int64()), rows=pa.array([1, 1], pa.int64())
+        )
+
+    terms = [Comparison("=", Column((name,)), lit(value)) for value in range(10, 800) for name in ("a", "b")]
+    assert may_match(chain(Or, terms), bounds_of, 2).tolist() == [False, True]
+    assert sorted(asked) == [("a",), ("b",)]
+
+
+def test_files_of_many_commits_are_filtered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = TableBuilder(memory_engine(), ROOT, struct(id="long"))
+    table.create()
+    for number in range(50):
+        table.commit(table.add({"id": [number]}))
+    filtered: list[int] = []
+    monkeypatch.setattr(scan, "may_match", lambda *args: filtered.append(args[2]) or may_match(*args))
+    planned = table.snapshot().scan_builder().with_filter(col("id") >= 48).build()
+    assert len(list(planned.files())) == 2
+    assert filtered == [50]
+    monkeypatch.setattr(scan, "_FILES_AT_ONCE", 20)
+    filtered.clear()
+    assert len(list(planned.files())) == 2
+    assert filtered == [20, 20, 10]

@@ -108,6 +108,8 @@ def test_names_are_read(name: str, path: tuple[str, ...]) -> None:
         ("+1", 1),
         ("1.50", Decimal("1.50")),
         ("-.5", Decimal("-0.5")),
+        ("-0.0", Decimal("0.0")),
+        (f"-0.{'1' * 150}", Decimal(f"-0.{'1' * 150}")),
         ("1e3", 1000.0),
         ("12L", 12),
         ("-9223372036854775808L", -(2**63)),
@@ -148,6 +150,7 @@ def test_literals_are_read(text: str, value: Any) -> None:
     assert isinstance(parsed.right, Literal)
     assert type(parsed.right.value) is type(value)
     assert parsed.right.value == value
+    assert str(parsed.right.value) == str(value)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.engine import memory_engine
@@ -22,6 +22,7 @@ from lakeport.kernel.skipping import may_match
 from lakeport.kernel.statistics import FileStatistics, stats_type
 from lakeport.kernel.stats_collector import StatsCollector, stats_columns, widen_stats
 from tests.builder import mapped, spark_stats, struct, to_table
+from tests.examples import examples
 
 LAST = "\U0010ffff"
 
@@ -265,7 +266,7 @@ def read_back(schema: StructType, text: str, columns: list[Column]) -> FileStati
 
 
 @pytest.mark.parametrize("kind", _VALUES)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_no_value_is_ever_ruled_out_by_its_own_statistics(kind: str, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | _VALUES[kind], min_size=1, max_size=6))
@@ -282,7 +283,7 @@ def test_no_value_is_ever_ruled_out_by_its_own_statistics(kind: str, data: st.Da
 
 
 @pytest.mark.parametrize("kind", ["byte", "long", "string", "date", "timestamp", "timestamp_ntz", "decimal(38,10)"])
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_bounds_hold_every_value(kind: str, data: st.DataObject) -> None:
     values = data.draw(st.lists(_VALUES[kind], min_size=1, max_size=6))

@@ -1,9 +1,15 @@
 """Table properties: their values, their defaults, and what may be set."""
 
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lakeport
+from lakeport import tables
+from lakeport.errors import CorruptTableError
 from lakeport.kernel import table_properties as properties
 from lakeport.kernel.table_properties import (
     Property,
@@ -150,3 +156,25 @@ def test_constraints_and_features_are_found_by_their_prefix() -> None:
     assert features_in(configuration) == ("deletionVectors",)
     kept = {"delta.constraints.positive": "a > 0", "delta.constraints.none": None, "owner": "me"}
     assert without_protocol_properties(configuration) == kept
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE", "True"])
+def test_flags_are_read_in_any_case(tmp_path: Path, text: str) -> None:
+    path, flags = str(tmp_path), {"delta.enableInCommitTimestamps": text, "delta.enableRowTracking": text}
+    tables.create(path, {"id": [1]}, properties=flags)
+    os.utime(tmp_path / "_delta_log" / f"{0:020d}.json", (0, 0))
+    frame = lakeport.scan(path)
+    assert frame.snapshot.tracks_rows
+    assert frame.with_row_tracking().to_arrow()["_row_id"].to_pylist() == [0]
+    assert frame.snapshot.timestamp == frame.history()[0].timestamp > 0
+
+
+def test_a_reader_names_the_table_of_a_property_that_is_not_valid() -> None:
+    with pytest.raises(CorruptTableError, match="'yes': it must be true or false") as caught:
+        properties.ENABLE_ROW_TRACKING.of({"delta.enableRowTracking": "yes"}, path="/t")
+    assert caught.value.path == "/t"
+
+
+def test_flags_are_asked_for_in_one_way() -> None:
+    sources = Path(lakeport.__file__).parent.rglob("*.py")
+    assert [str(path) for path in sources if re.search(r'(get\(|\[)f?"delta\.enable', path.read_text())] == []

@@ -28,6 +28,7 @@ from lakeport.kernel.variant_shredding import (
     field_ids,
     rebuild_variant,
 )
+from tests.acceptance.real_tables import BY_NAME, path_of
 
 EMPTY = b"\x01\x00\x00"
 UUID = uuid.UUID("f24f9b64-81fa-49d1-b74e-8c09a6e31c56")
@@ -488,23 +489,25 @@ def test_damaged_shredded_variants_are_rebuilt_or_refused(value: Any, typed: pa.
 @pytest.mark.parametrize(
     ("name", "path"),
     [
-        ("spark/variant-stats-state-reconstruction", ("v",)),
-        ("spark/variant-stats-with-struct-no-checkpoint", ("v",)),
-        ("spark/variant-stats-nested-no-checkpoint", ("s", "v")),
-        ("krs/unshredded-variant", ("v",)),
-        ("krs/unshredded-variant", ("struct_of_variants", "v")),
+        ("delta44--variants", ("v",)),
+        ("delta44--variants-shredded", ("v",)),
+        pytest.param("spark--variant-stats-state-reconstruction", ("v",), marks=pytest.mark.shared),
+        pytest.param("spark--variant-stats-with-struct-no-checkpoint", ("v",), marks=pytest.mark.shared),
+        pytest.param("spark--variant-stats-nested-no-checkpoint", ("s", "v"), marks=pytest.mark.shared),
+        pytest.param("krs--unshredded-variant", ("v",), marks=pytest.mark.shared),
+        pytest.param("krs--unshredded-variant", ("struct_of_variants", "v"), marks=pytest.mark.shared),
     ],
 )
-def test_the_variants_of_spark_are_as_expected(shared_tables: Path, name: str, path: tuple[str, ...]) -> None:
-    def column(file: Path) -> pa.Array:
+def test_the_variants_of_spark_are_as_expected(name: str, path: tuple[str, ...]) -> None:
+    def column(file: str | Path) -> pa.Array:
         array = pq.read_table(file, partitioning=None).column(path[0]).combine_chunks()
         for field in path[1:]:
             array = array.field(field)
         return array
 
     texts = []
-    for file in (shared_tables / "tables" / name).glob("*.parquet"):
+    for file in Path(path_of(name)).glob("*.parquet"):
         for row in rebuild_variant(column(file)).to_pylist():
             texts.append(None if row is None else json.loads(format_variant_json(row["metadata"], row["value"])))
-    expected = column(shared_tables / "expected" / f"{name.replace('/', '--')}.parquet").to_pylist()
+    expected = column(BY_NAME[name]["expected"]["parquet"]).to_pylist()
     assert sorted(map(repr, texts)) == sorted(repr(None if text is None else json.loads(text)) for text in expected)

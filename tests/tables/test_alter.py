@@ -503,6 +503,14 @@ class TestConstraints:
         with pytest.raises(ConstraintError, match=f"at = {2**62}; change such rows"):
             tables.add_constraint(target, "near", "at < '2100-01-01'")
 
+    def test_a_constraint_can_be_about_the_current_time(self, tmp_path: Path) -> None:
+        target = str(tmp_path / "t")
+        moments = pa.array([0, 2**52], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        tables.create(target, pa.table({"at": moments[:1]}))
+        tables.add_constraint(target, "past", "at <= current_timestamp()")
+        with pytest.raises(ConstraintError, match="past"):
+            tables.append(target, pa.table({"at": moments[1:]}))
+
     @pytest.mark.parametrize("value", [17, None])
     def test_rows_that_are_there_are_checked_first(self, tmp_path: Path, value: int | None) -> None:
         target = table_of(tmp_path, 2, MAPPED, VECTORS)

@@ -11,7 +11,7 @@ import pytest
 
 import lakeport
 from lakeport import col, tables
-from lakeport.engine import engine_over
+from lakeport.engine import default_engine, engine_over
 from lakeport.engine.storage import Storage
 from lakeport.errors import (
     CommitConflictError,
@@ -20,6 +20,7 @@ from lakeport.errors import (
     UnknownColumnError,
     UnsupportedFeatureError,
 )
+from tests.builder import TableBuilder, struct
 from tests.counting import CountingStorage
 from tests.tables.modelled import FEED, KINDS, VECTORS, FailingStorage, ModelledTable, RivalStorage, Row
 
@@ -329,3 +330,18 @@ def test_copied_rows_need_not_agree_with_what_new_rows_must(tmp_path: Path) -> N
         checksum.unlink()
     tables.delete(path, "id = 2")
     assert lakeport.scan(path).to_arrow().to_pylist() == [{"id": 1, "day": None}, {"id": 3, "day": None}]
+
+
+def test_rows_are_copied_where_readers_are_not_told_of_deletion_vectors(tmp_path: Path) -> None:
+    listed = {"readerFeatures": [], "writerFeatures": ["deletionVectors"]}
+    builder = TableBuilder(
+        default_engine(),
+        str(tmp_path),
+        struct(id="long"),
+        properties=VECTORS,
+        protocol={"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | listed},
+    )
+    builder.create(builder.add({"id": [1, 2, 3]}))
+    version = tables.delete(str(tmp_path), "id = 2").version
+    assert [add.get("deletionVector") for add in kinds_of(str(tmp_path), version, "add")] == [None]
+    assert sorted(lakeport.scan(str(tmp_path)).to_arrow()["id"].to_pylist()) == [1, 3]

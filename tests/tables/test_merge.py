@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakeport
@@ -27,6 +27,7 @@ from lakeport.errors import (
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from tests.counting import counting_engine
+from tests.examples import examples
 from tests.tables.merge_model import MergeModel, ModelClause
 from tests.tables.modelled import FEED, KINDS, SCHEMA, TRACKING, VECTORS, ModelledTable, Row, counted
 
@@ -115,7 +116,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return (tmp_path_factory.mktemp("merge") for _ in itertools.count())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     kind=st.sampled_from(list(KINDS)),
     partition_by=st.sampled_from([[], ["part"]]),

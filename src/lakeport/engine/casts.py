@@ -19,6 +19,7 @@ from lakeport.engine.literals import LOCAL, MOMENT
 from lakeport.engine.nodes import Datum, by_row
 from lakeport.errors import UnsupportedExpressionError
 from lakeport.kernel.arrays import array_of, scalar_of
+from lakeport.kernel.decimals import EXACT
 from lakeport.kernel.literals import cast_text, round_decimal
 from lakeport.kernel.schema import PrimitiveType, arrow_type
 
@@ -186,9 +187,9 @@ def _float_text(value: float, single: bool) -> str:
     exponent = number.adjusted() if number else 0
     sign = "-" if number.is_signed() else ""
     if -3 <= exponent < 7:
-        text = f"{number.copy_abs().normalize():f}"
+        text = f"{number.copy_abs().normalize(EXACT):f}"
         return sign + (text if "." in text else f"{text}.0")
-    digits = "".join(map(str, number.normalize().as_tuple().digits))
+    digits = "".join(map(str, number.normalize(EXACT).as_tuple().digits))
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
 

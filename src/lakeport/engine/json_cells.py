@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.kernel.arrays import array_of
+from lakeport.kernel.decimals import EXACT
 
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 _SINGLE_LIMIT = 2.0**128
-_WIDE = Context(prec=100)  # the default one rounds to 28 digits, a decimal can have 38
 
 
 def parse_cells(texts: pa.StringArray, schema: pa.Schema) -> pa.RecordBatch:
@@ -71,7 +71,7 @@ def _cell_converter(data_type: pa.DataType) -> Callable[[Any], Any]:
     if types.is_floating(data_type):
         return partial(_float, limit=_SINGLE_LIMIT if types.is_float32(data_type) else math.inf)
     if types.is_decimal(data_type):
-        return partial(_decimal, scale=data_type.scale, limit=Decimal(10) ** (data_type.precision - data_type.scale))
+        return partial(_decimal, scale=data_type.scale, limit=Decimal(10 ** (data_type.precision - data_type.scale)))
     if types.is_boolean(data_type):
         return lambda value: value if isinstance(value, bool) else None
     if types.is_string(data_type):
@@ -96,7 +96,7 @@ def _float(value: Any, limit: float) -> float | None:
 def _decimal(value: msgspec.Raw, scale: int, limit: Decimal) -> Decimal | None:
     try:
         number = Decimal(bytes(value).decode().strip('"'))
-        exact = number.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+        exact = number.quantize(Decimal(1).scaleb(-scale), context=EXACT)
     except (InvalidOperation, UnicodeError):
         return None
     return exact if exact == number and exact.copy_abs() < limit else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from datetime import date, datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +12,12 @@ from pyarrow import types
 
 from lakeport.errors import UnsupportedExpressionError
 from lakeport.kernel.arrays import null_of, own_scalar, scalar_of
+from lakeport.kernel.decimals import EXACT
 
 MOMENT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 _TEXTS = (pa.string(), pa.large_string())
 _BINARIES = (pa.binary(), pa.large_binary())
-_WIDE = Context(prec=100)
 
 
 def own_literal(value: Any) -> pa.Scalar:
@@ -70,4 +70,4 @@ def _is_single(value: float) -> bool:
 def _fits_decimal(value: Decimal, data_type: pa.DataType) -> bool:
     if not value.is_finite() or value.adjusted() >= data_type.precision - data_type.scale:
         return not value and value.is_finite()
-    return value == value.quantize(Decimal(1).scaleb(-data_type.scale), context=_WIDE)
+    return value == value.quantize(Decimal(1).scaleb(-data_type.scale), context=EXACT)

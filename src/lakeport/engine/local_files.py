@@ -26,7 +26,7 @@ class LocalFiles:
     """The file system."""
 
     def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
-        with _os_errors(directory):
+        with os_errors(directory):
             try:
                 with os.scandir(directory) as entries:
                     found = sorted((entry.name, entry) for entry in entries if entry.name >= first_name)
@@ -40,7 +40,7 @@ class LocalFiles:
         return True
 
     def status(self, path: str) -> FileStatus | None:
-        with _os_errors(path):
+        with os_errors(path):
             try:
                 found = os.stat(path)
             except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -55,7 +55,7 @@ class LocalFiles:
             yield from files
 
     def list_directory(self, directory: str) -> tuple[list[FileStatus], list[str]]:
-        with _os_errors(directory):
+        with os_errors(directory):
             try:
                 with os.scandir(directory) as entries:
                     found = list(entries)
@@ -65,7 +65,7 @@ class LocalFiles:
             return [status for entry in found if (status := _status(entry))], directories
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        with _os_errors(path), open(path, "rb") as file:
+        with os_errors(path), open(path, "rb") as file:
             file.seek(start)
             return file.read(-1 if length is None else length)
 
@@ -73,7 +73,7 @@ class LocalFiles:
         return (self.read(file.path) for file in files)
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
-        with _os_errors(file.path):
+        with os_errors(file.path):
             return pa.OSFile(file.path, "rb")
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
@@ -108,7 +108,7 @@ class LocalFiles:
         failures = []
         for path in paths:
             try:
-                with _os_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+                with os_errors(path), suppress(FileNotFoundError, NotADirectoryError):
                     os.unlink(path)
             except StorageError as error:
                 failures.append(error)
@@ -214,8 +214,8 @@ def _sync_directory(directory: str) -> None:
 
 @contextmanager
 def _writing_errors(path: str) -> Iterator[None]:
-    """As `_os_errors`, but here no file is missing: it is a directory that is not one, or is removed meanwhile."""
-    with _os_errors(path):
+    """As `os_errors`, but here no file is missing: it is a directory that is not one, or is removed meanwhile."""
+    with os_errors(path):
         try:
             yield
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -224,7 +224,8 @@ def _writing_errors(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def _os_errors(path: str) -> Iterator[None]:
+def os_errors(path: str) -> Iterator[None]:
+    """Raise the errors of the operating system as those of a `StorageClient`."""
     try:
         yield
     except (FileExistsError, StorageError):

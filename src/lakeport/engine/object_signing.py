@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from lakeport.engine.object_upload import store_errors
+from lakeport.engine.store_errors import store_errors
 from lakeport.errors import StorageError
 
 if TYPE_CHECKING:

@@ -6,17 +6,18 @@ import io
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.engine.object_signing import sign_object
-from lakeport.engine.object_upload import ObjectUpload, first_line, store_errors
+from lakeport.engine.object_upload import ObjectUpload
+from lakeport.engine.store_errors import first_line, store_errors
 from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
 from lakeport.kernel.engine import FileStatus, StorageClient
 
@@ -29,6 +30,17 @@ _WHOLE_OBJECT_LIMIT = 2 << 20
 
 _PARALLEL_REQUESTS = 16
 
+_PIECE = 8 << 20
+"""Longer ranges are fetched in pieces, so that a broken connection costs a piece and a slow one is not the only one."""
+_PIECES_AHEAD = 4
+
+_SILENCE = timedelta(seconds=30)
+"""A download times out if nothing arrives for as long, however long the whole takes."""
+_UPLOAD_ANSWER = timedelta(minutes=15)
+"""An upload times out if it is not answered for as long. The client's clock runs while the body is sent, so that the
+limit has to leave room for slow links; of data that nobody takes, TCP itself gives up in this time."""
+_UNLIMITED = timedelta(days=1)
+
 _BULK_DELETE = 1000
 """As many objects are deleted by one request, where the store can (S3; Azure by 256)."""
 
@@ -36,9 +48,19 @@ _BULK_DELETE = 1000
 class ObjectFiles:
     """One bucket or container."""
 
-    def __init__(self, root: str, store: ObjectStore) -> None:
+    def __init__(self, root: str, store: ObjectStore, open_uploads: Callable[[], ObjectStore] | None = None) -> None:
+        """`open_uploads` opens the same store for writing, with other time limits."""
         self._root = root
-        self._store = store
+        self._store, self._open_uploads = store, open_uploads
+
+    @cached_property
+    def _uploads(self) -> ObjectStore:
+        return self._open_uploads() if self._open_uploads else self._store
+
+    @cached_property
+    def _pieces(self) -> ThreadPoolExecutor:
+        # Not `_pool`, whose threads wait for pieces.
+        return ThreadPoolExecutor(_PARALLEL_REQUESTS, thread_name_prefix="lakeport-pieces")
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -91,6 +113,24 @@ class ObjectFiles:
         return files, [f"{directory}/{path[skipped:].strip('/')}" for path in found["common_prefixes"]]
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        if length is None or length <= _PIECE:
+            return self._read_piece(path, start, length)
+        pieces = (self._pieces.submit(self._read_piece, path, *piece) for piece in _cut(start, length))
+        ahead = deque(islice(pieces, _PIECES_AHEAD))
+        read = io.BytesIO()
+        try:
+            while ahead:
+                data = ahead.popleft().result()
+                read.write(data)
+                if len(data) < _PIECE:  # the last one, or the file is shorter than the caller thinks
+                    break
+                ahead.extend(islice(pieces, 1))
+        finally:
+            for piece in ahead:
+                piece.cancel()
+        return read.getvalue()
+
+    def _read_piece(self, path: str, start: int, length: int | None) -> bytes:
         if length == 0:
             return b""
         with store_errors(path):
@@ -125,10 +165,10 @@ class ObjectFiles:
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         with store_errors(path):
-            self._store.put(self._key(path), data, mode="overwrite" if overwrite else "create")
+            self._uploads.put(self._key(path), data, mode="overwrite" if overwrite else "create")
 
     def open_output(self, path: str) -> ObjectUpload:
-        return ObjectUpload(self._store, self._key(path), path)
+        return ObjectUpload(self._uploads, self._key(path), path)
 
     def delete(self, paths: Sequence[str]) -> None:
         for start in range(0, len(paths), _BULK_DELETE):
@@ -153,6 +193,11 @@ class ObjectFiles:
         except StorageError as error:
             return error
         return None
+
+
+def _cut(start: int, length: int) -> Iterator[tuple[int, int]]:
+    """Pieces of a range, as (start, length)."""
+    return ((at, min(_PIECE, start + length - at)) for at in range(start, start + length, _PIECE))
 
 
 def _status(path: str, meta: ObjectMeta) -> FileStatus:
@@ -212,9 +257,17 @@ _CLOUDS |= dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure_")
 _NAMES_CLOUD = re.compile(r"(aws_|azure_|google_)", re.IGNORECASE)
 
 
-def open_store(root: str, options: Mapping[str, Any]) -> ObjectStore:
-    """Options that name another cloud are for other stores. Raises `StorageError`."""
-    client: Any = {}
+def open_object_files(root: str, options: Mapping[str, Any], *, silence: timedelta = _SILENCE) -> ObjectFiles:
+    """The bucket or container, for reading and writing. Downloads time out after `silence`. Raises `StorageError`."""
+    uploads = partial(open_store, root, options, silence=_UPLOAD_ANSWER)
+    return ObjectFiles(root, open_store(root, options, silence=silence), uploads)
+
+
+def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _SILENCE) -> ObjectStore:
+    """Options that name another cloud are for other stores. Raises `StorageError`.
+
+    Requests time out after `silence`, and never by their size: obstore's own limit of 30 s holds for whole bodies."""
+    client: Any = {"read_timeout": silence, "timeout": _UNLIMITED}
     config: Any = {}
     cloud = _CLOUDS.get(root.partition(":")[0].lower())
     for name, value in options.items():
@@ -233,7 +286,7 @@ def open_store(root: str, options: Mapping[str, Any]) -> ObjectStore:
         return from_url(
             root,
             config=config or None,
-            client_options=client or None,
+            client_options=client,
             retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=30)},
             credential_provider=credential_provider,
         )

@@ -1,16 +1,15 @@
-"""A new object that is uploaded while it is written; and the errors of object stores."""
+"""A new object that is uploaded while it is written."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from queue import Full, Queue
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
+from lakeport.engine.store_errors import store_errors
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -19,8 +18,6 @@ _PART_SIZE = 8 << 20
 """Stores take 10,000 parts, and none but the last under 5 MiB: the largest object has 80 GiB."""
 
 _PARTS_IN_FLIGHT = 3
-
-_DENIED = re.compile(r"status code: 40[13]\b")
 
 
 class _GivenUpError(Exception):
@@ -97,31 +94,3 @@ class ObjectUpload:
             if isinstance(part, _GivenUpError):
                 raise part
             yield part
-
-
-@contextmanager
-def store_errors(path: str) -> Iterator[None]:
-    """Errors of obstore as ours."""
-    try:
-        yield
-    except Exception as error:
-        raise _translated(error, path) from error
-
-
-def _translated(error: Exception, path: str) -> Exception:
-    match type(error).__name__:
-        case "AlreadyExistsError" | "FileExistsError":
-            return FileExistsError(path)
-        case "NotFoundError" | "FileNotFoundError":
-            return MissingFileError("the object does not exist", path=path)
-        case "PermissionDeniedError" | "UnauthenticatedError" | "PermissionError":
-            denied = True
-        case _:  # listings have only a general error
-            denied = _DENIED.search(first_line(error)) is not None
-    if denied:
-        return AccessDeniedError(f"access denied: check the credentials ({first_line(error)})", path=path)
-    return StorageError(f"the storage failed: {first_line(error)}", path=path)
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -57,11 +57,19 @@ def _bounds(metadata: pq.FileMetaData, groups: list[int], leaf: int, target: pa.
     nulls = [s.null_count if s is not None and s.has_null_count else None for s in statistics]
     bounded = [s if s is not None and s.has_min_max else None for s in statistics]
     return Bounds(
-        lower=_values([None if s is None else s.min for s in bounded], target),
-        upper=_values([None if s is None else s.max for s in bounded], target),
+        lower=_values([_bound(s, "min") for s in bounded], target),
+        upper=_values([_bound(s, "max") for s in bounded], target),
         nulls=array_of(nulls, pa.int64()),
         rows=array_of(rows, pa.int64()),
     )
+
+
+def _bound(statistics: pq.Statistics | None, name: Literal["min", "max"]) -> Any:
+    """None if it is unknown, or if Python cannot represent it: a date or a timestamp outside the years 1 to 9999."""
+    try:
+        return getattr(statistics, name, None)
+    except (OverflowError, ValueError):
+        return None
 
 
 def _values(values: list[Any], target: pa.DataType) -> pa.Array | None:

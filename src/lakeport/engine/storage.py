@@ -12,11 +12,16 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakeport.engine.local_files import LocalFiles
-from lakeport.engine.object_store import ObjectFiles, open_store, store_root
+from lakeport.engine.object_store import ObjectFiles, open_object_files, store_root
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
 
-_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
+_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # one letter is a drive, not a scheme
+
+
+def is_on_disk(path: str) -> bool:
+    """Whether a path is one of the file system."""
+    return not _URL.match(path)
 
 
 class Storage:
@@ -38,7 +43,7 @@ class Storage:
 
     def resolve(self, path: str) -> str:
         path = os.fspath(path)
-        if not (match := _URL.match(path)) or len(match[1]) == 1:  # one letter: a drive, not a scheme
+        if not (match := _URL.match(path)):
             return os.path.abspath(os.path.expanduser(path))
         if match[1].lower() == "file":
             return os.path.abspath(re.sub(r"^file:/*", "/", unquote(path), flags=re.IGNORECASE))
@@ -96,11 +101,10 @@ class Storage:
         return place.sign(path, seconds)
 
     def _for(self, path: str) -> LocalFiles | ObjectFiles:
-        match = _URL.match(path)
-        if not match or len(match[1]) == 1:
+        if is_on_disk(path):
             return self._disk
         root = store_root(path)
         with self._lock:
             if root not in self._stores:
-                self._stores[root] = ObjectFiles(root, open_store(root, self._options))
+                self._stores[root] = open_object_files(root, self._options)
             return self._stores[root]

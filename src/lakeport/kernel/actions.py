@@ -71,7 +71,14 @@ class Protocol(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     writer_features: tuple[str, ...] | None = None
 
     def has_reader_feature(self, name: str) -> bool:
+        """Whether readers are told of a feature, so that writers may use it."""
         return self.min_reader_version >= 3 and name in (self.reader_features or ())
+
+    def has_feature(self, name: str) -> bool:
+        """Whether files may use a feature. One list is enough: Delta 3.1, asked for the versions 3 and 7, lists column
+        mapping for writers only."""
+        named_for_writers = self.min_writer_version >= 7 and name in (self.writer_features or ())
+        return named_for_writers or self.has_reader_feature(name)
 
 
 class Format(msgspec.Struct, frozen=True):

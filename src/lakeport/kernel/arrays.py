@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
+from lakeport.kernel.decimals import EXACT
+
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
-_WIDE = Context(prec=100)
 
 
 def array_of(values: Sequence[Any], data_type: pa.DataType, *, trusted: bool = False) -> pa.Array:
@@ -251,7 +252,7 @@ def _decimals(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:
     width = data_type.bit_width // 8
     unscaled = []
     for value in values:
-        number = Decimal(0 if value is None else value).scaleb(data_type.scale, _WIDE)
+        number = Decimal(0 if value is None else value).scaleb(data_type.scale, EXACT)
         if number != number.to_integral_value() or number.copy_abs() >= 10**data_type.precision:
             raise OverflowError(f"{value} does not fit {data_type}")
         unscaled.append(int(number).to_bytes(width, "little", signed=True))

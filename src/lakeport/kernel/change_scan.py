@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from lakeport.errors import ChangeFeedError
 from lakeport.kernel.actions import to_action
 from lakeport.kernel.arrays import array_of
-from lakeport.kernel.binding import bind
 from lakeport.kernel.change_files import (
     CHANGE_COLUMNS,
     CHANGE_TYPE,
@@ -28,6 +27,7 @@ from lakeport.kernel.commit_changes import CommitChanges
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.expressions import Expression, all_of, columns_in, conjuncts
 from lakeport.kernel.file_keys import decode_paths
+from lakeport.kernel.plan_builder import PlanBuilder
 from lakeport.kernel.replay import to_file_batch
 from lakeport.kernel.scan_files import ScanFile, scan_files_in, whole_path
 from lakeport.kernel.schema import StructType, arrow_schema
@@ -36,35 +36,15 @@ if TYPE_CHECKING:
     from lakeport.kernel.changes import TableChanges
 
 
-class ChangeScanBuilder:
-    """Collects what a read of changes should return; each `with_…` gives a new builder."""
+class ChangeScanBuilder(PlanBuilder["ChangeScan"]):
+    """Collects what a read of changes should return. Filters can be on the columns of the change too."""
 
     def __init__(self, changes: TableChanges) -> None:
+        super().__init__(changes.engine, changes.schema)
         self._changes = changes
-        self._schema: StructType = changes.schema
-        self._filter: Expression | None = None
-        self._stats = False
-
-    def with_filter(self, predicate: Expression) -> ChangeScanBuilder:
-        """As `ScanBuilder.with_filter`, on the columns of the change too."""
-        bound = bind(predicate, self._changes.schema)
-        return self._with(_filter=all_of([self._filter, bound] if self._filter is not None else [bound]))
-
-    def with_read_schema(self, schema: StructType) -> ChangeScanBuilder:
-        """The columns to return: a part of the schema of the changes."""
-        return self._with(_schema=schema)
-
-    def with_stats(self) -> ChangeScanBuilder:
-        """Files carry their statistics."""
-        return self._with(_stats=True)
 
     def build(self) -> ChangeScan:
         return ChangeScan(self._changes, self._schema, self._filter, self._stats)
-
-    def _with(self, **changes: object) -> ChangeScanBuilder:
-        builder = ChangeScanBuilder(self._changes)
-        builder.__dict__.update(self.__dict__ | changes)
-        return builder
 
 
 class ChangeScan:

@@ -25,8 +25,7 @@ from lakeport.kernel.features import check_readable
 from lakeport.kernel.replay import FileColumns
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
-
-_FEED = "delta.enableChangeDataFeed"
+from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
 
 
 def table_changes(table: Table, start: int, end: int | None = None) -> TableChanges:
@@ -116,7 +115,7 @@ class TableChanges:
 
     def _check_version(self, version: int, protocol: Protocol, metadata: Metadata) -> None:
         check_readable(protocol, self.root)
-        if not _has_feed(metadata):
+        if not self._has_feed(metadata):
             raise ChangeFeedError(
                 f"the change data feed is off at version {version}; {self._advice(version)} [{self.root}]",
                 version=version,
@@ -135,19 +134,18 @@ class TableChanges:
             return f"it is on from version {since} on: start there"
         if version > self.start:
             return f"end at version {version - 1}"
-        return f"set {_FEED} to true, and the changes from then on can be read"
+        return f"set {ENABLE_CHANGE_DATA_FEED.name} to true, and the changes from then on can be read"
 
     def _feed_since(self, first: int) -> int | None:
         """The version from which on, up to the last one, the feed is on; None if it is off at the last one."""
         since = None
         for version in range(first, self.end + 1):
             if metadata := self._read(version, FileColumns()).state.metadata:
-                since = (since or version) if _has_feed(metadata) else None
+                since = (since or version) if self._has_feed(metadata) else None
         return since
 
     def _read(self, version: int, columns: FileColumns) -> CommitChanges:
         return read_commit_changes(self.engine, self._times, version, columns)
 
-
-def _has_feed(metadata: Metadata) -> bool:
-    return metadata.configuration.get(_FEED) == "true"
+    def _has_feed(self, metadata: Metadata) -> bool:
+        return ENABLE_CHANGE_DATA_FEED.of(metadata.configuration, path=self.root)

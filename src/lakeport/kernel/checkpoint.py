@@ -11,7 +11,7 @@ from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import SIDECAR
 from lakeport.kernel.engine import Engine, FileSplit, FileStatus
 from lakeport.kernel.log import Checkpoint
-from lakeport.kernel.paths import resolve_path
+from lakeport.kernel.paths import is_within, resolve_path
 
 
 def read_checkpoint_actions(
@@ -45,9 +45,16 @@ def read_sidecars(engine: Engine, checkpoint: Checkpoint) -> list[FileStatus]:
 
 
 def _sidecars(batch: pa.RecordBatch, checkpoint: Checkpoint) -> Iterator[FileStatus]:
+    """Raises `CorruptTableError` for a sidecar elsewhere: the protocol keeps them in the table's own directory."""
     directory = f"{checkpoint.files[0].path.rpartition('/')[0]}/_sidecars"
     for row in _present(batch.column("sidecar"), checkpoint).to_pylist():
         path = resolve_path(directory, row["path"])
+        if not is_within(path, directory):
+            raise CorruptTableError(
+                f"the checkpoint names a sidecar outside of the table's {directory!r}: {path!r}; it is not read. "
+                "Remove the checkpoint if all commits are still there, or restore it from a backup",
+                path=checkpoint.files[0].path,
+            )
         yield FileStatus(path, row["sizeInBytes"] or 0, row["modificationTime"] or 0)
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakeport.kernel.actions import DELETION_VECTOR, Format
 from lakeport.kernel.arrays import FALSE, array_of, from_numpy, scalar_of
 from lakeport.kernel.checkpoint import read_checkpoint_files
+from lakeport.kernel.compactions import commit_files
 from lakeport.kernel.engine import AS_STORED, Engine
 from lakeport.kernel.file_keys import decode_paths, file_keys, first_occurrences, present_actions
 from lakeport.kernel.log import LogSegment
@@ -88,7 +89,7 @@ class SurvivingActions:
 
     def _read_commits(self) -> tuple[TableState, list[pa.StructArray], pa.ChunkedArray]:
         """The state, and the adds and the removes by turns, newest first, with the keys of all of them."""
-        files = [commit.file for commit in reversed(self._segment.commits)]
+        files = commit_files(self._engine, self._root, reversed(self._segment.commits))
         state = TableState()
         actions: list[pa.StructArray] = []
         keys: list[pa.Array] = []

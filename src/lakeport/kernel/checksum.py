@@ -171,7 +171,7 @@ def _totals_of(checksum: Checksum | None) -> FileTotals | None:
     if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
         return None
     vectors, records = checksum.num_deletion_vectors_opt, checksum.num_deleted_records_opt
-    if not _has_deletion_vectors(checksum.protocol):
+    if vectors is None and not _has_deletion_vectors(checksum.protocol):
         vectors = records = 0
     known = vectors is not None and records is not None
     return FileTotals(
@@ -180,7 +180,7 @@ def _totals_of(checksum: Checksum | None) -> FileTotals | None:
 
 
 def _has_deletion_vectors(protocol: Protocol) -> bool:
-    return protocol.has_reader_feature("deletionVectors")
+    return protocol.has_feature("deletionVectors")
 
 
 def _checksum(

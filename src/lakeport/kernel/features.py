@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.schema import PrimitiveType, StructType, fields_in
+from lakeport.kernel.schema import PrimitiveType, StructType, fields_in, parse_schema
+from lakeport.kernel.table_properties import COLUMN_MAPPING_MODE
 
 CATALOG_MANAGED = frozenset({"catalogManaged", "catalogOwned-preview"})
 READER_FEATURES = CATALOG_MANAGED | {
@@ -44,18 +45,37 @@ def check_readable(protocol: Protocol, path: str) -> None:
         )
 
 
+def reader_features(protocol: Protocol) -> frozenset[str]:
+    """The features by which files of a table have to be read, whether readers are told of them or only writers."""
+    listed = protocol.reader_features or () if protocol.min_reader_version >= 3 else ()
+    return frozenset({*listed, *filter(protocol.has_feature, READER_FEATURES)})
+
+
 def is_catalog_managed(protocol: Protocol) -> bool:
-    return any(protocol.has_reader_feature(name) for name in CATALOG_MANAGED)
+    return any(protocol.has_feature(name) for name in CATALOG_MANAGED)
 
 
 def column_mapping_mode(protocol: Protocol, metadata: Metadata, path: str) -> str:
-    """`none`, `name` or `id`; the property counts only where the protocol supports the feature."""
-    if protocol.min_reader_version != 2 and not protocol.has_reader_feature("columnMapping"):
+    """`none`, `name` or `id`. Raises `UnsupportedFeatureError` if the property sets a mode, the protocol does not have
+    the feature, and columns have two names: some readers look for one of them in the files, some for the other."""
+    text = metadata.configuration.get(COLUMN_MAPPING_MODE.name) or "none"
+    if text == "none":
+        return text
+    if protocol.min_reader_version != 2 and not protocol.has_feature("columnMapping"):
+        _check_one_name(text, metadata, path)
         return "none"
-    mode = metadata.configuration.get("delta.columnMapping.mode") or "none"
-    if mode not in ("none", "name", "id"):
-        raise CorruptTableError(f"delta.columnMapping.mode is {mode!r}: it must be none, name or id", path=path)
-    return mode
+    return COLUMN_MAPPING_MODE.of(metadata.configuration, path=path)
+
+
+def _check_one_name(mode: str, metadata: Metadata, path: str) -> None:
+    for field in fields_in(parse_schema(metadata.schema_string, path=path)):
+        if (physical := field.physical_name("name")) != field.name:
+            raise UnsupportedFeatureError(
+                f"delta.columnMapping.mode is {mode!r}, but the protocol does not list columnMapping: it is not known "
+                f"whether files call the column {field.name!r} or {physical!r}; add the feature to the protocol, or "
+                f"remove the property [{path}]",
+                features=["columnMapping"],
+            )
 
 
 def check_type_changes(schema: StructType, path: str) -> None:

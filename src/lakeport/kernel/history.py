@@ -14,6 +14,7 @@ from lakeport.errors import CorruptTableError, MissingFileError, VersionNotFound
 from lakeport.kernel.actions import Metadata
 from lakeport.kernel.engine import FileStatus, StorageClient
 from lakeport.kernel.log import LogListing
+from lakeport.kernel.table_properties import ENABLE_IN_COMMIT_TIMESTAMPS
 
 
 class _CommitInfoLine(msgspec.Struct):
@@ -64,7 +65,7 @@ class CommitTimes:
     def __init__(self, storage: StorageClient, listing: LogListing, metadata: Metadata, root: str) -> None:
         self._storage, self.listing, self._root = storage, listing, root
         configuration = metadata.configuration
-        enabled = configuration.get("delta.enableInCommitTimestamps") == "true"
+        enabled = ENABLE_IN_COMMIT_TIMESTAMPS.of(configuration, path=root)
         since = configuration.get("delta.inCommitTimestampEnablementVersion")
         at = configuration.get("delta.inCommitTimestampEnablementTimestamp")
         try:
@@ -88,10 +89,7 @@ class CommitTimes:
     def version_at(self, timestamp: int) -> int:
         """The last version made at or before `timestamp`. Raises `VersionNotFoundError` if it is earlier than all that
         can be read or later than the latest commit."""
-        earliest = self.listing.earliest
-        versions = sorted(v for v in self.listing.commits if earliest is not None and v >= earliest)
-        if not versions:
-            raise VersionNotFoundError(f"no version of the table can be read [{self._root}]")
+        versions = self.readable_versions()
         if timestamp > (latest := self.of(versions[-1])):
             raise self._out_of_range(timestamp, latest, "later than the latest", versions)
         candidates = self._comparable(timestamp, versions)
@@ -105,9 +103,7 @@ class CommitTimes:
     def version_from(self, timestamp: int) -> int:
         """The first version made at or after `timestamp`. Raises `VersionNotFoundError` if it is later than the latest
         commit, or earlier than the earliest where commits before that one are cleaned up."""
-        versions = sorted(self.listing.commits)
-        if not versions:
-            raise VersionNotFoundError(f"the table has no commits any more [{self._root}]")
+        versions = self.readable_versions()
         if timestamp > (latest := self.of(versions[-1])):
             raise self._out_of_range(timestamp, latest, "later than the latest", versions)
         candidates = self._comparable(timestamp, versions)
@@ -118,6 +114,15 @@ class CommitTimes:
         if version == versions[0] > 0 and timestamp < (earliest := self.of(version)):
             raise self._out_of_range(timestamp, earliest, "earlier than the earliest", versions)
         return version
+
+    def readable_versions(self) -> list[int]:
+        """The versions with a commit that can be read; a log that was cut off may have commits before its first
+        checkpoint. Raises `VersionNotFoundError` if there are none."""
+        earliest = self.listing.earliest
+        versions = sorted(v for v in self.listing.commits if earliest is not None and v >= earliest)
+        if not versions:
+            raise VersionNotFoundError(f"no version of the table can be read [{self._root}]")
+        return versions
 
     def _comparable(self, timestamp: int, versions: list[int]) -> list[int]:
         """The versions among which a time is looked up: those before in-commit timestamps, or those with them."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import struct
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any, Literal
 
+from lakeport.kernel.decimals import EXACT
 from lakeport.kernel.schema import PrimitiveType
 
 Place = tuple[Any, Literal["at", "above", "below", "apart"]]
@@ -26,7 +27,6 @@ _TIME = re.compile(
     re.ASCII,
 )
 _DATE_FIRST = re.compile(r"(\d{4}-\d{1,2}-\d{1,2})([T ].*)?", re.ASCII | re.DOTALL)
-_WIDE = Context(prec=100)
 
 
 def place_literal(value: Any, data_type: PrimitiveType) -> Place:
@@ -48,14 +48,14 @@ def place_literal(value: Any, data_type: PrimitiveType) -> Place:
         case "timestamp_ntz":
             return as_utc(value).replace(tzinfo=None), "at"
         case name if bits := INTEGER_BITS.get(name):
-            limit = Decimal(2 ** (bits - 1))
-            nearest, place = _place_number(Decimal(_number(value)), -limit, limit - 1, 0)
+            limit: int = 2 ** (bits - 1)
+            nearest, place = _place_number(Decimal(_number(value)), Decimal(-limit), Decimal(limit - 1), 0)
             return (int(nearest) if place != "apart" else None), place
     if decimal := data_type.decimal:
-        limit = Decimal(10 ** decimal[0] - 1).scaleb(-decimal[1], _WIDE)
+        greatest = Decimal(10 ** decimal[0] - 1).scaleb(-decimal[1], EXACT)
         # The shortest text of a float is what was meant: 0.1 is not 0.1000000000000000055….
         exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(_number(value))
-        return _place_number(exact, -limit, limit, decimal[1])
+        return _place_number(exact, greatest.copy_negate(), greatest, decimal[1])
     raise ValueError("there are no literals of this type")
 
 
@@ -77,8 +77,8 @@ def round_decimal(number: Decimal, precision: int, scale: int) -> Decimal:
     """To so many places after the point, halves away from zero. Raises `OverflowError` if it has too many digits."""
     if number.adjusted() > precision:
         raise OverflowError(f"{number} does not fit decimal({precision},{scale})")
-    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
-    if rounded.copy_abs().scaleb(scale, _WIDE) >= 10**precision:
+    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
+    if rounded.copy_abs().scaleb(scale, EXACT) >= 10**precision:
         raise OverflowError(f"{number} does not fit decimal({precision},{scale})")
     return rounded
 
@@ -106,7 +106,7 @@ def _place_number(number: Decimal, least: Decimal, greatest: Decimal, scale: int
         return greatest, "above"
     if number < least:
         return least, "below"
-    floor = number.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _WIDE)
+    floor = number.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, EXACT)
     return floor, "at" if floor == number else "above"
 
 

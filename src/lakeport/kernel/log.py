@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -41,6 +41,8 @@ class Commit:
     first: int
     last: int
     file: FileStatus
+    replaced: tuple[FileStatus, ...] = ()
+    """The commits that a compaction stands for, newest first; none if one of them is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,10 @@ def _cover(listing: LogListing, root: str, first: int, last: int) -> Iterator[Co
     while version <= last:
         compactions = [c for c in listing.compactions.get(version, ()) if version < c.last <= last]
         if compactions:
-            commit = max(compactions, key=lambda c: c.last)
+            longest = max(compactions, key=lambda c: c.last)
+            versions = range(longest.last, version - 1, -1)
+            there = all(number in listing.commits for number in versions)
+            commit = replace(longest, replaced=tuple(map(listing.commits.__getitem__, versions)) if there else ())
         elif version in listing.commits:
             commit = Commit(version, version, listing.commits[version])
         else:

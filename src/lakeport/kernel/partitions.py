@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
-from decimal import Context, Decimal, InvalidOperation
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,16 @@ import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.arrays import array_of, scalar_of, take_or_null, to_mask
+from lakeport.kernel.decimals import EXACT
 from lakeport.kernel.schema import PrimitiveType, StructField, arrow_type
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^<>|]")
 """What a directory of a partition must not have in its name; non-ASCII text stays."""
-_WIDE = Context(prec=100)  # the default one rounds to 28 digits, a decimal can have 38
+_FAR_DATE = re.compile(r"[+-]?\d{4,7}-\d\d-\d\d", re.ASCII)
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+_DAY = 86_400_000_000
+_MIDNIGHT = datetime(2000, 1, 1)
 
 
 def parse_partition_values(texts: pa.Array, field: StructField, *, path: str) -> pa.Array:
@@ -29,11 +33,29 @@ def parse_partition_values(texts: pa.Array, field: StructField, *, path: str) ->
     Raises `CorruptTableError`, naming the table at `path`."""
     encoded = texts.dictionary_encode()
     values = [parse_partition_value(text, field, path=path) for text in encoded.dictionary.to_pylist()]
-    return array_of(values, arrow_type(field.type)).take(encoded.indices)
+    return _values_array(values, arrow_type(field.type)).take(encoded.indices)
+
+
+def partition_column(text: str | None, field: StructField, length: int, *, path: str) -> pa.Array:
+    """A column that repeats one serialised value."""
+    if not text:
+        return pa.nulls(length, arrow_type(field.type))
+    value = parse_partition_value(text, field, path=path)
+    return pa.repeat(_values_array([value], arrow_type(field.type))[0], length)
+
+
+def _values_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    if not any(type(value) is int for value in values) or not pa.types.is_temporal(data_type):
+        return array_of(values, data_type)
+    stored = pa.int32() if pa.types.is_date32(data_type) else pa.int64()
+    near = array_of([None if type(value) is int else value for value in values], data_type).view(stored)
+    far = array_of([value if type(value) is int else None for value in values], stored)
+    return pc.coalesce(far, near).view(data_type)
 
 
 def parse_partition_value(text: str | None, field: StructField, *, path: str) -> Any:
-    """One value; the empty string is null for every type."""
+    """One value; the empty string is null for every type. Of years before 1 and after 9999, which Python's dates do not
+    have, a number: days or microseconds since 1970, as Arrow stores them."""
     if not text:
         return None
     name = field.type.name if isinstance(field.type, PrimitiveType) else ""
@@ -49,12 +71,15 @@ def parse_partition_value(text: str | None, field: StructField, *, path: str) ->
 
 
 def format_partition_value(value: Any, field: StructField) -> str | None:
-    """One value as the log writes it; the empty string has no other form than null has."""
+    """One value, as `parse_partition_value` has it, as the log writes it; the empty string has no other form than null
+    has."""
     if value is None or value == "":
         return None
     match value:
         case bool():
             return "true" if value else "false"
+        case int() if isinstance(field.type, PrimitiveType) and field.type.name in _TIMES:
+            return _format_far(value, field.type.name)
         case float():
             return _format_double(value)
         case Decimal():
@@ -71,6 +96,18 @@ def _format_double(value: float) -> str:
     if value - value != 0:  # not finite
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return repr(value)
+
+
+def _format_far(stored: int, kind: str) -> str:
+    """A date or a time of a year before 1 or after 9999, with the sign that ISO 8601 asks for."""
+    moment = np.datetime64(stored if kind == "date" else stored // _DAY, "D")
+    year = int(moment.astype("datetime64[Y]").astype(np.int64)) + 1970
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    day = f"{sign}{abs(year):04}{str(moment)[-6:]}"
+    if kind == "date":
+        return day
+    time = (_MIDNIGHT + timedelta(microseconds=stored % _DAY)).time().isoformat(timespec="auto")
+    return f"{day}T{time}Z" if kind == "timestamp" else f"{day} {time}"
 
 
 def _format_binary(value: bytes, column: str) -> str:
@@ -151,8 +188,8 @@ def _parse_decimal(data_type: Any) -> Callable[[str], Decimal]:
 
     def parse(text: str) -> Decimal:
         number = Decimal(text)
-        exact = number.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
-        if exact != number or exact.copy_abs() >= Decimal(10) ** (precision - scale):
+        exact = number.quantize(Decimal(1).scaleb(-scale), context=EXACT)
+        if exact != number or exact.copy_abs() >= 10 ** (precision - scale):
             raise ValueError(text)
         return exact
 
@@ -169,13 +206,47 @@ def _parse_single(text: str) -> float:
     return value
 
 
-def _parse_timestamp(text: str) -> datetime:
-    moment = datetime.fromisoformat(_six_digits(text))
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _parse_date(text: str) -> date | int:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return _days(text)
 
 
-def _parse_timestamp_ntz(text: str) -> datetime:
-    return datetime.fromisoformat(_six_digits(text)).replace(tzinfo=None)
+def _days(text: str) -> int:
+    """Days since 1970, of any year. Raises `ValueError`."""
+    if not _FAR_DATE.fullmatch(text):
+        raise ValueError(text)
+    days = int(np.datetime64(text, "D").astype(np.int64))
+    if not -(1 << 31) <= days < 1 << 31:
+        raise OverflowError(text)
+    return days
+
+
+def _parse_timestamp(text: str) -> datetime | int:
+    try:
+        moment = datetime.fromisoformat(_six_digits(text))
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return _microseconds(text, zoned=True)
+
+
+def _parse_timestamp_ntz(text: str) -> datetime | int:
+    try:
+        return datetime.fromisoformat(_six_digits(text)).replace(tzinfo=None)
+    except ValueError:
+        return _microseconds(text, zoned=False)
+
+
+def _microseconds(text: str, *, zoned: bool) -> int:
+    """Microseconds since 1970, of any year. Raises `ValueError` and `OverflowError`."""
+    day, _, rest = text.replace(" ", "T", 1).partition("T")
+    time = datetime.fromisoformat(_six_digits(f"{_MIDNIGHT.date()}T{rest or '00'}"))
+    time = time.replace(tzinfo=None) if not zoned or time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+    stored = _days(day) * _DAY + (time - _MIDNIGHT) // timedelta(microseconds=1)
+    if not -(1 << 63) <= stored < 1 << 63:
+        raise OverflowError(text)
+    return stored
 
 
 def _six_digits(text: str) -> str:
@@ -195,7 +266,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "double": _parse_double,
     "boolean": lambda text: {"true": True, "false": False}[text.lower()],
     "binary": str.encode,
-    "date": date.fromisoformat,
+    "date": _parse_date,
     "timestamp": _parse_timestamp,
     "timestamp_ntz": _parse_timestamp_ntz,
 }

@@ -6,6 +6,8 @@ A path is decoded exactly once: the directory `a%3Ab` on disk is `a%253Ab` in th
 import re
 from urllib.parse import quote, unquote_to_bytes
 
+from lakeport.errors import CorruptTableError
+
 ABSOLUTE = re.compile(r"^/|^[a-zA-Z][a-zA-Z0-9+.-]*:/")
 """What a plain path begins with if it is not relative to the table."""
 
@@ -15,6 +17,10 @@ _ESCAPED = re.compile(
     r"[^\w/:=@!$&'()*+,;~.\-\x80-\U0010ffff]|[\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 )
 _AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*")
+_CLIMBS = re.compile(r"/\.\.(?:/|$)")
+_STORAGE = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # one letter would be a drive
+_SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
+_KINDS = {"https": "http", **dict.fromkeys(("azure", "adl", "abfss", "wasb", "wasbs"), "az")}
 
 
 def parse_target(target: object) -> str:
@@ -40,6 +46,57 @@ def resolve_path(root: str, uri: str) -> str:
         authority = _AUTHORITY.match(root)
         return (authority[0] if authority else "") + _decode(uri)
     return f"{root.rstrip('/')}/{_decode(uri)}"
+
+
+def within_reach(path: str, root: str) -> str:
+    """Return `path`, plain and absolute, if the log of the table at `root` may name it.
+
+    Below the root it must not climb. Elsewhere (shallow clones) it must be in the same kind of storage: a log in a
+    bucket never names files of the reader's disk, and no log sends requests to another HTTP host. Raises
+    `CorruptTableError`.
+    """
+    root = root.rstrip("/")
+    if path.startswith(f"{root}/"):
+        reaches = ".." not in path or not _CLIMBS.search(path, len(root))
+    else:
+        kind = _storage_kind(path)
+        reaches = kind == _storage_kind(root) and (kind != "http" or _authority(path) == _authority(root))
+    if reaches:
+        return path
+    raise CorruptTableError(
+        f"the log names {path!r}, which is outside of the table and not in its storage; a file there is never read. "
+        "Restore the log from a backup, or copy the file into the table and rewrite the log",
+        path=root,
+    )
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Whether a plain path is that of a directory or below it, however the scheme is spelled; never if it climbs."""
+    path, directory = f"{_respelled(path)}/", f"{_respelled(directory).rstrip('/')}/"
+    return path.startswith(directory) and not _CLIMBS.search(path, len(directory) - 1)
+
+
+def _respelled(path: str) -> str:
+    """The path with one scheme where a storage has several."""
+    scheme = _scheme(path)
+    return _SPELLINGS.get(scheme, scheme) + path[len(scheme) :]
+
+
+def _storage_kind(path: str) -> str:
+    """The same for all paths that the same credentials may open; empty for disks."""
+    scheme = _scheme(path)
+    spelled = _SPELLINGS.get(scheme, scheme)
+    return _KINDS.get(spelled, spelled)
+
+
+def _scheme(path: str) -> str:
+    found = _STORAGE.match(path)
+    return found[1].lower() if found else ""
+
+
+def _authority(path: str) -> str:
+    found = _AUTHORITY.match(path)
+    return found[0].lower() if found else ""
 
 
 def _decode(uri: str) -> str:

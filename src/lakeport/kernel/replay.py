@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakeport.kernel.actions import DELETION_VECTOR, REMOVE, Metadata, Protocol
 from lakeport.kernel.arrays import from_numpy, own_copy
 from lakeport.kernel.checkpoint import read_checkpoint_adds
+from lakeport.kernel.compactions import commit_files
 from lakeport.kernel.engine import AS_STORED, Engine, FileStatus
 from lakeport.kernel.file_keys import decode_paths, file_keys, first_occurrences, present_actions
 from lakeport.kernel.lazy import lazy_property
@@ -139,8 +140,8 @@ class LogReplay:
     def new_commits(self) -> Commits:
         """The commits that are newer than the older replay; all of them if there is none."""
         known = self._older.segment.version if self._older else -1
-        files = [commit.file for commit in reversed(self.segment.commits) if commit.first > known]
-        return read_commits(self._engine, self._root, files)
+        commits = [commit for commit in reversed(self.segment.commits) if commit.first > known]
+        return read_commits(self._engine, self._root, commit_files(self._engine, self._root, commits))
 
     @lazy_property
     def commits(self) -> Commits:

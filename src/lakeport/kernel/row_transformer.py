@@ -199,12 +199,11 @@ def partition_codes(columns: list[pa.Array]) -> tuple[npt.NDArray[np.int64], Cal
 
 
 def _value(cell: pa.Scalar) -> Any:
+    """As `parse_partition_value` has it."""
     try:
         return cell.as_py()
-    except (OverflowError, ValueError) as error:
-        raise InvalidDataError(
-            f"{format_cell(cell)} cannot be a partition value: it is out of the range of years 1 to 9999"
-        ) from error
+    except (OverflowError, ValueError):  # of a year that Python's dates do not have
+        return cell.value
 
 
 def _without_empty(column: pa.Array) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.kernel.arrays import from_numpy, null_of, to_mask
-from lakeport.kernel.binding import bind, normalize
+from lakeport.kernel.binding import normalize
 from lakeport.kernel.columns import make_batch
-from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, replace_now, rewrite
+from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, rewrite
 from lakeport.kernel.partitions import parse_partition_values
+from lakeport.kernel.plan_builder import PlanBuilder
 from lakeport.kernel.replay import FileColumns
 from lakeport.kernel.scan_files import FilteredBatch, ScanFile, ScanState, scan_files_in
 from lakeport.kernel.schema import StructField, StructType, arrow_field, format_schema
@@ -34,31 +35,19 @@ if TYPE_CHECKING:
     from lakeport.kernel.snapshot import Snapshot
 
 
-class ScanBuilder:
-    """Collects what a scan should return; each `with_…` gives a new builder."""
+_FILES_AT_ONCE, _BYTES_AT_ONCE = 4096, 16 << 20
+"""What batches of files are combined up to before a filter is applied."""
+
+
+class ScanBuilder(PlanBuilder["Scan"]):
+    """Collects what a scan should return."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot.engine, snapshot.schema)
         self._snapshot = snapshot
-        self._schema: StructType = snapshot.schema
-        self._filter: Expression | None = None
-        self._stats = False
         self._log_details = False
         self._row_tracking = False
         self._row_position = False
-
-    def with_filter(self, predicate: Expression) -> ScanBuilder:
-        """Rows that do not satisfy the filter may be left out; `Scan.remaining_filter` tells which may still come.
-        Several filters must all hold. Raises `InvalidFilterError` and `UnknownColumnError`."""
-        bound = bind(replace_now(predicate, self._snapshot.engine.now()), self._snapshot.schema)
-        return self._with(_filter=all_of([self._filter, bound] if self._filter is not None else [bound]))
-
-    def with_read_schema(self, schema: StructType) -> ScanBuilder:
-        """The columns to return: a part of the table's schema (see `StructType.select`), nested fields included."""
-        return self._with(_schema=schema)
-
-    def with_stats(self) -> ScanBuilder:
-        """Scan files carry their statistics."""
-        return self._with(_stats=True)
 
     def with_log_details(self) -> ScanBuilder:
         """Scan files carry everything that the log says of them, as a writer needs it."""
@@ -79,11 +68,6 @@ class ScanBuilder:
     def build(self) -> Scan:
         extras = _Extras(self._stats, self._log_details, self._row_tracking, self._row_position)
         return Scan(self._snapshot, self._schema, self._filter, extras)
-
-    def _with(self, **changes: object) -> ScanBuilder:
-        builder = ScanBuilder(self._snapshot)
-        builder.__dict__.update(self.__dict__ | changes)
-        return builder
 
 
 @dataclass(frozen=True)
@@ -126,7 +110,9 @@ class Scan:
 
     def scan_files(self) -> Iterator[FilteredBatch]:
         """Batches with a row for each file of the table, and which of them to read."""
-        return map(self.select, self.snapshot.live_files(self.columns))
+        batches = self.snapshot.live_files(self.columns)
+        # A filter costs more for each batch than for each file, and every commit is a batch.
+        return map(self.select, batches if self.filter is None else _combined(batches))
 
     def select(self, files: pa.RecordBatch) -> FilteredBatch:
         """A batch of `columns.schema`, and which of its files to read."""
@@ -147,7 +133,7 @@ class Scan:
         """The remaining filter in the names of the data files, for the Parquet handler; less what they do not have."""
         if self.remaining_filter is None:
             return None
-        parts = conjuncts(normalize(self.remaining_filter, self.snapshot.schema))
+        parts = conjuncts(self._normal_filter)
         return all_of(rewrite(part, self._to_physical) for part in parts if not self._mentions_partitions(part))
 
     def _to_physical(self, node: Expression) -> Expression:
@@ -228,7 +214,6 @@ class Scan:
         return parse_partition_values(texts, field, path=self.snapshot.root)
 
     def _statistics_selection(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        assert self.remaining_filter is not None
         schema, mode = self.snapshot.schema, self.snapshot.mapping_mode
         statistics = None if self._stats_type is None else FileStatistics(self._statistics(batch), schema, mode)
 
@@ -237,7 +222,12 @@ class Scan:
                 return _partition_bounds(self._partition_values(batch, schema.resolve(column.path)[0]))
             return None if statistics is None else statistics.bounds_of(column)
 
-        return may_match(normalize(self.remaining_filter, schema), bounds_of, len(batch))
+        return may_match(self._normal_filter, bounds_of, len(batch))
+
+    @cached_property
+    def _normal_filter(self) -> Expression:
+        assert self.remaining_filter is not None
+        return normalize(self.remaining_filter, self.snapshot.schema)
 
     def _statistics(self, batch: pa.RecordBatch) -> pa.StructArray:
         """The statistics that the filter needs: from `stats_parsed` where a checkpoint has it, else from the JSON."""
@@ -251,6 +241,19 @@ class Scan:
         if not known.any():
             return from_json
         return pc.if_else(from_numpy(known), conform_parsed(parsed, self._stats_type), from_json)
+
+
+def _combined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same files in fewer batches; large ones stay as they are."""
+    small: list[pa.RecordBatch] = []
+    for batch in batches:
+        rows, size = sum(map(len, small)) + len(batch), sum(some.nbytes for some in small) + batch.nbytes
+        if small and (rows > _FILES_AT_ONCE or size > _BYTES_AT_ONCE):
+            yield pa.concat_batches(small)
+            small = []
+        small.append(batch)
+    if small:
+        yield pa.concat_batches(small)
 
 
 def _has_statistics(parsed: pa.StructArray) -> npt.NDArray[np.bool_]:

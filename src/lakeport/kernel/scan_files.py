@@ -13,7 +13,7 @@ from lakeport.kernel.actions import to_action
 from lakeport.kernel.columns import physical_field
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import ROW_INDEX, FileStatus
-from lakeport.kernel.paths import ABSOLUTE
+from lakeport.kernel.paths import ABSOLUTE, within_reach
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_field, arrow_schema, parse_schema
 
 ROW_ID = StructField("_row_id", PrimitiveType("long"))
@@ -107,8 +107,8 @@ def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
 
 
 def whole_path(path: str, root: str) -> str:
-    """A plain path of the log as storage takes it."""
-    return path if ABSOLUTE.match(path) else f"{root}/{path}"
+    """A plain path of the log as storage takes it. Raises `CorruptTableError` for one that the table may not name."""
+    return within_reach(path if ABSOLUTE.match(path) else f"{root}/{path}", root)
 
 
 class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,12 @@ def may_match(predicate: Expression, bounds_of: BoundsOf, count: int) -> Mask:
 
 
 class _Skipper:
+    """Works out what is known of a column once, however many terms of the predicate are about it."""
+
     def __init__(self, bounds_of: BoundsOf, count: int) -> None:
-        self._bounds_of, self._count = bounds_of, count
+        self._count = count
+        self._bounds = cache(lambda path: bounds_of(Column(path)))
+        self._values = cache(self._find_values)
 
     def may(self, predicate: Expression) -> Mask:
         match predicate:
@@ -82,13 +87,16 @@ class _Skipper:
         return to_mask(array)
 
     def _has_null(self, column: Column) -> Mask:
-        bounds = self._bounds_of(column)
+        bounds = self._bounds(column.path)
         if bounds is None or bounds.nulls is None:
             return self._all(True)
         return ~self._known_true(pc.equal(bounds.nulls, _ZERO))
 
     def _has_value(self, column: Column) -> Mask:
-        bounds = self._bounds_of(column)
+        return self._values(column.path)
+
+    def _find_values(self, path: tuple[str, ...]) -> Mask:
+        bounds = self._bounds(path)
         if bounds is None or bounds.nulls is None or bounds.rows is None:
             return self._all(True)
         return ~self._known_true(pc.equal(bounds.nulls, bounds.rows))
@@ -96,7 +104,7 @@ class _Skipper:
     def _compare(self, op: str, column: Column, value: Any) -> Mask:
         if value is None:
             return self._has_null(column) if op == "<=>" else self._all(False)
-        bounds = self._bounds_of(column)
+        bounds = self._bounds(column.path)
         if bounds is None:
             return self._all(True)
         return self._has_value(column) & ~self._excluded(op, bounds, value)
@@ -135,7 +143,7 @@ class _Skipper:
         return possible
 
     def _prefix(self, column: Column, prefix: str) -> Mask:
-        bounds = self._bounds_of(column)
+        bounds = self._bounds(column.path)
         if bounds is None:
             return self._all(True)
         begins = None

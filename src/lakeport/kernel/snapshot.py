@@ -18,6 +18,7 @@ from lakeport.kernel.log import Commit, LogListing, LogSegment, extend_segment, 
 from lakeport.kernel.replay import FileColumns, LogReplay
 from lakeport.kernel.scan import ScanBuilder
 from lakeport.kernel.schema import StructField, StructType, parse_schema
+from lakeport.kernel.table_properties import ENABLE_IN_COMMIT_TIMESTAMPS, ENABLE_ROW_TRACKING
 
 
 class Table:
@@ -63,19 +64,32 @@ class Table:
         return self.snapshot_at_version(self.version_at_timestamp(timestamp))
 
     def version_at_timestamp(self, timestamp: int | datetime) -> int:
-        latest = self.latest_snapshot()
-        return latest.commit_times().version_at(to_milliseconds(timestamp))
+        return self.commit_times().version_at(to_milliseconds(timestamp))
+
+    def latest_version(self) -> int:
+        """The number of the latest version. It is only listed: it need not be readable."""
+        return self._segment(self._catalog_version).version
+
+    def commit_times(self) -> CommitTimes:
+        """The times of all commits. The latest version may need features that are not known."""
+        segment = self._segment(self._catalog_version)
+        _, (_, metadata) = self._replayed(segment)
+        return _commit_times(self.engine, self.root, segment, metadata)
 
     def _snapshot(self, version: int | None) -> Snapshot:
-        storage = self.engine.storage
-        segment = find_segment(storage, self.root, version, self._staged_commits)
-        replay = LogReplay(self.engine, self.root, segment)
-        checksum = read_checksum(self.engine, segment.checksum)
-        known = (checksum.protocol, checksum.metadata) if checksum else replay.protocol_and_metadata()
+        replay, known = self._replayed(self._segment(version))
         snapshot = Snapshot(self.engine, self.root, replay, *known)
         if self._catalog_version is None:
             _check_unmanaged(snapshot)
         return snapshot
+
+    def _segment(self, version: int | None) -> LogSegment:
+        return find_segment(self.engine.storage, self.root, version, self._staged_commits)
+
+    def _replayed(self, segment: LogSegment) -> tuple[LogReplay, tuple[Protocol, Metadata]]:
+        replay = LogReplay(self.engine, self.root, segment)
+        checksum = read_checksum(self.engine, segment.checksum)
+        return replay, (checksum.protocol, checksum.metadata) if checksum else replay.protocol_and_metadata()
 
 
 class Snapshot:
@@ -108,7 +122,7 @@ class Snapshot:
         checkpoint is left, the checkpoint's modification time."""
         latest = self.segment.latest_file
         is_commit = ".checkpoint." not in latest.path.rpartition("/")[2]
-        if is_commit and self.properties.get("delta.enableInCommitTimestamps") == "true":
+        if is_commit and ENABLE_IN_COMMIT_TIMESTAMPS.of(self.properties, path=self.root):
             listing = LogListing(commits={self.version: latest})
             return CommitTimes(self.engine.storage, listing, self.metadata, self.root).of(self.version)
         return latest.modification_time
@@ -142,7 +156,7 @@ class Snapshot:
 
     @property
     def tracks_rows(self) -> bool:
-        return self.properties.get("delta.enableRowTracking") == "true"
+        return ENABLE_ROW_TRACKING.of(self.properties, path=self.root)
 
     def live_files(self, columns: FileColumns) -> Iterator[pa.RecordBatch]:
         """Batches of `columns.schema` with a row for each file of this version. Reads log files only."""
@@ -157,12 +171,7 @@ class Snapshot:
             yield commit
 
     def commit_times(self) -> CommitTimes:
-        listing = list_log(self.engine.storage, self.root)
-        for commit in self.segment.commits:
-            if commit.first == commit.last:
-                listing.commits[commit.last] = commit.file
-        listing.limit(self.version)
-        return CommitTimes(self.engine.storage, listing, self.metadata, self.root)
+        return _commit_times(self.engine, self.root, self.segment, self.metadata)
 
     def refresh(self) -> Snapshot:
         """The latest version, by reading only the commits that are newer than this one; itself if there are none. Of a
@@ -195,6 +204,15 @@ class Snapshot:
         for name in self.metadata.partition_columns:
             if self.schema.find(name) is None:
                 raise CorruptTableError(f"the partition column {name!r} is not in the schema", path=self.root)
+
+
+def _commit_times(engine: Engine, root: str, segment: LogSegment, metadata: Metadata) -> CommitTimes:
+    listing = list_log(engine.storage, root)
+    for commit in segment.commits:
+        if commit.first == commit.last:
+            listing.commits[commit.last] = commit.file
+    listing.limit(segment.version)
+    return CommitTimes(engine.storage, listing, metadata, root)
 
 
 def _check_unmanaged(snapshot: Snapshot) -> None:

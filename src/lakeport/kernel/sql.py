@@ -341,7 +341,7 @@ class _Reader:
         value = self._value(inner)
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise self._refuse(node, "a number is expected after the minus")
-        return -value
+        return _negated(value)
 
     def _cast(self, node: Node) -> Expression:
         self._only(node, "this", "to", "safe")
@@ -369,9 +369,9 @@ class _Reader:
             return _typed(self._constant_cast(node, sign="-"), self._type(node.args["to"]))
         match self.value(node):
             case Literal(float() | Decimal() as value):
-                return Literal(-value)
+                return Literal(_negated(value))
             case Cast(Literal(float() | Decimal() as value), name):
-                return Cast(Literal(-value), name)
+                return Cast(Literal(_negated(value)), name)
             case other:
                 return -other
 
@@ -435,6 +435,12 @@ def _number(text: str) -> int | float | Decimal:
     if "e" in text.lower():
         return float(text)
     return Decimal(text) if "." in text else int(text)
+
+
+def _negated(value: int | float | Decimal) -> int | float | Decimal:
+    if isinstance(value, Decimal):
+        return value.copy_negate() if value else value  # `-value` rounds to the digits of a context
+    return -value
 
 
 def _exactly(data_type: PrimitiveType, value: Any) -> Any:

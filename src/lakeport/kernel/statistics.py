@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakeport.kernel.arrays import FALSE, TRUE, array_of, from_numpy, null_of, scalar_of
 from lakeport.kernel.columns import cast
 from lakeport.kernel.expressions import Column
-from lakeport.kernel.schema import DataType, PrimitiveType, StructType, arrow_type, is_variant
+from lakeport.kernel.schema import DataType, PrimitiveType, StructField, StructType, arrow_type, is_variant
 from lakeport.kernel.skipping import Bounds
 
 _CUT_LENGTH = 32
@@ -92,16 +92,20 @@ class FileStatistics:
 
     def bounds_of(self, column: Column) -> Bounds | None:
         physical = physical_path(self._schema, column.path, self._mapping_mode)
-        data_type = self._schema.resolve(column.path)[-1].type
+        field = self._schema.resolve(column.path)[-1]
+        data_type = field.type
         if isinstance(data_type, StructType):
             return None  # only its leaves have statistics
         if data_type == PrimitiveType("void"):
             ones = from_numpy(np.ones(len(self._stats), np.int64))
             return Bounds(None, None, nulls=ones, rows=ones)
         rows = self._at("numRecords")
-        upper = self._at("maxValues", *physical)
+        lower, upper = self._at("minValues", *physical), self._at("maxValues", *physical)
+        if _was_float(field):
+            lower = None if lower is None else pc.min_element_wise(lower, _as_float(lower))
+            upper = None if upper is None else pc.max_element_wise(upper, _as_float(upper))
         return Bounds(
-            lower=self._at("minValues", *physical),
+            lower=lower,
             upper=None if upper is None else _widen(upper),
             nulls=self._trusted_nulls(self._at("nullCount", *physical), rows),
             rows=rows,
@@ -135,6 +139,17 @@ def _fields_of(array: pa.Array) -> dict[str, pa.Array]:
     fields = array.flatten()  # unlike field(), with the parent's nulls
     names = Counter(field.name for field in array.type)
     return {field.name: inner for field, inner in zip(array.type, fields, strict=True) if names[field.name] == 1}
+
+
+def _was_float(field: StructField) -> bool:
+    """Whether a column that is double now was float. Of its older files, statistics have the shortest digits of a
+    float: 3.4 for the double 3.4000000953674316. Other types keep their values exactly when they are widened."""
+    return any(change.get("fromType") == "float" for change in field.metadata.get("delta.typeChanges") or ())
+
+
+def _as_float(values: pa.Array) -> pa.Array:
+    """The doubles that the nearest floats are."""
+    return values.cast(pa.float32(), safe=False).cast(values.type)
 
 
 def _widen(upper: pa.Array) -> pa.Array:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
+from lakeport.errors import CorruptTableError
 from lakeport.kernel.expressions import parse_path
 
 Configuration = Mapping[str, str | None]
@@ -41,10 +42,16 @@ class Property(Generic[_T]):
     valid: str
     """What is valid, for people."""
 
-    def of(self, configuration: Configuration) -> _T:
-        """The value in a table's properties. Raises `ValueError` for one that is not valid."""
+    def of(self, configuration: Configuration, *, path: str | None = None) -> _T:
+        """The value in a table's properties, for readers and writers alike. Raises `ValueError` for one that is not
+        valid; for a reader, which names the table by its `path`, `CorruptTableError`."""
         text = configuration.get(self.name)
-        return self.default if text is None else self.check(text)
+        try:
+            return self.default if text is None else self.check(text)
+        except ValueError as error:
+            if path is None:
+                raise
+            raise CorruptTableError(str(error), path=path) from error
 
     def check(self, text: str) -> _T:
         try:
@@ -58,9 +65,9 @@ def parse_interval(text: str) -> int:
 
     Raises `ValueError` for another text, a negative interval, and months and years, which have no length."""
     rest = text.strip().lower().removeprefix("interval ").strip()
-    total, position = Decimal(0), 0
+    total, position = Fraction(0), 0
     while match := _INTERVAL_PART.match(rest, position):
-        total += Decimal(match[1]) * _MICROSECONDS[match[2]]
+        total += Fraction(match[1]) * _MICROSECONDS[match[2]]
         position = match.end()
     if not rest or position < len(rest) or total < 0:
         raise ValueError(f"{text!r} is not an interval")
@@ -153,7 +160,7 @@ CHECKPOINT_STATS_AS_STRUCT = _flag("checkpoint.writeStatsAsStruct")
 CHECKPOINT_INTERVAL = Property("delta.checkpointInterval", 10, _parse_int(1), "a number of commits, at least 1")
 CHECKPOINT_POLICY = Property("delta.checkpointPolicy", "classic", _exactly("classic", "v2"), "classic or v2")
 COLUMN_MAPPING_MODE = Property(
-    "delta.columnMapping.mode", "none", _exactly("none", "name", "id"), "none, name or id, in lower case"
+    "delta.columnMapping.mode", "none", _one_of("none", "name", "id"), "none, name or id, in lower case"
 )
 COLUMN_MAPPING_MAX_ID = Property("delta.columnMapping.maxColumnId", 0, _parse_int(0), "a number, at least 0")
 COMPRESSION = Property(
@@ -261,7 +268,9 @@ def _check_property(name: str, value: str) -> None:
     elif name in _KEPT_BY_WRITERS:
         raise ValueError(f"the table property {name} is kept by those who write the table: it cannot be set")
     elif name in _KNOWN:
-        _KNOWN[name].check(value)
+        known = _KNOWN[name]
+        if known.check(value) != value and known is COLUMN_MAPPING_MODE:  # which not every reader takes in any case
+            raise ValueError(f"{name} is {value!r}: it must be {known.valid}")
     elif name not in _FOR_OTHERS and not name.startswith(CONSTRAINT_PREFIX):
         raise ValueError(f"there is no table property {name}: {_advice(name)}")
 

@@ -13,9 +13,9 @@ from lakeport.kernel.arrays import from_numpy, to_integers
 from lakeport.kernel.columns import make_batch, to_logical
 from lakeport.kernel.deletion_vectors import DeletionVector, DeletionVectorDescriptor, read_deletion_vector
 from lakeport.kernel.engine import ROW_INDEX, Engine
-from lakeport.kernel.partitions import constant_column, parse_partition_value
+from lakeport.kernel.partitions import constant_column, partition_column
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION, FilteredBatch, ScanFile, ScanState
-from lakeport.kernel.schema import StructField, arrow_field
+from lakeport.kernel.schema import StructField
 
 
 def transform_physical_data(
@@ -60,8 +60,7 @@ def logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa
 
 def _partition_column(state: ScanState, file: ScanFile, field: StructField, length: int) -> pa.Array:
     name = field.physical_name(state.mapping_mode)
-    value = parse_partition_value(file.partition_values.get(name), field, path=file.path)
-    return constant_column(value, arrow_field(field).type, length)
+    return partition_column(file.partition_values.get(name), field, length, path=file.path)
 
 
 def _row_ids(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.Array:

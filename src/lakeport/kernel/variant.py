@@ -11,7 +11,7 @@ import struct
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal
+from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from lakeport.errors import CorruptTableError
+from lakeport.kernel.decimals import EXACT
 
 NULL, TRUE, FALSE, INT8, INT16, INT32, INT64, DOUBLE, DECIMAL4, DECIMAL8, DECIMAL16 = range(11)
 DATE, TIMESTAMP, TIMESTAMP_NTZ, FLOAT, BINARY, STRING, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS, UUID = range(11, 21)
@@ -32,7 +33,6 @@ _MAX_DEPTH = 500
 _SIZES = {NULL: 0, TRUE: 0, FALSE: 0, INT8: 1, INT16: 2, INT32: 4, INT64: 8, DOUBLE: 8, FLOAT: 4, DATE: 4, UUID: 16}
 _SIZES |= dict.fromkeys((TIMESTAMP, TIMESTAMP_NTZ, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS), 8)
 _SIZES |= {DECIMAL4: 5, DECIMAL8: 9, DECIMAL16: 17}
-_EXACT = Context(prec=60)
 _EPOCH = datetime(1970, 1, 1)
 _DAY = 86_400_000_000
 
@@ -260,7 +260,7 @@ class _PythonBuilder:
 
 
 def _decimal(unscaled: int, scale: int) -> Decimal:
-    return _EXACT.scaleb(Decimal(unscaled), -scale)
+    return EXACT.scaleb(Decimal(unscaled), -scale)
 
 
 def _datetime(raw: int, type_id: int) -> datetime:
@@ -279,7 +279,7 @@ class _JsonBuilder:
         if type_id == FLOAT:
             return _format_float(str(np.float32(raw)))
         if type_id in (DECIMAL4, DECIMAL8, DECIMAL16):
-            return format(_decimal(*raw).normalize(_EXACT), "f")
+            return format(_decimal(*raw).normalize(EXACT), "f")
         if type_id == BINARY:
             return f'"{base64.b64encode(raw).decode()}"'
         if type_id >= DATE:
@@ -322,8 +322,8 @@ def _format_float(shortest: str) -> str:
     number = Decimal(shortest)
     exponent = number.adjusted() if number else 0
     if -3 <= exponent < 7:
-        plain = format(number.normalize(_EXACT), "f")
+        plain = format(number.normalize(EXACT), "f")
         return plain if "." in plain else plain + ".0"
-    sign, digits, _ = number.normalize(_EXACT).as_tuple()
+    sign, digits, _ = number.normalize(EXACT).as_tuple()
     text = "".join(map(str, digits))
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{exponent}"

@@ -220,7 +220,7 @@ class _Level:
         joined = first._joined(column, before)
         if before is None:
             return first, joined
-        level = replace(first, combined=from_numpy(np.unique(joined[joined >= 0])))
+        level = replace(first, combined=from_numpy(joined[joined >= 0]).unique())
         return level, level.encode(column, before)
 
     def encode(self, column: pa.Array, before: RowNumbers | None) -> RowNumbers:

@@ -13,7 +13,7 @@ from lakeport.kernel.actions import Add
 from lakeport.kernel.arrays import to_mask
 from lakeport.kernel.binding import bind
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression, columns_in
+from lakeport.kernel.expressions import Expression, columns_in, replace_now
 from lakeport.kernel.input_rows import format_cell
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.scan_files import ScanFile
@@ -134,7 +134,7 @@ def drop_constraint(
 
 def _check_rows(snapshot: Snapshot, transaction: Transaction, name: str, sql: str) -> None:
     """Raises `ConstraintError` if a row of the table does not satisfy a condition."""
-    condition = bind(parse_expression(sql), snapshot.schema)
+    condition = bind(replace_now(parse_expression(sql), snapshot.engine.now()), snapshot.schema)
     paths = [column.path for column in columns_in(condition)]
     scan = snapshot.scan_builder().with_read_schema(snapshot.schema.select(paths)).build()
     with ThreadPoolExecutor(_THREADS, "lakeport-check") as pool:

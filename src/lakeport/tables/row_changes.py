@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from lakeport.kernel.actions import Add
 from lakeport.kernel.deletion_vector_writer import write_deletion_vectors
-from lakeport.kernel.deletion_vectors import read_deletion_vector
+from lakeport.kernel.deletion_vectors import read_deletion_vector, union
 from lakeport.kernel.input_rows import RowNames
 from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.scan_files import ScanFile, decode_num_records
@@ -303,7 +303,7 @@ def _united(root: str, place: Workplace, change: FileChange) -> Positions:
     before = change.file.deletion_vector
     assert before is not None
     known = read_deletion_vector(before, root, place.engine.storage).positions
-    return np.union1d(known, _all_gone(change))
+    return union(known, _all_gone(change))
 
 
 def _all_gone(change: FileChange) -> Positions:
@@ -320,7 +320,7 @@ def _weight(item: HasFile) -> int:
 
 
 def uses_vectors(transaction: Transaction) -> bool:
-    supported = "deletionVectors" in (transaction.protocol.writer_features or ())
+    supported = transaction.protocol.has_reader_feature("deletionVectors")
     return supported and ENABLE_DELETION_VECTORS.of(transaction.metadata.configuration)
 
 
