@@ -1,6 +1,7 @@
 """`share`, `schema`, `table`, `recipient` and `grant`: a catalog on the command line."""
 
 import json
+import sqlite3
 import stat
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import Recipient
 from lakeport.server.catalog.sql_source import SqlSource
-from lakeport.sharing.profile import BearerToken, parse_profile, read_profile
+from lakeport.sharing.profile import BearerToken, Profile, parse_profile, read_profile
 from tests.cli.conftest import Result, Run
 
 DAY = 86_400_000
@@ -191,6 +192,50 @@ def test_rotated_tokens_overlap(lakeport: Run, sales: None) -> None:
     assert authenticated(second, now + DAY) is not None
     third = token_in(succeed(lakeport("recipient", "rotate", "ann", "--overlap", "0m")).out)
     assert [authenticated(token) is not None for token in (first, second, third)] == [False, False, True]
+
+
+def lifetime(profile: Profile) -> float:
+    """In days, from now on."""
+    assert profile.expires is not None
+    return (profile.expires - time.time() * 1000) / DAY
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+def test_a_rotated_profile_keeps_the_endpoint_and_the_lifetime_of_its_token(
+    lakeport: Run, sales: None, revoked: bool
+) -> None:
+    succeed(lakeport("recipient", "add", "ann", "--expires", "90d", "--endpoint", "https://example.com/s"))
+    for _ in range(2):
+        if revoked:
+            succeed(lakeport("recipient", "revoke", "ann"))
+        result = succeed(lakeport("recipient", "rotate", "ann", "--overlap", "1h"))
+        profile = parse_profile(result.out)
+        assert profile.endpoint == "https://example.com/s"
+        assert lifetime(profile) == pytest.approx(90, abs=0.1)
+        assert "--endpoint" not in result.err
+    assert authenticated(token_in(result.out), int(time.time() * 1000) + 91 * DAY) is None
+
+
+def test_what_a_rotation_is_told_takes_the_place_of_what_was_kept(lakeport: Run, sales: None) -> None:
+    succeed(lakeport("recipient", "add", "ann", "--expires", "90d", "--endpoint", "https://example.com/s"))
+    moved = ["--expires", "7d", "--endpoint", "https://elsewhere.example.com/s"]
+    succeed(lakeport("recipient", "rotate", "ann", *moved))
+    again = parse_profile(succeed(lakeport("recipient", "rotate", "ann")).out)
+    assert again.endpoint == "https://elsewhere.example.com/s"
+    assert lifetime(again) == pytest.approx(7, abs=0.1)
+    for arguments in (["--expires", "never"], []):
+        endless = parse_profile(succeed(lakeport("recipient", "rotate", "ann", *arguments)).out)
+        assert endless.expires is None
+
+
+def test_a_catalog_that_did_not_keep_endpoints_yet_keeps_lifetimes(lakeport: Run, sales: None, here: Path) -> None:
+    succeed(lakeport("recipient", "add", "ann", "--expires", "90d", "--endpoint", "https://example.com/s"))
+    with sqlite3.connect(here / "lakeport.db") as connection:
+        connection.execute("DROP TABLE profiles")
+    connection.close()
+    result = succeed(lakeport("recipient", "rotate", "ann"))
+    assert lifetime(parse_profile(result.out)) == pytest.approx(90, abs=0.1)
+    assert "--endpoint" in result.err
 
 
 def test_revoked_and_removed_recipients_have_no_tokens(lakeport: Run, sales: None) -> None:

@@ -24,7 +24,7 @@ from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient
 from lakeport.server.config import ServerConfig
 from lakeport.server.observing import Observed
 from lakeport.server.serve import GracefulServer, listen, server_settings
-from lakeport.server.services import Limits, TableAnswers
+from lakeport.server.services import TableAnswers
 
 TOKEN = "token-of-ann"
 KEY = "a signing key that tests share"
@@ -113,16 +113,16 @@ class Running:
 def running(
     content: CatalogContent | None = None,
     *,
+    source: FixedSource | None = None,
     config: ServerConfig | None = None,
-    limits: Limits = Limits(),  # noqa: B008  # frozen
     tables: TableAnswers | None = None,
     **settings: Any,
 ) -> Iterator[Running]:
-    """Serves a catalog (or the one that `config` names). `settings` are those of `ServerConfig`."""
-    source = FixedSource(content) if content is not None else None
+    """Serves a catalog (or the one of `source`, or that `config` names). `settings` are those of `ServerConfig`."""
+    source = FixedSource(content) if content is not None else source
     config = config or ServerConfig(**settings)
-    app = create_app(config, source=source, limits=limits, tables=tables)
-    sockets = listen("127.0.0.1", 0, limits.stall_seconds)
+    app = create_app(config, source=source, tables=tables)
+    sockets = listen("127.0.0.1", 0, config.limits.stall_seconds)
     port = sockets[0].getsockname()[1]
     started = threading.Event()
     server = GracefulServer(server_settings(app, config, grace_seconds=5), app, 0, started.set)

@@ -19,12 +19,13 @@ import uvicorn
 
 from lakeport.server.asgi import Receive, Scope, Send
 from lakeport.server.catalog.index import Catalog
-from lakeport.server.catalog.model import CatalogContent, Table
+from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.files import FilesApp
 from lakeport.server.signing import Signers
 
 KEY = b"a key for tests, as long as any"
 ENDPOINT = "/delta-sharing"
+ANN = Recipient(id="id of ann", name="ann", tokens=(BearerToken(digest="of a token"),), grants=("sales",))
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,18 @@ class Reply:
 
 @dataclass
 class ServedTable:
-    """A table whose files are at `root`; `table` and `now` may be replaced while the server runs."""
+    """A table whose files are at `root`; `table`, `now` and `recipient` may be replaced while the server runs."""
 
     root: Path
     url: str
     table: Table | None
     now: float = field(default_factory=time.time)
+    recipient: Recipient | None = ANN
 
     def catalog(self) -> Catalog:
-        return Catalog(CatalogContent(tables=(self.table,) if self.table else ()))
+        tables = (self.table,) if self.table else ()
+        recipients = (self.recipient,) if self.recipient else ()
+        return Catalog(CatalogContent(shares=(Share(id="1", name="sales"),), tables=tables, recipients=recipients))
 
     def write(self, name: str, data: bytes) -> str:
         """The signed URL of a new file."""
@@ -56,7 +60,7 @@ class ServedTable:
     def sign(self, name: str) -> str:
         assert self.table is not None
         signers = Signers(KEY, endpoint=ENDPOINT, seconds=3600, now=lambda: self.now)
-        return signers.for_table(self.table, self.url).sign([f"{self.root}/{name}"])[0]
+        return signers.for_table(self.table, self.url, ANN.id).sign([f"{self.root}/{name}"])[0]
 
     def open_files(self) -> list[str]:
         """Files of the table that this process has open."""

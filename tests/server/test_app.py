@@ -191,12 +191,21 @@ def test_a_table_whose_files_are_gone_is_refused_without_its_path(tmp_path: Path
     assert str(tmp_path) not in answer.text
 
 
-def test_a_location_on_a_disk_is_not_told_and_one_in_a_store_is(tmp_path: Path) -> None:
-    content = sharing({"a.b.disk": tmp_path, "a.b.store": "s3://bucket/table"})
+@pytest.mark.parametrize("modes", [("url",), ("dir",), ("url", "dir")])
+def test_a_location_is_told_if_it_is_in_a_store_and_may_be_read_there(tmp_path: Path, modes: tuple[str, ...]) -> None:
+    content = sharing(
+        {"a.b.disk": tmp_path, "a.b.store": "s3://bucket/table"},
+        history_shared=True,
+        access_modes=modes,
+        auxiliary_locations=("s3://bucket/more",),
+    )
     with running(content) as server:
-        disk, store = server.get("shares/a/all-tables").json()["items"]
-    assert "location" not in disk
-    assert store["location"] == "s3://bucket/table"
+        for path in ("shares/a/schemas/b/tables", "shares/a/all-tables"):
+            disk, store = server.get(path).json()["items"]
+            assert "location" not in disk
+            assert store.get("location") == ("s3://bucket/table" if "dir" in modes else None)
+            assert store.get("auxiliaryLocations") == (["s3://bucket/more"] if "dir" in modes else None)
+            assert store["accessModes"] == list(modes)
 
 
 def test_every_answer_has_a_request_id_and_a_sane_one_is_kept(server: Running) -> None:

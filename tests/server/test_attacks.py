@@ -9,6 +9,7 @@ import logging
 import re
 import socket
 import statistics
+import struct
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
@@ -24,8 +25,8 @@ import pytest
 from lakeport import tables
 from lakeport.server.catalog.index import token_digest
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient
+from lakeport.server.config import Limits
 from lakeport.server.logs import JsonLines, TextLines
-from lakeport.server.services import Limits
 from lakeport.server.signing import Signers
 from lakeport.server.signing.disk import FileUrls
 from tests.server.asking import built, pretended
@@ -38,7 +39,9 @@ OTHERS = "shares/sales/schemas/eu/tables/others"
 SALARIES = "shares/hr/schemas/all/tables/salaries"
 SECRET = b"the secret beside the tables"
 PAGED = {"delta-sharing-capabilities": "responseformat=parquet;includeendstreamaction=true"}
-QUICK = Limits(head_seconds=0.6, body_seconds=0.4, stall_seconds=0.6)
+DAMAGED = ("RESOURCE_DOES_NOT_EXIST", "the log of the table is damaged")
+OUTSIDE = ("UNSUPPORTED_OPERATION", "outside of its location")
+QUICK = Limits(head_seconds=0.6, body_seconds=0.4, stall_seconds=0.6, failed_tokens_per_minute=0)
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ def test_a_link_out_of_a_table_is_not_followed_even_with_a_good_signature(attack
     root = str(attacked.folder / "orders")
     urls = FileUrls(KEY.encode(), "/delta-sharing")
     for name in ("link", "../secret", "_delta_log/../../secret", f"{attacked.folder}/secret"):
-        (url,) = urls.format("", "id-of-sales.eu.orders", root, [name], int(time.time()) + 60)
+        (url,) = urls.format("", "id-of-sales.eu.orders", root, [name], int(time.time()) + 60, "id-of-ann")
         status, body = asked(attacked.server, url, token=None)
         assert status in (403, 404)
         assert SECRET not in body
@@ -202,17 +205,22 @@ def test_a_link_out_of_a_table_is_not_followed_even_with_a_good_signature(attack
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["../secret", "%2E%2E/secret", "{folder}/secret", "file://{folder}/secret", "a/../../secret", "file:///etc/passwd"],
+    ("path", "code", "message"),
+    [
+        *((path, *DAMAGED) for path in ("../secret", "%2E%2E/secret", "a/../../secret", "s3://b/secret")),
+        *((path, *OUTSIDE) for path in ("{folder}/secret", "file://{folder}/secret", "file:///etc/passwd")),
+    ],
 )
-def test_a_table_whose_log_names_other_files_does_not_give_them_away(tmp_path: Path, path: str) -> None:
+def test_a_table_whose_log_names_other_files_does_not_give_them_away(
+    tmp_path: Path, path: str, code: str, message: str
+) -> None:
     (tmp_path / "secret").write_bytes(SECRET)
     built(tmp_path / "table").create(pretended(path.format(folder=tmp_path)))
     with running(sharing({"sales.eu.orders": tmp_path / "table"})) as server:
         answers = [server.post(f"{ORDERS}/query", headers=headers) for headers in ({}, PAGED)]
     for answer in answers:
-        assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
-        assert "outside of its location" in answer.json()["message"]
+        assert (answer.status_code, answer.json()["errorCode"]) == (400, code)
+        assert message in answer.json()["message"]
         assert str(tmp_path) not in answer.text
 
 
@@ -333,9 +341,11 @@ def test_urls_of_files_are_refused_when_they_expire_or_are_changed(server: Runni
     path = next(Path(table.location).rglob("*.parquet"))
     for age, status in ((0, 200), (59, 200), (61, 403)):
         signers = Signers(KEY.encode(), endpoint="/delta-sharing", seconds=60, now=lambda age=age: time.time() - age)  # type: ignore[misc]
-        (url,) = signers.for_table(table, "").sign([str(path)])
+        (url,) = signers.for_table(table, "", "id-of-ann").sign([str(path)])
         assert asked(server, url, token=None)[0] == status, age
-    (good,) = Signers(KEY.encode(), endpoint="/delta-sharing", seconds=60).for_table(table, "").sign([str(path)])
+    (good,) = (
+        Signers(KEY.encode(), endpoint="/delta-sharing", seconds=60).for_table(table, "", "id-of-ann").sign([str(path)])
+    )
     signature = good.rpartition("=")[2]
     other = file_urls(server, OTHERS)[0].removeprefix(server.url)
     for changed in (
@@ -480,6 +490,9 @@ AMBIGUOUS = {
     "an escape in a header": LINE + b"X: \x1b[2J\r\n\r\n" + SMUGGLED,
     "a path beyond ASCII": b"GET /health\xff HTTP/1.1\r\nHost: x\r\n\r\n" + SMUGGLED,
     "another protocol": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100,
+    "no Host": LINE.replace(b"Host: x\r\n", b"") + b"\r\n" + SMUGGLED,
+    "two Hosts": LINE + b"Host: y\r\n\r\n" + SMUGGLED,
+    "a Host with a path": LINE.replace(b"Host: x", b"Host: x/y@z") + b"\r\n" + SMUGGLED,
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "a tunnel": b"CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: x\r\n\r\n",
 }
@@ -589,6 +602,27 @@ def test_nobody_writes_lines_of_the_log(server: Running, attacked: Attacked) -> 
     assert all(json.loads(line) for line in (attacked.folder / "json.log").read_text().split("\n")[:-1])
     assert all(json.loads(line) for line in (attacked.folder / "audit.jsonl").read_text().split("\n")[:-1])
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+
+
+def test_a_path_cannot_pretend_to_be_fields_of_the_log(server: Running, attacked: Attacked) -> None:
+    asked(server, "/delta-sharing/shares/x%20200%201.0ms%20recipient=admin%20address=10.9.8.7%20error=%22none")
+    wait_until(lambda: "10.9.8.7" in attacked.logged())
+    for line in (attacked.folder / "text.log").read_text().splitlines():
+        bare = re.sub(r'"(\\.|[^"\\])*"', '""', line)  # as who splits lines into fields takes quoted ones whole
+        assert "recipient=admin" not in bare.split()
+        assert "address=10.9.8.7" not in bare.split()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_body_that_breaks_off_is_no_failure_of_the_server(server: Running, attacked: Attacked, reset: bool) -> None:
+    broken = attacked.logged().count("closed within the body")
+    with opened(server) as peer:
+        peer.sendall(LINE + b'Content-Length: 100\r\n\r\n{"a')
+        if reset:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_until(lambda: attacked.logged().count("closed within the body") > broken)
+    assert "Traceback" not in attacked.logged()
+    assert '"status":500' not in attacked.logged()
 
 
 def test_attacks_are_logged_and_no_secret_is(server: Running, attacked: Attacked) -> None:

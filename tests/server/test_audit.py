@@ -1,9 +1,16 @@
 """What is recorded of requests: the audit log and the log, and that neither holds a secret."""
 
+import errno
+import fcntl
 import json
 import logging
+import os
 import re
+import stat
+import sys
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +20,14 @@ import pytest
 from lakeport import tables
 from lakeport.server.exchange import REQUEST_ID
 from lakeport.server.logs import JsonLines, TextLines, without_secrets
-from tests.server.running import TOKEN, running, sharing, wait_until
+from tests.server.running import TOKEN, recipient, running, sharing, wait_until
 
 ORDERS = "shares/sales/schemas/eu/tables/orders"
+
+
+@dataclass
+class Disk:
+    room: int = sys.maxsize
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +55,6 @@ def test_every_request_on_a_table_is_recorded(orders: Path, tmp_path: Path) -> N
         server.get(f"{ORDERS}/version", headers={"X-Request-Id": "one"})
         server.post(f"{ORDERS}/query", {"predicateHints": ["id > 0"]}, headers={"X-Request-Id": "two"})
         server.post(f"{ORDERS}/query", {"version": 0}, headers={"X-Request-Id": "three"})
-        server.get(f"{ORDERS}/version", token="wrong")
         version, query, refused = recorded(log, 3)
     assert version["requestId"] == "one"
     assert version["operation"] == "getTableVersion"
@@ -57,6 +68,216 @@ def test_every_request_on_a_table_is_recorded(orders: Path, tmp_path: Path) -> N
     assert 0 < query["seconds"] < 10
     assert (refused["status"], refused["requestId"]) == (400, "three")
     assert "historyShared" in refused["error"]
+
+
+def test_refusals_are_recorded_with_the_name_that_was_asked_for(orders: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    elsewhere = recipient("bob", "token-of-bob", ip_allow_list=("10.0.0.0/8",))
+    stranger = recipient("eve", "token-of-eve", "other")
+    content = sharing({"sales.eu.orders": orders}, recipient("ann", TOKEN), elsewhere, stranger)
+    with running(content, audit_log=str(log)) as server:
+        for token in ("wrong", None, "token-of-bob", "token-of-eve"):
+            server.post(f"{ORDERS}/query", token=token)
+        server.get(f"shares/sales/schemas/eu/tables/{'x' * 5000}/metadata")
+        lines = recorded(log, 5)
+    assert [(line["status"], line["recipient"]) for line in lines] == [
+        (401, None),
+        (401, None),
+        (403, "bob"),
+        (404, "eve"),
+        (404, "ann"),
+    ]
+    assert {line["table"] for line in lines[:4]} == {"sales.eu.orders"}
+    assert {line["tableId"] for line in lines} == {None}
+    assert all(line["error"] for line in lines)
+    assert len(lines[4]["table"]) < 300
+    assert lines[4]["operation"] == "getTableMetadata"
+
+
+def test_downloads_are_recorded_with_their_recipient_and_what_was_sent(orders: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    content = sharing({"sales.eu.orders": orders})
+    with running(content, audit_log=str(log)) as server:
+        url = re.findall(r'"url":"([^"]+)"', server.post(f"{ORDERS}/query").text)[0]
+        size = len(server.session.get(url, timeout=10).content)
+        server.session.get(url, headers={"Range": "bytes=0-9"}, timeout=10)
+        server.session.head(url, timeout=10)
+        assert server.source is not None
+        server.source.content = sharing({"sales.eu.orders": orders}, recipient("ann", TOKEN, ip_allow_list=("::1",)))
+        wait_until(lambda: server.session.get(url, timeout=10).status_code == 403)
+        assert f"lakeport_bytes_granted_total {size}.0\n" in server.get("/metrics").text
+    lines = recorded(log, 5)
+    whole, part, head = lines[1:4]
+    assert {(line["operation"], line["recipient"], line["table"]) for line in lines[1:]} == {
+        ("file", "ann", "sales.eu.orders")
+    }
+    assert (whole["status"], whole["files"], whole["bytes"]) == (200, 1, size)
+    assert (part["status"], part["files"], part["bytes"]) == (206, 1, 10)
+    assert (head["status"], head["files"], head["bytes"]) == (200, 0, 0)
+    assert lines[-1]["status"] == 403
+    assert "not allowed" in lines[-1]["error"]
+
+
+def test_downloads_by_urls_that_were_altered_are_recorded(orders: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        url = re.findall(r'"url":"([^"]+)"', server.post(f"{ORDERS}/query").text)[0]
+        assert server.session.get(f"{url}0", timeout=10).status_code == 403
+        line = recorded(log, 2)[1]
+    assert (line["operation"], line["status"], line["recipient"]) == ("file", 403, None)
+
+
+def test_long_hints_are_cut_short(orders: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    hints = {"predicateHints": ["id > 0", "x" * 9000, *["id < 9"] * 500], "jsonPredicateHints": "y" * 90_000}
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        assert server.post(f"{ORDERS}/query", hints).status_code == 200
+        [line] = recorded(log, 1)
+    assert line["predicateHints"][0] == "id > 0"
+    assert "9000 characters" in line["predicateHints"][1]
+    assert "90000 characters" in line["jsonPredicateHints"]
+    assert "502" in line["predicateHints"][-1]
+    assert log.stat().st_size < 5000
+
+
+def test_only_the_owner_may_read_the_audit_log(orders: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)):
+        assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_a_part_of_a_line_is_not_continued(orders: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    log.write_text('{"a part of')
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        server.get(f"{ORDERS}/version")
+    torn, whole = log.read_text().splitlines()
+    assert torn == '{"a part of'
+    assert json.loads(whole)["operation"] == "getTableVersion"
+
+
+@pytest.fixture
+def small_disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """A disk whose room is what a test says; everything else is that of this machine."""
+    disk, write = Disk(), os.write
+
+    def written(descriptor: int, data: bytes | memoryview) -> int:
+        if threading.current_thread().name != "lakeport-audit":
+            return write(descriptor, data)
+        if disk.room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        count = write(descriptor, data[: disk.room])
+        disk.room -= count
+        return count
+
+    monkeypatch.setattr("lakeport.server.audit.os.write", written)
+    monkeypatch.setattr("lakeport.server.audit._RETRY_SECONDS", 0.01)
+    return disk
+
+
+def test_a_part_of_a_line_is_not_continued_after_a_full_disk(orders: Path, tmp_path: Path, small_disk: Disk) -> None:
+    log = tmp_path / "audit.jsonl"
+    log.write_text('{"a part of')
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        small_disk.room = 0
+        server.get(f"{ORDERS}/version")
+        wait_until(lambda: server.get("/ready").status_code == 503)
+        small_disk.room = sys.maxsize
+    torn, whole = log.read_text().splitlines()
+    assert torn == '{"a part of'
+    assert json.loads(whole)["operation"] == "getTableVersion"
+
+
+def test_a_lock_that_another_process_holds_is_told(
+    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeport.server.audit._LOCK_SECONDS", 0.05)
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        with log.open("ab") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            server.get(f"{ORDERS}/version")
+            wait_until(lambda: server.get("/ready").status_code == 503)
+            assert not log.read_bytes()
+        recorded(log, 1)
+        wait_until(lambda: server.get("/ready").status_code == 200)
+
+
+def test_a_write_that_does_not_end_is_told_and_takes_no_memory(
+    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, write = threading.Event(), os.write
+
+    def hanging(descriptor: int, data: bytes | memoryview) -> int:
+        if threading.current_thread().name == "lakeport-audit":
+            goes_on.wait()
+        return write(descriptor, data)
+
+    monkeypatch.setattr("lakeport.server.audit.os.write", hanging)
+    monkeypatch.setattr("lakeport.server.audit._STUCK_SECONDS", 0.05)
+    monkeypatch.setattr("lakeport.server.audit._MOST_WAITING", 1)
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        server.get(f"{ORDERS}/version")
+        wait_until(lambda: server.get("/ready").status_code == 503)
+        for _ in range(5):
+            server.get(f"{ORDERS}/version")
+        wait_until(lambda: "lakeport_audit_lines_lost 4.0\n" in server.get("/metrics").text)
+        goes_on.set()
+        wait_until(lambda: server.get("/ready").status_code == 200)
+    assert len(log.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_full_disk_is_told_and_no_line_is_lost_or_torn(
+    orders: Path, tmp_path: Path, small_disk: Disk, required: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log), audit_required=required) as server:
+        url = re.findall(r'"url":"([^"]+)"', server.post(f"{ORDERS}/query").text)[0]
+        recorded(log, 2 if required else 1)
+        before = log.read_bytes()
+        small_disk.room = 100
+        answers = [server.get(f"{ORDERS}/version"), server.post(f"{ORDERS}/query"), server.session.get(url, timeout=10)]
+        assert [answer.status_code for answer in answers] == [503 if required else 200] * 3
+        if required:
+            assert answers[0].json()["errorCode"] == "TEMPORARILY_UNAVAILABLE"
+            assert answers[2].headers["X-Request-Id"]
+        wait_until(lambda: server.get("/ready").status_code == 503)
+        assert "audit log" in server.get("/ready").json()["reason"]
+        assert "lakeport_audit_log_failing 1.0\n" in server.get("/metrics").text
+        wait_until(lambda: "lakeport_audit_lines_waiting 3.0\n" in server.get("/metrics").text)
+        assert server.get("/health").status_code == server.get("shares").status_code == 200
+        assert server.get(f"{ORDERS}/version", token="wrong").status_code == 401
+        assert log.read_bytes() == before
+        assert caplog.text.count("the audit log cannot be written") == 1
+        small_disk.room = sys.maxsize
+        wait_until(lambda: server.get("/ready").status_code == 200)
+        assert "lakeport_audit_log_failing 0.0\n" in server.get("/metrics").text
+        assert server.get(f"{ORDERS}/version").status_code == 200
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    ended = [(line["operation"], line["status"]) for line in lines if "event" not in line]
+    status = 503 if required else 200
+    refused = [("getTableVersion", status), ("queryTable", status), ("file", status), ("getTableVersion", 401)]
+    assert ended == [("queryTable", 200), *refused, ("getTableVersion", 200)]
+    assert [line["files"] for line in lines if line.get("status") == 503] == ([0, 0, 0] if required else [])
+    begun = [(line["operation"], line["recipient"]) for line in lines if line.get("event") == "begin"]
+    assert begun == ([("queryTable", "ann"), ("getTableVersion", "ann")] if required else [])
+    assert log.read_bytes().startswith(before)
+
+
+def test_lines_that_wait_too_long_are_given_up_and_counted(
+    orders: Path, tmp_path: Path, small_disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeport.server.audit._MOST_WAITING", 1)
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        small_disk.room = 0
+        for _ in range(5):
+            server.get(f"{ORDERS}/version")
+        wait_until(lambda: "lakeport_audit_lines_lost 4.0\n" in server.get("/metrics").text)
+        small_disk.room = sys.maxsize
+    assert len(log.read_text().splitlines()) == 1
 
 
 def test_the_audit_log_may_be_moved_away_while_the_server_runs(orders: Path, tmp_path: Path) -> None:

@@ -13,10 +13,16 @@ from lakeport.server.catalog.model import CatalogContent
 from lakeport.server.catalog.yaml_source import YamlSource
 
 
-def load(tmp_path: Path, text: str) -> CatalogContent:
+def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "server.yaml"
     path.write_text(text, encoding="utf-8")
-    return YamlSource(path).load()
+    return path
+
+
+def load(tmp_path: Path, text: str) -> CatalogContent:
+    """A catalog for nobody, unless the text says for whom."""
+    access = ("recipients:", "authorization:", "anonymous:")
+    return YamlSource(written(tmp_path, text + "\nrecipients: []" * (not any(key in text for key in access)))).load()
 
 
 def share(*tables: str, name: str = "sales", schema: str = "eu") -> str:
@@ -62,12 +68,18 @@ def test_a_schema_may_be_empty(tmp_path: Path) -> None:
     assert (content.schemas, content.tables) == ((("sales", "eu"),), ())
 
 
-def test_without_any_token_everybody_may_read_and_the_log_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    content = load(tmp_path, share(ORDERS))
+def test_everyone_may_read_only_if_the_file_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(CatalogError, match="nobody may read the shares"):
+        YamlSource(written(tmp_path, share(ORDERS))).load()
+    content = load(tmp_path, share(ORDERS) + "anonymous: true")
     assert content.anonymous
-    assert "everybody may read every share" in caplog.text
+    assert "everyone may read every share without a token" in caplog.text
+
+
+@pytest.mark.parametrize("more", ["recipients: []", "authorization: {bearerToken: x}"])
+def test_everyone_and_some_exclude_each_other(tmp_path: Path, more: str) -> None:
+    with pytest.raises(CatalogError, match="anonymous: true excludes"):
+        YamlSource(written(tmp_path, share(ORDERS) + f"anonymous: true\n{more}")).load()
 
 
 @pytest.mark.parametrize("empty", ["recipients: []", "recipients:"])
@@ -145,9 +157,11 @@ def test_the_generation_changes_with_the_file_however_it_is_written(tmp_path: Pa
     (tmp_path / "new").write_text("shares: {}")
     os.utime(tmp_path / "new", ns=(kept.st_atime_ns, kept.st_mtime_ns))
     os.replace(tmp_path / "new", path)  # same size, same time, another file
-    second = source.generation()
+    second = [source.generation() for _ in range(2)]
     path.write_text("shares: [] # longer")
-    assert len({first, second, source.generation()}) == 3
+    third = [source.generation() for _ in range(2)]
+    assert (second[0], third[0]) == (first, second[1])  # it may be half written
+    assert len({first, second[1], third[1]}) == 3
     assert source.signing_key() is None
 
 

@@ -111,10 +111,9 @@ def test_keys_that_are_not_known_are_named_in_a_warning(tmp_path: Path, caplog: 
     assert "the key shares[0].schemas[0].nmae is not known" in told[1]
 
 
-def test_a_key_that_is_there_twice_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert load(tmp_path, "version: 1\nport: 1\nshares: []\nport: 2").port == 2
-    [record] = caplog.records
-    assert "server.yaml, line 4: the key port is there twice" in record.getMessage()
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="the key port is there twice at line 4"):
+        load(tmp_path, "version: 1\nport: 1\nshares: []\nport: 2")
 
 
 def test_anchors_and_merges_are_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -143,7 +142,7 @@ def test_anchors_and_merges_are_followed(tmp_path: Path, caplog: pytest.LogCaptu
         ("version: 1\nssl: {certificateKeyFile: x}", "ssl.certificateFile is missing"),
         ("version: 1\nssl: {selfSigned: true}", "ssl.selfSigned: this server makes no certificates up"),
         ("version: 1\ntrustedProxies: [nowhere]", "trustedProxies: 'nowhere' is no address"),
-        ("version: 1\ncatalog: 'sqlite:///x.db'\nshares: [{name: a}]", "not in both"),
+        ("version: 1\ncatalog: 'sqlite:///x.db'\nshares: [{name: a}]", "catalog names a database"),
         ("version: [1", "is not valid YAML"),
         ("- 1", "must be a mapping"),
         ("", "must be a mapping"),
@@ -246,3 +245,14 @@ def test_without_any_key_one_is_made_for_the_process(
         first, second = (signing_key(config, open_catalog(config)) for _ in range(2))
     assert first != second
     assert "there is no signing key" in caplog.text
+
+
+def test_limits_of_clients_are_settings(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("version: 1\nlimits: {headBytes: 4096, headerCount: 20, headSeconds: 1.5}")
+    limits = load_config(path).limits
+    assert (limits.head_bytes, limits.header_count, limits.head_seconds) == (4096, 20, 1.5)
+    assert limits.body_seconds == 30
+    path.write_text("version: 1\nlimits: {headerCount: 0}")
+    with pytest.raises(CatalogError, match=r"limits\.headerCount"):
+        load_config(path)

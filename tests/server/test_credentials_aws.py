@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakeport.errors import SharingError
+from lakeport.errors import CatalogError, SharingError
 from lakeport.server.credentials.aws import AwsVendor, session_policy
 from lakeport.server.credentials.cloud import Grant, Granted
-from lakeport.server.credentials.options import AwsOptions
+from lakeport.server.credentials.options import AwsOptions, parse_options
 from lakeport.server.credentials.places import parse_place
 from tests.server.endpoints import Answer, Endpoint, Received, endpoint
 
@@ -139,3 +139,29 @@ def test_a_policy_that_is_longer_than_the_service_takes_is_refused() -> None:
     with pytest.raises(SharingError, match=r"2,048 characters") as refused:
         session_policy(parse_place("s3://bucket/" + "x" * 900), "eu-west-1", None)
     assert refused.value.status == 400
+
+
+ACCESS_POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/orders"
+ALIAS = "orders-0123456789abcdefghijklmnopqr-s3alias"
+
+
+def test_the_policy_of_an_access_point_has_its_arn() -> None:
+    place = parse_place(f"s3://{ALIAS}/data/t1")
+    policy = json.loads(session_policy(place, "eu-west-1", None, {ALIAS: ACCESS_POINT}))
+    assert [statement["Resource"] for statement in policy["Statement"]] == [
+        f"{ACCESS_POINT}/object/data/t1/*",
+        ACCESS_POINT,
+        ACCESS_POINT,
+    ]
+
+
+def test_an_access_point_whose_arn_is_not_known_is_refused() -> None:
+    with pytest.raises(SharingError, match=r"aws\.accessPoints") as failed:
+        session_policy(parse_place(f"s3://{ALIAS}/data/t1"), "eu-west-1", None, {})
+    assert failed.value.status == 400
+
+
+def test_access_points_are_configured_by_their_aliases() -> None:
+    assert parse_options({"aws": {"accessPoints": {ALIAS: ACCESS_POINT}}}).aws.access_points == {ALIAS: ACCESS_POINT}
+    with pytest.raises(CatalogError, match="temporaryCredentials"):
+        parse_options({"aws": {"accessPoints": {ALIAS: "arn:aws:s3:::bucket"}}})

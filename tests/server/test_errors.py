@@ -57,14 +57,22 @@ def test_a_failure_becomes_a_refusal_that_does_not_tell_where(
 def test_the_message_of_a_refusal_keeps_what_helps(exchange: Exchange) -> None:
     error = VersionNotFoundError(f"there is no version 9; the latest is 3 [{PLACE}]", version=9)
     assert str(refusal_of(error, exchange, "")) == "there is no version 9; the latest is 3"
-    feature = UnsupportedFeatureError(f"the table {PLACE} needs newFeature", features=["newFeature"])
-    assert str(refusal_of(feature, exchange, "")) == "the table … needs newFeature"
 
 
-def test_what_the_provider_has_to_mend_is_logged(exchange: Exchange, caplog: pytest.LogCaptureFixture) -> None:
-    refusal_of(TableNotFoundError(f"no table at {PLACE}", path=PLACE), exchange, "")
+@pytest.mark.parametrize(
+    "error",
+    [
+        TableNotFoundError(f"no table at {PLACE}", path=PLACE),
+        UnsupportedFeatureError(f"newFeature is not known; upgrade Lakeport [{PLACE}]", features=["newFeature"]),
+    ],
+)
+def test_what_the_provider_has_to_mend_is_logged(
+    error: LakeportError, exchange: Exchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = refusal_of(error, exchange, "")
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert PLACE in caplog.text
+    assert str(error) in caplog.text
+    assert "upgrade" not in str(refusal)
 
 
 @pytest.mark.parametrize(

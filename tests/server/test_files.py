@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 import pytest
 from litestar import Litestar, asgi
 
+from lakeport.server.catalog.model import BearerToken
 from lakeport.server.files import FilesApp
 from lakeport.server.signing.disk import FileUrls
-from tests.server.serving import ENDPOINT, KEY, ServedTable, request, running, serving_files
+from tests.server.serving import ANN, ENDPOINT, KEY, ServedTable, request, running, serving_files
 
 DATA = bytes(range(256)) * 40
 LARGE = 64 << 20
@@ -198,13 +199,36 @@ def test_a_url_that_was_changed_is_refused(served: ServedTable) -> None:
 def test_another_servers_url_is_refused(served: ServedTable) -> None:
     served.write("a", DATA)
     foreign = FileUrls(b"another key", ENDPOINT)
-    (url,) = foreign.format(served.url, "4b1c", str(served.root), ["a"], int(served.now) + 60)
+    (url,) = foreign.format(served.url, "4b1c", str(served.root), ["a"], int(served.now) + 60, ANN.id)
     assert refusal(url) == (403, "PERMISSION_DENIED")
 
 
 def test_whether_a_table_exists_is_not_told_to_who_has_no_signature(served: ServedTable) -> None:
     url = served.write("a", DATA).replace("Signature=", "Signature=0")
     assert refusal(url) == refusal(url.replace("/4b1c/", "/none/"))
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({"tokens": ()}, (403, "PERMISSION_DENIED")),
+        ({"tokens": (BearerToken(digest="x", expires=1),)}, (403, "PERMISSION_DENIED")),
+        ({"ip_allow_list": ("10.0.0.0/8",)}, (403, "PERMISSION_DENIED")),
+        ({"grants": ("sales.us",)}, (404, "RESOURCE_DOES_NOT_EXIST")),
+        (None, (403, "PERMISSION_DENIED")),
+    ],
+    ids=["revoked", "expired", "elsewhere", "not granted", "removed"],
+)
+def test_a_url_ends_with_the_access_of_its_recipient(
+    served: ServedTable, change: dict[str, Any] | None, refused: tuple[int, str]
+) -> None:
+    url = served.write("a", DATA)
+    assert request(url).status == 200
+    served.recipient = None if change is None else replace(ANN, **change)
+    assert refusal(url) == refused
+    served.recipient = replace(ANN, tokens=(BearerToken(digest="another"),), ip_allow_list=("127.0.0.1",))
+    assert request(url).status == 200
+    assert refusal(url.replace("recipient=id%20of%20ann", "recipient=bob")) == (403, "PERMISSION_DENIED")
 
 
 def test_an_expired_url_is_refused(served: ServedTable) -> None:
@@ -269,7 +293,7 @@ def test_a_table_may_be_behind_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../secret", "a/../../secret", "/etc/passwd", ".", "", "a//b", "a\0b", "x" * 300])
 def test_not_even_the_key_opens_what_is_no_path_below_the_root(served: ServedTable, name: str) -> None:
     (served.root.parent / "secret").write_bytes(b"secret")
-    (url,) = FileUrls(KEY, ENDPOINT).format(served.url, "4b1c", str(served.root), [name], int(served.now) + 60)
+    (url,) = FileUrls(KEY, ENDPOINT).format(served.url, "4b1c", str(served.root), [name], int(served.now) + 60, ANN.id)
     assert request(url).status in (403, 404)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,10 @@ from lakeport import tables
 from lakeport.errors import SharingError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.server.formats import Needs, choose_format, metadata_for, needs_of_range, needs_of_snapshot, protocol_for
+from lakeport.server.range_query import CommitRange
 from lakeport.server.snapshots import SharedSnapshot
 from lakeport.sharing.capabilities import parse_capabilities
-from tests.builder import TableBuilder, protocol
+from tests.builder import TableBuilder, mapped, protocol, remove, struct
 from tests.server.asking import FEED, built
 from tests.tables.maintained import MAPPED, VECTORS, numbers
 
@@ -91,24 +93,90 @@ def test_column_mapping_is_needed_with_and_without_table_features(tmp_path: Path
     assert needs_of(tmp_path / "old") == NOTHING
 
 
+def only_for_writers(*names: str) -> dict[str, Any]:
+    features = {"readerFeatures": [], "writerFeatures": list(names)}
+    return {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | features}
+
+
+def test_features_that_are_listed_for_writers_only_are_needed_too(tmp_path: Path) -> None:
+    table = built(
+        tmp_path / "mapped",
+        schema=mapped(struct(id="long")),
+        properties={"delta.columnMapping.mode": "name"},
+        protocol=only_for_writers("columnMapping"),
+    )
+    table.create(table.add({"col-1": [1]}))
+    assert needs_of(tmp_path / "mapped").beyond_parquet == {"columnMapping"}
+    table = built(tmp_path / "marked", protocol=only_for_writers("deletionVectors"))
+    add = table.add({"id": [1, 2]})
+    table.create(add).commit(*table.delete(add, [0]))
+    assert needs_of(tmp_path / "marked") == USED
+
+
+def test_clients_are_told_of_features_that_are_listed_for_writers_only() -> None:
+    for reader, listed in ((3, ()), (1, None)):
+        given = Protocol(
+            min_reader_version=reader,
+            min_writer_version=7,
+            reader_features=listed,
+            writer_features=("appendOnly", "columnMapping"),
+        )
+        told = protocol_for(given, parse_capabilities("responseformat=delta"))
+        assert (told["minReaderVersion"], told["readerFeatures"]) == (3, ["columnMapping"])
+    legacy = Protocol(min_reader_version=2, min_writer_version=7, writer_features=("columnMapping",))
+    told = protocol_for(legacy, parse_capabilities("responseformat=delta"))
+    assert (told["minReaderVersion"], told.get("readerFeatures")) == (2, None)
+
+
 def test_how_the_provider_keeps_its_log_does_not_matter(tmp_path: Path) -> None:
     table = built(tmp_path / "t", protocol=protocol(features=["v2Checkpoint", "vacuumProtocolCheck"]))
     table.create(table.add({"id": [1]}))
     assert needs_of(tmp_path / "t") == NOTHING
 
 
-def states(table: TableBuilder) -> Needs:
-    snapshots = [table.snapshot(version) for version in table.versions]
-    return needs_of_range([(s.protocol, s.metadata) for s in snapshots], table.root)
+def needs_from(table: TableBuilder, start: int, *, feed: bool = False) -> Needs:
+    commits = CommitRange(table.snapshot(start), table.snapshot())
+    return needs_of_range(commits.all_states(), table.root, lambda: commits.has_vectors(feed))
 
 
-def test_a_range_needs_what_one_of_its_versions_allows(tmp_path: Path) -> None:
+def test_a_range_needs_vectors_where_one_of_its_files_has_them(tmp_path: Path) -> None:
     table = built(tmp_path / "t", properties=FEED)
-    table.create(table.add({"id": [1]}))
-    assert states(table) == NOTHING
+    first = table.add({"id": [1, 2, 3]})
+    table.create(first)
+    assert needs_from(table, 0) == NOTHING
     table.commit(protocol(features=["deletionVectors"]))
-    table.commit(table.add({"id": [2]}))
-    assert states(table) == USED
+    table.commit(table.add({"id": [4]}, stats='{"a":"\\"deletionVector\\""}'), {"commitInfo": {"deletionVector": "x"}})
+    assert needs_from(table, 0) == needs_from(table, 2) == ALLOWED
+    marked = table.delete(first, [0])
+    table.commit(*marked)
+    assert needs_from(table, 0) == needs_from(table, 3) == USED
+    table.commit(table.add({"id": [5]}))
+    assert needs_from(table, 4) == ALLOWED
+    table.commit(remove(marked[1]))
+    assert needs_from(table, 5) == USED
+
+
+def test_vectors_are_seen_where_their_key_is_escaped(tmp_path: Path) -> None:
+    table = built(tmp_path / "t", protocol=protocol(features=["deletionVectors"]))
+    first = table.add({"id": [1, 2, 3]})
+    table.create(first)
+    table.commit(*table.delete(first, [0]))
+    commit = tmp_path / "t" / "_delta_log" / f"{1:020d}.json"
+    commit.write_text(commit.read_text().replace('"deletionVector"', '"deletionV\\u0065ctor"'))
+    assert "\\u0065" in commit.read_text()
+    assert needs_from(table, 0) == USED
+
+
+def test_vectors_of_files_that_only_rearrange_rows_or_have_files_of_changes_do_not_matter(tmp_path: Path) -> None:
+    table = built(tmp_path / "t", properties=FEED, protocol=protocol(features=["deletionVectors"]))
+    first = table.add({"id": [1, 2, 3]})
+    table.create(first)
+    table.commit(table.cdc({"id": [1]}, ["delete"]), *table.delete(first, [0]))
+    assert needs_from(table, 0, feed=True) == ALLOWED
+    assert needs_from(table, 0) == USED
+    rearranged = {"add": table.delete(first, [1])[1]["add"] | {"dataChange": False}}
+    table.commit(rearranged)
+    assert needs_from(table, 2) == ALLOWED
 
 
 def test_the_protocol_is_told_without_what_concerns_the_log_alone() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import SharingError, UnsupportedFeatureError
+from lakeport.server.answers import Answer
 from lakeport.sharing.models import ChangesRequest
 from tests.builder import TableBuilder, mapped, protocol, remove, struct
 from tests.server.asking import (
@@ -20,6 +21,7 @@ from tests.server.asking import (
     Line,
     built,
     caller,
+    changes,
     ids,
     lines,
     pages,
@@ -228,12 +230,33 @@ def test_a_feature_that_comes_within_the_range_has_to_be_declared(tmp_path: Path
     table.commit(protocol(features=["deletionVectors"]))
     table.commit(pretended("b"))
     to = service()
-    for capabilities in (PARQUET, "responseformat=delta"):
-        by = caller(table.root, capabilities)
-        with pytest.raises(SharingError, match="deletionVectors"):
-            query(to, by, starting_version=0)
-        assert query(to, by, starting_version=0, ending_version=0).version == 0
+    by = caller(table.root, "responseformat=delta")
+    with pytest.raises(SharingError, match="deletionVectors"):
+        query(to, by, starting_version=0)
+    assert query(to, by, starting_version=0, ending_version=0).version == 0
     assert len(told(lines(query(to, caller(table.root), starting_version=0))[2:])) == 2
+
+
+@pytest.mark.parametrize("feed", [False, True], ids=["stream", "changes"])
+def test_parquet_format_is_for_ranges_whose_files_have_no_vectors(tmp_path: Path, feed: bool) -> None:
+    table = built(tmp_path / "t", properties=FEED, protocol=VECTORS)
+    first = table.add({"id": [1, 2, 3]})
+    table.create(first)
+    table.commit(table.add({"id": [4]}))
+    table.commit(*table.delete(first, [0]))
+    to, by = service(), caller(table.root, PARQUET)
+
+    def asked(start: int, end: int, **request: Any) -> Answer:
+        if feed:
+            return changes(to, by, start, ending_version=end, **request)
+        return query(to, by, starting_version=start, ending_version=end, **request)
+
+    assert asked(0, 1).response_format == "parquet"
+    assert [entry[0] for entry in told(lines(asked(0, 1))[2:])] == ["add", "add"]
+    assert len(ids(lines(asked(0, 1, max_files=1)))) == 1
+    for start in (0, 2):
+        with pytest.raises(SharingError, match="uses deletionVectors"):
+            asked(start, 2)
 
 
 def test_a_feature_that_the_server_does_not_know_is_refused_though_it_was_taken_away_again(tmp_path: Path) -> None:

@@ -11,26 +11,22 @@ import pytest
 import requests
 
 import lakeport
-from tests.conformance.reading import LocalLog, local_changes
-from tests.conformance.target import Answer, File, SharedTable, Target
-from tests.server.running import TOKEN, running, sharing
-from tests.test_acceptance import (
+from tests.acceptance.comparing import assert_expected, assert_same_rows
+from tests.acceptance.real_tables import (
     BY_NAME,
     ERRORS,
-    MANIFEST,
     REFUSED,
-    TABLES,
     Entry,
-    assert_expected,
-    assert_same_rows,
     change_cases,
     chosen,
-    has_rows,
     is_planned,
+    is_shareable,
     path_of,
+    shared_name,
 )
-
-pytestmark = pytest.mark.shared
+from tests.conformance.reading import LocalLog, local_changes
+from tests.conformance.target import Answer, File, SharedTable, Target
+from tests.server.running import TOKEN, Running
 
 FEATURES = [
     "deletionvectors", "columnmapping", "timestampntz", "typewidening", "typewidening-preview", "varianttype",
@@ -38,18 +34,16 @@ FEATURES = [
 ]  # fmt: skip
 DELTA = f"responseformat=delta;readerfeatures={','.join(FEATURES)}"
 PARQUET = "responseformat=parquet"
-NUMBERS = {entry["name"]: number for number, entry in enumerate(MANIFEST)}
 
 
 @pytest.fixture(scope="module")
-def server(shared_tables: Path) -> Iterator[Target]:
-    content = sharing({f"all.of.t{NUMBERS[name]}": path_of(name) for name in NUMBERS}, history_shared=True)
-    with running(content, delta_table_cache_size=5) as served, requests.Session() as session:
-        yield Target(served.endpoint, TOKEN, {}, own=True, session=session)
+def server(real_tables_server: Running) -> Iterator[Target]:
+    with requests.Session() as session:
+        yield Target(real_tables_server.endpoint, TOKEN, {}, own=True, session=session)
 
 
 def shared(server: Target, name: str) -> SharedTable:
-    return SharedTable(server, "all", "of", f"t{NUMBERS[name]}", path_of(name))
+    return SharedTable(server, *shared_name(name).split("."), path_of(name))
 
 
 def is_refused(answer: Answer) -> bool:
@@ -68,7 +62,7 @@ def read(answer: Answer, directory: Path) -> pa.Table:
     return lakeport.scan(str(directory)).to_arrow()
 
 
-@chosen(lambda entry: has_rows(entry) and "needs" not in entry["expected"])
+@chosen(is_shareable)
 def test_the_rows_by_signed_urls_are_those_expected(server: Target, name: str, tmp_path: Path) -> None:
     table = shared(server, name)
     delta = table.query(DELTA)
@@ -78,7 +72,7 @@ def test_the_rows_by_signed_urls_are_those_expected(server: Target, name: str, t
     assert_expected(name, found, BY_NAME[name]["expected"])
     parquet = table.query(PARQUET)
     if not is_refused(parquet):
-        assert read(parquet, tmp_path / "parquet").equals(found)
+        assert_same_rows(read(parquet, tmp_path / "parquet"), found)
 
 
 @chosen(is_planned)
@@ -108,10 +102,11 @@ def test_what_cannot_be_read_is_refused_for_good(server: Target, name: str) -> N
     for answer in (shared(server, name).query(DELTA), shared(server, name).metadata(PARQUET)):
         assert answer.response.status_code == 400
         assert answer.response.json()["errorCode"] == "RESOURCE_DOES_NOT_EXIST"
-        assert str(TABLES) not in answer.response.text
+        assert path_of(name) not in answer.response.text
 
 
-@pytest.mark.parametrize(("name", "feature"), [*REFUSED.items(), ("", "")][: len(REFUSED)])
+@pytest.mark.shared
+@pytest.mark.parametrize(("name", "feature"), list(REFUSED.items()))
 def test_a_feature_that_the_server_does_not_know_is_refused_by_name(server: Target, name: str, feature: str) -> None:
     answer = shared(server, name).query(DELTA + f",{feature}")
     assert answer.response.status_code == 400
@@ -122,7 +117,7 @@ def test_a_feature_that_the_server_does_not_know_is_refused_by_name(server: Targ
 @pytest.mark.parametrize(("name", "case"), change_cases("parquet"))
 def test_the_changes_by_signed_urls_are_those_expected(server: Target, name: str, case: Entry, tmp_path: Path) -> None:
     table = shared(server, name)
-    expected = pq.read_table(TABLES / case["parquet"])
+    expected = pq.read_table(case["parquet"])
     latest = table.version().version
     window = {"startingVersion": case["start"]} | ({} if case["end"] is None else {"endingVersion": case["end"]})
     end = latest if case["end"] is None else case["end"]
@@ -133,7 +128,7 @@ def test_the_changes_by_signed_urls_are_those_expected(server: Target, name: str
             assert_same_rows(found.drop(["_commit_timestamp"]), expected)
 
 
-@chosen(lambda entry: has_rows(entry) and "needs" not in entry["expected"])
+@chosen(is_shareable)
 def test_a_stream_from_the_first_commit_that_is_left_ends_in_the_snapshot(server: Target, name: str) -> None:
     table = shared(server, name)
     first = table.version(startingTimestamp="1970-01-01T00:00:00Z").version

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeport import tables
 from lakeport.errors import CorruptTableError, SharingError, VersionNotFoundError
 from lakeport.kernel.history import format_time
+from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.server import snapshot_query
 from lakeport.server.tables import TableService
 from lakeport.sharing.requests import parse_changes_request
+from tests.acceptance import odd_tables
 from tests.builder import TableBuilder, mapped, protocol, struct
 from tests.server.asking import (
     DELTA,
@@ -208,21 +211,38 @@ def test_a_file_whose_rows_are_not_known_counts_as_none(tmp_path: Path) -> None:
     assert len(ids(lines(query(to, by, limit_hint=1))[2:])) == 3
 
 
+ID_IS_1 = json.dumps(
+    {"op": "equal", "children": [
+        {"op": "column", "name": "id", "valueType": "long"}, {"op": "literal", "value": "1", "valueType": "long"},
+    ]}
+)  # fmt: skip
+
+
 def test_hints_can_be_turned_off(tmp_path: Path) -> None:
     table = built(tmp_path / "t")
     table.create(table.add({"id": [1]}), table.add({"id": [5]}))
     by = caller(table.root)
-    tree = {"op": "equal", "children": [
-        {"op": "column", "name": "id", "valueType": "long"}, {"op": "literal", "value": "1", "valueType": "long"},
-    ]}  # fmt: skip
 
     def count(to: TableService, **hints: Any) -> int:
         return len(ids(lines(query(to, by, limit_hint=1, **hints))[2:]))
 
-    sql, as_json = {"predicate_hints": ["id = 5"]}, {"json_predicate_hints": json.dumps(tree)}
+    sql, as_json = {"predicate_hints": ["id = 5"]}, {"json_predicate_hints": ID_IS_1}
     assert count(service(), **sql) == count(service(), **as_json) == 1
     assert count(service(use_sql_hints=False), **sql) == 2
     assert count(service(use_json_hints=False), **as_json) == 2
+
+
+def test_hints_keep_files_from_before_a_float_became_a_double(tmp_path: Path) -> None:
+    change = {"delta.typeChanges": [{"fromType": "float", "toType": "double", "tableVersion": 1}]}
+    schema = struct(StructField("id", PrimitiveType("double"), metadata=change))
+    table = built(tmp_path / "t", schema=schema)
+    bounds = {"id": 3.4}  # the shortest digits of the float, which is 3.4000000953674316 as a double
+    stats = json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": {"id": 0}})
+    table.create(table.add(pa.table({"id": pa.array([3.4], pa.float32())}), stats=stats))
+    column, literal = {"name": "id", "valueType": "double"}, {"value": "3.4", "valueType": "double"}
+    as_json = {"op": "greaterThan", "children": [{"op": "column", **column}, {"op": "literal", **literal}]}
+    for hints in ({"json_predicate_hints": json.dumps(as_json)}, {"predicate_hints": ["id > 3.4"]}):
+        assert len(lines(query(service(), caller(table.root), **hints))[2:]) == 1
 
 
 def test_a_hint_that_is_ignored_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -243,6 +263,69 @@ def refused(to: TableService, by: Any, *words: str, **request: Any) -> None:
         assert word in str(caught.value)
 
 
+def json_terms(count: int) -> str:
+    column = {"op": "column", "name": "id", "valueType": "long"}
+    literals = [{"op": "literal", "value": str(number + 1000), "valueType": "long"} for number in range(count)]
+    return json.dumps({"op": "or", "children": [{"op": "equal", "children": [column, one]} for one in literals]})
+
+
+@pytest.mark.parametrize(
+    ("hints", "used"),
+    [
+        ({"json_predicate_hints": json_terms(600)}, True),
+        ({"json_predicate_hints": json_terms(1600)}, False),
+        ({"predicate_hints": [" or ".join(f"id = {number + 1000}" for number in range(200))]}, True),
+        ({"predicate_hints": [" or ".join(f"id = {number + 1000}" for number in range(1600))]}, False),
+        ({"predicate_hints": ["id = 1000"] * 1600}, False),
+    ],
+    ids=["json", "much json", "sql", "much sql", "many sql"],
+)
+def test_hints_that_cost_more_than_they_save_are_ignored(tmp_path: Path, hints: Any, used: bool) -> None:
+    table = built(tmp_path / "t")
+    table.create(table.add({"id": [1]}))
+    assert len(ids(lines(query(service(), caller(table.root), **hints)))) == (0 if used else 1)
+
+
+def two_vectors(table: TableBuilder) -> None:
+    first = table.add({"id": [1, 2, 3]}, name="m")
+    table.create(first, *(table.delete(first, [row])[1] for row in range(2)), pretended("a"), pretended("z"))
+
+
+def twice_in_a_checkpoint(table: TableBuilder) -> None:
+    table.create(pretended("a"), pretended("m"), pretended("z"))
+    path = Path(table.log_file(f"{0:020d}.checkpoint.parquet"))
+    table.checkpoint(0)
+    rows = pq.read_table(path)
+    pq.write_table(pa.concat_tables([rows, rows.slice(rows.num_rows - 2)]), path)
+
+
+@pytest.mark.parametrize("build", [two_vectors, twice_in_a_checkpoint])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_a_log_that_names_a_path_several_times_has_pages(tmp_path: Path, build: Any, size: int) -> None:
+    table = built(tmp_path / "t", protocol=VECTORS)
+    build(table)
+    to, by = service(), caller(table.root)
+    whole = told(lines(query(to, by)))[1:]
+    assert len(whole) == 5
+    assert len({entry[1] for entry in whole}) == 3
+    paged = [entry for page in pages(to, by, size) for entry in told(page)[1:]]
+    assert sorted(paged, key=repr) == sorted(whole, key=repr)
+
+
+@pytest.mark.parametrize("name", odd_tables.TABLES)
+def test_pages_of_an_odd_table_make_up_the_whole(tmp_path: Path, name: str) -> None:
+    odd = odd_tables.TABLES[name]
+    partition_by = ["city"] if odd.partitioned else []
+    table = built(tmp_path / "t", odd_tables.SCHEMA, partition_by=partition_by, protocol=odd.protocol or protocol())
+    odd.build(table)
+    to, by = service(), caller(table.root)
+    whole = sorted(told(lines(query(to, by)))[1:], key=repr)
+    for size in (1, 2):
+        found = list(pages(to, by, size))
+        assert sorted((entry for page in found for entry in told(page)[1:]), key=repr) == whole
+        assert max(len(ids(page)) for page in found) <= size
+
+
 def test_tokens_are_good_for_their_recipient_their_table_and_their_query(tmp_path: Path) -> None:
     table = from_checkpoint(tmp_path / "t")
     to, by = service(), caller(table.root)
@@ -255,6 +338,7 @@ def test_tokens_are_good_for_their_recipient_their_table_and_their_query(tmp_pat
         refused(to, stranger, "token", refresh_token=refresh)
     refused(to, by, "another query", page_token=page, limit_hint=5)
     refused(to, by, "another query", page_token=page, predicate_hints=["id = 1"])
+    refused(to, by, "another query", page_token=page, json_predicate_hints=ID_IS_1)
     refused(to, by, "another query", page_token=page, version=1)
     refused(to, by, page_token=refresh)
     refused(to, by, refresh_token=page)

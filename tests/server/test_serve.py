@@ -14,12 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 import requests
 
 from lakeport import tables
+from lakeport.server.catalog.index import Catalog
+from lakeport.server.catalog.model import CatalogContent
+from lakeport.server.config import ServerConfig, TlsSettings
+from lakeport.server.serve import exposures
 from tests.conftest import ROOT
 from tests.server.running import wait_until
 
@@ -62,8 +67,10 @@ class Process:
 
 
 @contextmanager
-def served(*arguments: str, folder: Path) -> Iterator[Process]:
-    command = [sys.executable, "-m", "lakeport", "serve", *arguments]
+def served(*arguments: str, folder: Path, descriptors: int | None = None) -> Iterator[Process]:
+    """`descriptors`: how many files and connections the process may have open."""
+    limited = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}"]
+    command = [*limited, sys.executable, "-m", "lakeport", "serve", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -152,8 +159,9 @@ def test_readiness_goes_before_the_server_does(config: str, tmp_path: Path) -> N
         assert server.process.wait(20) == 0
 
 
-def test_certificates_make_it_https(config: str, tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for the loopback interface, and its key."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate),
@@ -162,6 +170,11 @@ def test_certificates_make_it_https(config: str, tmp_path: Path) -> None:
         check=True,
         capture_output=True,
     )
+    return certificate, key
+
+
+def test_certificates_make_it_https(config: str, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
     with Path(config).open("a") as file:
         file.write(f"ssl:\n  selfSigned: false\n  certificateFile: {certificate}\n  certificateKeyFile: {key}\n")
     with served(config, folder=tmp_path) as server:
@@ -200,8 +213,8 @@ def test_a_port_that_is_taken_is_told_in_one_line(config: str) -> None:
         ("version: 2", "version"),
         ("version: 1\nport: many", "port"),
         ("shares: [", "YAML"),
-        ("version: 1\nauditLog: /nowhere/at/all", "/nowhere/at/all"),
-        ("version: 1\nssl: {certificateFile: /nowhere, certificateKeyFile: /nowhere}", "ssl"),
+        ("version: 1\nrecipients: []\nauditLog: /nowhere/at/all", "/nowhere/at/all"),
+        ("version: 1\nrecipients: []\nssl: {certificateFile: /nowhere, certificateKeyFile: /nowhere}", "ssl"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_told_in_one_line(text: str, reason: str, tmp_path: Path) -> None:
@@ -217,3 +230,42 @@ def test_a_configuration_with_shares_has_no_other_catalog(config: str, tmp_path:
     code, told = told_by(config, "--catalog", f"sqlite:///{tmp_path}/x.db")
     assert code == 2
     assert "--catalog" in told
+
+
+def test_a_hangup_loads_the_catalog(config: str, tmp_path: Path) -> None:
+    with served(config, folder=tmp_path) as server:
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any("the catalog was loaded as asked" in line for line in server.told))
+        path = Path(config)
+        path.write_text(path.read_text().replace("- name: sales", "- name: bought"))
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: server.get("shares").json()["items"][0]["name"] == "bought")
+        assert server.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "addresses", "warned"),
+    [
+        ({}, ["127.0.0.1", "::1"], False),
+        ({}, ["0.0.0.0"], True),
+        ({}, ["127.0.0.1", "fe80::1%eth0"], True),
+        ({"public_url": "http://sharing.example.com"}, ["0.0.0.0"], True),
+        ({"public_url": "https://sharing.example.com"}, ["0.0.0.0"], False),
+        ({"ssl": TlsSettings()}, ["0.0.0.0"], False),
+    ],
+)
+def test_tokens_over_plain_http_are_warned_of(settings: dict[str, Any], addresses: list[str], warned: bool) -> None:
+    warnings = list(exposures(ServerConfig(**settings), addresses, Catalog(CatalogContent())))
+    assert any("tokens travel over plain HTTP" in warning for warning in warnings) is warned
+    assert not list(exposures(ServerConfig(**settings), addresses, Catalog(CatalogContent(anonymous=True))))
+
+
+def test_a_key_that_everyone_can_read_is_warned_of(config: str, tmp_path: Path) -> None:
+    key = tmp_path / "signing.key"
+    key.write_text("a key that is long enough")
+    path = Path(config)
+    path.write_text(path.read_text().replace("signingKey: a key that is long enough", f"signingKeyFile: {key}"))
+    for mode, warned in ((0o640, False), (0o644, True)):
+        key.chmod(mode)
+        with served(config, folder=tmp_path) as server:
+            assert any("signingKeyFile: every user of this machine can read" in line for line in server.told) is warned

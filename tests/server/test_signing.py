@@ -24,7 +24,7 @@ TABLE = Table(id="4b1c", share="sales", schema="eu", name="orders", location="/d
 
 def sign(table: Table, *paths: str, public_url: str = "https://share.example.org") -> list[str]:
     signers = Signers(KEY, endpoint="/delta-sharing", seconds=3600, now=lambda: NOW)
-    return signers.for_table(table, public_url).sign(paths)
+    return signers.for_table(table, public_url, "ann").sign(paths)
 
 
 def parse(url: str) -> FileUrl:
@@ -37,7 +37,7 @@ def parse(url: str) -> FileUrl:
 def test_a_file_on_a_disk_gets_a_url_of_this_server() -> None:
     (url,) = sign(TABLE, "/data/t1/day=1/a.parquet")
     assert url.startswith("https://share.example.org/delta-sharing/files/4b1c/")
-    assert "/day=1/a.parquet?expires=1700003600&X-Amz-Signature=" in url
+    assert "/day=1/a.parquet?expires=1700003600&recipient=ann&X-Amz-Signature=" in url
     assert "/data/t1" not in url
     assert FileUrls(KEY, "/delta-sharing").is_signed(parse(url))
 
@@ -48,7 +48,8 @@ def test_only_the_key_makes_a_signature() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"table_id": "4b1d"}, {"location": "00"}, {"path": "b.parquet"}, {"expires": 1700003601}]
+    "change",
+    [{"table_id": "4b1d"}, {"location": "00"}, {"path": "b.parquet"}, {"expires": 1700003601}, {"recipient_id": "bob"}],
 )
 def test_the_signature_covers(change: dict[str, object]) -> None:
     url = parse(sign(TABLE, "/data/t1/a.parquet")[0])
@@ -158,7 +159,7 @@ def test_a_key_in_a_bucket_is_its_plain_path() -> None:
 def test_options_of_the_table_come_before_those_of_the_server() -> None:
     signers = Signers(KEY, endpoint="", seconds=60, storage=CREDENTIALS | {"endpoint": "http://one.example.org"})
     table = replace(TABLE, location="s3://bucket/t1", storage={"endpoint": "http://two.example.org"})
-    (url,) = signers.for_table(table, "").sign(["s3://bucket/t1/a"])
+    (url,) = signers.for_table(table, "", "ann").sign(["s3://bucket/t1/a"])
     assert url.startswith("http://two.example.org/bucket/t1/a?")
 
 
@@ -170,7 +171,7 @@ def test_a_store_that_cannot_be_opened_is_an_error_without_its_secrets() -> None
 
 
 def test_urls_are_good_at_least_as_long_as_is_said() -> None:
-    signer = Signers(KEY, endpoint="/x", seconds=3600, now=lambda: NOW).for_table(TABLE, "http://h")
+    signer = Signers(KEY, endpoint="/x", seconds=3600, now=lambda: NOW).for_table(TABLE, "http://h", "ann")
     said = signer.expires(int(NOW * 1000))
     assert said == 1_700_003_600_000 == parse_expiry(signer.sign(["/data/t1/a"])[0]) * 1000
 

@@ -11,7 +11,7 @@ import requests
 
 from lakeport.errors import StorageError
 from lakeport.server.caller import Caller
-from lakeport.server.services import Limits
+from lakeport.server.config import Limits
 from lakeport.sharing.models import QueryRequest
 from tests.server.running import TOKEN, Running, running, sharing, wait_until
 from tests.server.scripted import ScriptedTables

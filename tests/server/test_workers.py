@@ -38,10 +38,10 @@ def test_a_table_that_hangs_leaves_threads_for_others() -> None:
     async def scenario() -> None:
         workers, hanging = Workers("test", 8), Hanging()
         try:
-            stuck = [asyncio.create_task(workers.lane("slow").run(hanging.read)) for _ in range(20)]
+            stuck = [asyncio.create_task(workers.lane("slow", f"r{n}").run(hanging.read)) for n in range(20)]
             await begun(hanging, 2)
             async with asyncio.timeout(SECONDS):
-                assert await workers.lane("fast").run(str.upper, "at once") == "AT ONCE"
+                assert await workers.lane("fast", "r0").run(str.upper, "at once") == "AT ONCE"
             assert hanging.calls == 2
             hanging.answers.set()
             assert await asyncio.gather(*stuck) == ["late"] * 20
@@ -52,14 +52,73 @@ def test_a_table_that_hangs_leaves_threads_for_others() -> None:
     asyncio.run(scenario())
 
 
-def test_a_call_that_nobody_waits_for_any_more_still_counts() -> None:
+def test_a_recipient_leaves_threads_of_a_table_for_others() -> None:
+    async def scenario() -> None:
+        workers, hanging = Workers("test", 16), Hanging()
+        try:
+            stuck = [asyncio.create_task(workers.lane("t", "greedy").run(hanging.read)) for _ in range(20)]
+            await begun(hanging, 2)
+            async with asyncio.timeout(SECONDS):
+                assert await workers.lane("t", "ann").run(str.upper, "at once") == "AT ONCE"
+            assert hanging.calls == 2
+            hanging.answers.set()
+            assert await asyncio.gather(*stuck) == ["late"] * 20
+        finally:
+            hanging.answers.set()
+            workers.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_recipient_of_many_tables_leaves_threads_for_others() -> None:
     async def scenario() -> None:
         workers, hanging = Workers("test", 8), Hanging()
+        try:
+            lanes = [workers.lane(f"t{number}", "greedy") for number in range(20)]
+            stuck = [asyncio.create_task(lane.run(hanging.read)) for lane in lanes]
+            await begun(hanging, 4)
+            async with asyncio.timeout(SECONDS):
+                assert await workers.lane("t", "ann").run(str.upper, "at once") == "AT ONCE"
+            assert hanging.calls == 4
+            hanging.answers.set()
+            assert await asyncio.gather(*stuck) == ["late"] * 20
+        finally:
+            hanging.answers.set()
+            workers.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_gives_up_waiting_for_a_thread_takes_none() -> None:
+    async def scenario() -> None:
+        workers, hanging = Workers("test", 4), Hanging()
+        try:
+            busy = asyncio.create_task(workers.lane("t", "ann").run(hanging.read))
+            await begun(hanging, 1)
+            for recipient in ("ann", "bob", "bob"):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.02):
+                        await workers.lane("t", recipient).run(hanging.read)
+            hanging.answers.set()
+            assert await busy == "late"
+            async with asyncio.timeout(SECONDS):
+                assert await workers.lane("t", "bob").run(hanging.read) == "late"
+            assert hanging.calls == 2
+        finally:
+            hanging.answers.set()
+            workers.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_nobody_waits_for_any_more_still_counts() -> None:
+    async def scenario() -> None:
+        workers, hanging = Workers("test", 16), Hanging()
         try:
             for _ in range(5):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.02):
-                        await workers.lane("slow").run(hanging.read)
+                        await workers.lane("slow", "r").run(hanging.read)
             assert hanging.calls == 2
         finally:
             hanging.answers.set()
@@ -76,9 +135,9 @@ def test_the_failure_of_such_a_call_is_no_news() -> None:
         try:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.02):
-                    await workers.lane("slow").run(hanging.fail)
+                    await workers.lane("slow", "r").run(hanging.fail)
             hanging.answers.set()
-            assert await workers.lane("slow").run(len, "after it") == 8
+            assert await workers.lane("slow", "r").run(len, "after it") == 8
             gc.collect()
             return news
         finally:
@@ -94,7 +153,7 @@ def test_a_failure_is_told_to_who_waits() -> None:
         hanging.answers.set()
         try:
             with pytest.raises(ValueError, match="the storage is broken"):
-                await workers.lane("table").run(hanging.fail)
+                await workers.lane("table", "r").run(hanging.fail)
         finally:
             workers.close()
 

@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import UnknownColumnError
 from lakeport.kernel.expressions import And, Comparison, Expression, Not, Or, col, lit
 from lakeport.sharing.predicates import format_json_predicate, parse_json_predicate
 from tests.builder import struct as schema_of
+from tests.examples import examples
 from tests.rowwise import by_row
 from tests.sharing.hints import COLUMNS, VALUES, kept, tables
 from tests.sharing.test_json_predicates import PARTITION_COLUMNS
@@ -99,7 +100,7 @@ def filters(draw: st.DrawFn, of: str, depth: int = 2) -> Expression:
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_what_is_sent_keeps_every_file_that_the_filter_needs(kind: str, data: st.DataObject) -> None:
     snapshot, files = data.draw(tables([kind]))

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.engine import memory_engine
@@ -14,6 +14,7 @@ from lakeport.errors import InvalidFilterError, UnknownColumnError
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.predicates import parse_sql_predicate
 from tests.builder import TableBuilder, struct
+from tests.examples import examples
 from tests.sharing.hints import COLUMNS, DAY, VALUES, Row, compare, kept, nan_partition, tables
 from tests.sharing.test_json_predicates import PARTITION_COLUMNS, three_files
 
@@ -98,7 +99,7 @@ def is_true(condition: Condition, row: Row, nan_is_greatest: bool, offset: timed
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_no_file_with_a_matching_row_is_dropped(kind: str, data: st.DataObject) -> None:
     snapshot, files = data.draw(tables([kind]))

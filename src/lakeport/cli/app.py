@@ -30,7 +30,7 @@ from lakeport.cli.serve import serve
 from lakeport.cli.sql import sql
 from lakeport.cli.sync import sync
 from lakeport.cli.write import append, create, delete, merge, overwrite, update
-from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError
+from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError, visible
 
 _DEBUG = "--debug"
 _KILLED = 128
@@ -157,4 +157,4 @@ def _with_options(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))

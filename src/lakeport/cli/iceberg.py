@@ -146,6 +146,7 @@ def verify(
             rows=rows,
             duckdb=duckdb,
             progress=work.bar.reach,
+            storage_options=work.options,
             engine=work.engine,
         )
     if json:
@@ -250,6 +251,8 @@ def _print_failure(target: str, error: Exception, json: bool) -> None:
 def _print_verification(target: str, result: Verification) -> None:
     compared = f"{counted(result.files, 'file')}, {counted(result.deleted_rows, 'deleted row')}"
     compared += ", all rows" if result.rows_compared else ""
+    compared += f", which {result.second_reader} finds too" if result.second_reader and result.is_equal else ""
+    compared += f", without another reader ({result.no_second_reader})" if result.no_second_reader else ""
     about = f"version {result.version} of {printable(target)}: {compared}"
     if result.is_equal:
         print_text(f"the mirror is equal; {about}")

@@ -42,7 +42,7 @@ Addresses = Annotated[
     typer.Option("--ip", metavar="ADDRESS", help="From where it may come: an address or a network; may be repeated."),
 ]
 Expires = Annotated[
-    str | None, typer.Option(metavar="TIME", help="When its token expires: 90d, or 2027-01-01T00:00:00Z.")
+    str | None, typer.Option(metavar="TIME", help="When its token expires: 90d, 2027-01-01T00:00:00Z, or never.")
 ]
 ProfileFile = Annotated[
     Path | None,
@@ -73,11 +73,12 @@ def add(
 ) -> None:
     """Make a recipient and its profile. The token in it cannot be shown again."""
     now = now_ms()
-    end = None if expires is None else parse_expiry(expires, now)
-    url, database = _server(endpoint, config, catalog)
+    end = None if expires is None else _parse_end(expires, now)
+    given, database = _server(endpoint, config, catalog)
+    url = given or _local_server()
     with _profile_output(profile) as output:
         with recipient_admin(database, create=True) as admin:
-            token = admin.add(name, now, expires=end, ip_allow_list=ip or ())
+            token = admin.add(name, now, expires=end, ip_allow_list=ip or (), endpoint=url)
         output.append(_format_profile(url, token, end))
     if profile is not None:
         print_text(f"added recipient {name!r}; its profile is in {profile}")
@@ -120,14 +121,20 @@ def rotate(
     config: Config = None,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Make a new token and its profile; older tokens expire after the overlap."""
+    """Make a new token and its profile; older tokens expire after the overlap.
+
+    The profile names the same server as the one before, and the token is good for as long, unless told otherwise."""
     now = now_ms()
-    end = None if expires is None else parse_expiry(expires, now)
+    end = None if expires is None else _parse_end(expires, now)
     kept = parse_duration(overlap, "--overlap")
-    url, database = _server(endpoint, config, catalog)
+    given, database = _server(endpoint, config, catalog)
     with _profile_output(profile) as output:
         with recipient_admin(database) as admin:
-            token = admin.rotate(name, now, overlap=kept, expires=end)
+            terms = admin.terms(name)
+            url = given or terms.endpoint or _local_server()
+            if expires is None and terms.lifetime is not None:
+                end = now + terms.lifetime
+            token = admin.rotate(name, now, overlap=kept, expires=end, endpoint=url)
         output.append(_format_profile(url, token, end))
     if profile is not None:
         print_text(f"recipient {name!r} has a new token; its profile is in {profile}")
@@ -209,14 +216,22 @@ def _format_profile(endpoint: str, token: str, expires: int | None) -> str:
     return format_profile(Profile(endpoint=endpoint, credentials=BearerToken(token=token, expiration_time=time)))
 
 
-def _server(endpoint: str | None, config: Path | None, catalog: str) -> tuple[str, str]:
-    """What recipients reach the server by, and its catalog; options come before what the configuration says."""
+def _parse_end(text: str, now: int) -> int | None:
+    return None if text.strip().lower() == "never" else parse_expiry(text, now)
+
+
+def _local_server() -> str:
+    say(f"the profile is for a server on this machine ({_LOCAL}): --endpoint tells another one")
+    return _LOCAL
+
+
+def _server(endpoint: str | None, config: Path | None, catalog: str) -> tuple[str | None, str]:
+    """What recipients reach the server by, if it is given, and its catalog; options come before what the configuration
+    says."""
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
         raise ValueError(f"--endpoint takes a URL like https://host/delta-sharing, not {endpoint!r}")
     if config is None:
-        if endpoint is None:
-            say(f"the profile is for a server on this machine ({_LOCAL}): --endpoint tells another one")
-        return (endpoint or _LOCAL).rstrip("/"), catalog
+        return endpoint and endpoint.rstrip("/"), catalog
     from lakeport.server.config import load_config
 
     settings = load_config(config)

@@ -75,6 +75,6 @@ def _settings(path: str | None, given: dict[str, Any]) -> ServerConfig:
         url = os.environ.get("LAKEPORT_CATALOG", DEFAULT_CATALOG)
         return replace(ServerConfig(port=_DEFAULT_PORT, catalog=url), **given)
     config = load_config(path)
-    if "catalog" in given and (config.shares or config.recipients or config.authorization):
+    if "catalog" in given and config.has_catalog:
         raise CatalogError(f"{path} has shares or recipients of its own: take them away, or leave --catalog away")
     return replace(config, **given)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lakeport.cli.display import print_text
 from lakeport.cli.sql_session import SqlSession
-from lakeport.errors import LakeportError
+from lakeport.errors import LakeportError, visible
 
 _HELP = r"""SQL ends with a semicolon. Tables are share.schema.table, or Delta tables by their paths: 'data/orders'.
 \d        list the tables that are shared     \d TABLE  show the columns of a table
@@ -70,7 +70,7 @@ def _answer(text: str, session: SqlSession, run: Callable[[str], None]) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     except (LakeportError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
+        print(visible(str(error)), file=sys.stderr)
 
 
 def _command(command: str, name: str, session: SqlSession, run: Callable[[str], None]) -> None:

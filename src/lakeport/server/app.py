@@ -22,7 +22,7 @@ from lakeport.server.credentials import CredentialVendor
 from lakeport.server.errors import error_reply
 from lakeport.server.exchange import exchange_of
 from lakeport.server.files import FilesApp
-from lakeport.server.limits import RateLimiter
+from lakeport.server.limits import FailedTokens, RateLimiter
 from lakeport.server.metrics import Metrics
 from lakeport.server.observing import Observed
 from lakeport.server.openapi import describe_api
@@ -30,7 +30,7 @@ from lakeport.server.routes.listing import LISTING_ROUTES
 from lakeport.server.routes.operations import DESCRIPTIONS, PROBES, metrics
 from lakeport.server.routes.reading import HttpRequest, scope_of
 from lakeport.server.routes.tables import TABLE_ROUTES
-from lakeport.server.services import Limits, Services, TableAnswers, services_of
+from lakeport.server.services import Services, TableAnswers, services_of
 from lakeport.server.signing import Signers
 from lakeport.server.snapshots import TableCache
 from lakeport.server.tables import QueryRules, TableService
@@ -44,46 +44,50 @@ def create_app(
     config: ServerConfig,
     *,
     source: CatalogSource | None = None,
-    limits: Limits = Limits(),  # noqa: B008  # frozen
     tables: TableAnswers | None = None,
 ) -> Observed:
     """The server as an ASGI application. `source` replaces the catalog of the configuration, `tables` what answers
     about tables. It loads the catalog: raises `CatalogError` if that makes no sense."""
     source = source or open_catalog(config)
     key = signing_key(config, source)
-    watcher = CatalogWatcher(source)
-    services = _services(config, limits, watcher, key, tables)
-    files = FilesApp(lambda: watcher.catalog, key, endpoint=config.endpoint, stall_seconds=limits.stall_seconds)
+    watcher = CatalogWatcher(source, max_age_seconds=config.catalog_max_age_seconds)
+    services = _services(config, watcher, key, tables)
+    files = FilesApp(watcher.current, key, endpoint=config.endpoint, stall_seconds=config.limits.stall_seconds)
     closing = [services.lookups.close, services.answers.close, files.close, services.audit.close]
     if isinstance(source, SqlSource):
         closing.append(source.close)
     return Observed(_api(services, closing), files, services)
 
 
-def _services(
-    config: ServerConfig, limits: Limits, watcher: CatalogWatcher, key: bytes, tables: TableAnswers | None
-) -> Services:
+def _services(config: ServerConfig, watcher: CatalogWatcher, key: bytes, tables: TableAnswers | None) -> Services:
     tokens, proxies, measured = TokenSigner(key), Proxies(config.trusted_proxies), Metrics()
+    measured.watch("catalog_age_seconds", "Seconds since the catalog last answered.", lambda: watcher.age)
+    measured.watch("catalog_problem", "1 if the catalog cannot be followed.", lambda: watcher.problem is not None)
     if tables is None:
         cache = TableCache(config.storage, config.delta_table_cache_size, config.staleness_acceptable)
         measured.watch("tables_cached", "Tables whose snapshots are kept.", lambda: len(cache))
         tables = TableService(cache, _signers(config, key), tokens, _rules(config))
+    audit = AuditLog(config.audit_log, required=config.audit_required)
+    measured.watch("audit_log_failing", "Whether the audit log cannot be written.", lambda: audit.problem is not None)
+    measured.watch("audit_lines_waiting", "Lines that the audit log cannot take at the moment.", lambda: audit.waiting)
+    measured.watch("audit_lines_lost", "Lines of the audit log that were given up.", lambda: audit.lost)
     return Services(
         config=config,
-        limits=limits,
         watcher=watcher,
         tables=tables,
         vendor=CredentialVendor(
             config.temporary_credentials, config.storage, config.temporary_credential_validity_seconds
         ),
         tokens=tokens,
-        doorkeeper=Doorkeeper(lambda: watcher.catalog, RateLimiter(config.rate_limit)),
+        doorkeeper=Doorkeeper(
+            watcher.current, RateLimiter(config.rate_limit), FailedTokens(config.limits.failed_tokens_per_minute)
+        ),
         proxies=proxies,
-        lookups=Workers("lookups", limits.lookup_threads),
-        answers=Workers("answers", limits.answer_threads),
+        lookups=Workers("lookups", config.limits.lookup_threads),
+        answers=Workers("answers", config.limits.answer_threads),
         queries=AsyncQueries(tokens, config.async_query_after_seconds),
         metrics=measured,
-        audit=AuditLog(config.audit_log),
+        audit=audit,
         document=describe_api(config),
     )
 

@@ -31,6 +31,7 @@ _VALIDITY_SECONDS = 3600
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
 
 
 class TlsSettings(Settings, frozen=True):
@@ -40,6 +41,34 @@ class TlsSettings(Settings, frozen=True):
     certificate_key_file: str | None = None
     certificate_password_file: str | None = None
     self_signed: bool = False
+
+
+class Limits(Settings, frozen=True):
+    """What the server spends on its clients. A count of 0 means no limit."""
+
+    head_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
+    """Bytes of a request that are not its body: request line, headers, chunk framing and trailers."""
+    header_count: Positive = 100
+    """Headers and trailers of a request."""
+    head_seconds: Seconds = 30.0
+    """Time for a request line and its headers to arrive; with TLS, also for the handshake."""
+    body_seconds: Seconds = 30.0
+    """Time for the body of a request to arrive."""
+    stall_seconds: Seconds = 120.0
+    """How long a client may leave an answer unread."""
+    pipelined_requests: Count = 16
+    """Requests of a connection that wait for the answers to earlier ones."""
+    connections: Count = 0
+    """0: as many as the process has file descriptors for."""
+    connections_per_address: Count = 500
+    partial_requests_per_address: Count = 100
+    """Requests that have begun to arrive and are not complete."""
+    failed_tokens_per_minute: Count = 60
+    """Bad tokens of an address, before it is refused without a look at its tokens."""
+    lookup_threads: Positive = 32
+    """Threads for short work: versions, metadata, credentials. One table uses at most a quarter of them."""
+    answer_threads: Positive = 32
+    """Threads that plan queries and write their lines, shared in the same way."""
 
 
 class ServerConfig(Settings, frozen=True):
@@ -69,8 +98,11 @@ class ServerConfig(Settings, frozen=True):
 
     # What the reference server does not have.
     recipients: tuple[RecipientSettings, ...] = ()
+    anonymous: bool = False
     catalog: str | None = None
     """A database, as sqlite:///path or postgresql://…, that holds shares and recipients instead of this file."""
+    catalog_max_age_seconds: Annotated[float, Meta(ge=0)] = 30
+    """How long the catalog is served if it does not answer; 0 means for ever."""
     storage: dict[str, str] = msgspec.field(default_factory=dict)
     """Options of the object stores of all tables, by obstore's names."""
     public_url: str | None = None
@@ -80,8 +112,11 @@ class ServerConfig(Settings, frozen=True):
     rate_limit: Count = 0
     """Requests per minute and recipient; 0 means no limit."""
     max_request_bytes: Positive = 1 << 20
+    limits: Limits = Limits()
     audit_log: str | None = None
     """A file, or `-` for the standard output."""
+    audit_required: bool = False
+    """Whether requests on tables are refused while the audit log cannot be written."""
     log_format: Literal["json", "text"] = "text"
     cors_allow_origins: tuple[str, ...] = ()
     metrics: bool = True
@@ -95,6 +130,11 @@ class ServerConfig(Settings, frozen=True):
     def __post_init__(self) -> None:
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
             raise ValueError("publicUrl is no URL like https://sharing.example.com")
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether the file itself names shares, or who may read them."""
+        return bool(self.shares or self.recipients or self.authorization or self.anonymous)
 
     @property
     def url(self) -> str:
@@ -117,10 +157,10 @@ def load_config(path: str | Path) -> ServerConfig:
     _check_tls(config.ssl, path)
     for network in config.trusted_proxies:
         check_network(network, f"{path}: trustedProxies")
-    if config.catalog is not None and (config.shares or config.recipients or config.authorization):
+    if config.catalog is not None and config.has_catalog:
         raise CatalogError(
-            f"{path}: shares, recipients and authorization are kept in the database that catalog names, or in the file,"
-            " but not in both: take them away, or take away catalog"
+            f"{path}: catalog names a database, but the file has shares, recipients, authorization or anonymous too:"
+            " remove these, or catalog"
         )
     return config
 
@@ -132,7 +172,7 @@ def open_catalog(config: ServerConfig) -> CatalogSource:
 
         return SqlSource(config.catalog)
     if config.path is not None:
-        return YamlSource(config.path)
+        return YamlSource(config.path, ServerConfig)
     raise CatalogError("there is nothing to share: give a configuration file, or the URL of a catalog")
 
 

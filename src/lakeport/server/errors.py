@@ -39,14 +39,13 @@ _REFUSALS: tuple[tuple[type[LakeportError], int, str, str | None], ...] = (
     (ChangeFeedError, 400, "INVALID_PARAMETER_VALUE", None),
     (InvalidFilterError, 400, "INVALID_PARAMETER_VALUE", None),
     (UnknownColumnError, 400, "INVALID_PARAMETER_VALUE", None),
-    (UnsupportedFeatureError, 400, "UNSUPPORTED_OPERATION", None),
     (TableNotFoundError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (MissingFileError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (AccessDeniedError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (UnusableStorageError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
     (CorruptTableError, 400, "RESOURCE_DOES_NOT_EXIST", _DAMAGED),
 )
-_PROVIDERS_FAULT = (TableNotFoundError, CorruptTableError, StorageError)
+_PROVIDERS_FAULT = (TableNotFoundError, CorruptTableError, StorageError, UnsupportedFeatureError)
 """Refused or not, the provider has to hear of these."""
 _CODES = {
     400: "MALFORMED_REQUEST",
@@ -84,6 +83,8 @@ def refusal_of(error: BaseException, exchange: Exchange, endpoint: str) -> Shari
         return _of_framework(error, exchange, endpoint)
     if isinstance(error, _PROVIDERS_FAULT):
         _log.error("%s %s: %s", exchange.method, exchange.path, error)
+    if isinstance(error, UnsupportedFeatureError):
+        return _unreadable_version(error)
     for kind, status, code, message in _REFUSALS:
         if isinstance(error, kind):
             return SharingError(message or without_locations(str(error)), status=status, code=code)
@@ -101,6 +102,14 @@ def error_reply(refusal: SharingError) -> Reply:
 def without_locations(message: str) -> str:
     """A message less the places that it names: they are the provider's."""
     return _PATH.sub("…", _URL.sub("…", _LOCATION.sub("", message)))
+
+
+def _unreadable_version(error: UnsupportedFeatureError) -> SharingError:
+    message = (
+        f"the server cannot read this version of the table, which needs {', '.join(error.features)}: ask the provider "
+        "of the share to look at it, or read an older version"
+    )
+    return SharingError(message, status=400, code="UNSUPPORTED_OPERATION")
 
 
 def _internal(exchange: Exchange) -> SharingError:

@@ -7,6 +7,7 @@ import time
 import uuid
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import quote
 
 from lakeport.server.asgi import Scope, header
 from lakeport.server.catalog.model import Recipient, Table
@@ -22,6 +23,7 @@ class Exchange:
 
     __slots__ = (
         "address",
+        "asked",
         "bytes",
         "complete",
         "details",
@@ -44,10 +46,12 @@ class Exchange:
         self.received = time.time()
         self.started = time.perf_counter()
         self.method: str = scope["method"]
-        self.path: str = scope["path"]
+        self.path = _logged_path(scope)
         self.address = address
         self.operation = "other"
         self.recipient: Recipient | None = None
+        self.asked: str | None = None
+        """The name of the table that the request is about, whether there is one or not."""
         self.table: Table | None = None
         self.details: dict[str, Any] = {}
         self.files = self.bytes = 0
@@ -66,6 +70,12 @@ class Exchange:
 def exchange_of(scope: Scope) -> Exchange:
     found: Exchange = scope["state"]["exchange"]
     return found
+
+
+def _logged_path(scope: Scope) -> str:
+    """The path as it was sent, percent-encoded: a decoded one may hold spaces, and with them fields of log lines."""
+    raw: bytes | None = scope.get("raw_path")
+    return quote(scope["path"]) if raw is None else str(raw, "latin-1")
 
 
 def _request_id(given: str | None) -> str:

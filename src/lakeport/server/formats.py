@@ -5,7 +5,7 @@ See "Delta Sharing Capabilities Header" in the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 
 from lakeport.errors import SharingError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.features import column_mapping_mode
+from lakeport.kernel.features import column_mapping_mode, reader_features
 from lakeport.server.snapshots import SharedSnapshot
 from lakeport.sharing.capabilities import Capabilities
 
@@ -39,15 +39,17 @@ def needs_of_snapshot(shared: SharedSnapshot) -> Needs:
     """Deletion vectors and column mapping count as used where they are, not where they are merely allowed."""
     features = _features(shared.delta.protocol, shared.delta.mapping_mode)
     unused = set()
-    if "deletionVectors" in features and not shared.totals.vectors:
+    if shared.totals.vectors:
+        features |= {"deletionVectors"}
+    else:
         unused.add("deletionVectors")
     if shared.delta.mapping_mode == "none":
         unused.add("columnMapping")
     return Needs(features, features - unused)
 
 
-def needs_of_range(states: Iterable[tuple[Protocol, Metadata]], root: str) -> Needs:
-    """Of several versions at once: what one of them allows, one of their files may use."""
+def needs_of_range(states: Iterable[tuple[Protocol, Metadata]], root: str, has_vectors: Callable[[], bool]) -> Needs:
+    """The needs of several versions at once. `has_vectors` is asked only if one of them allows deletion vectors."""
     features: frozenset[str] = frozenset()
     unused = {"columnMapping"}
     for protocol, metadata in states:
@@ -55,6 +57,8 @@ def needs_of_range(states: Iterable[tuple[Protocol, Metadata]], root: str) -> Ne
         features |= _features(protocol, mode)
         if mode != "none":
             unused.clear()
+    if "deletionVectors" in features and not has_vectors():
+        unused.add("deletionVectors")
     return Needs(features, features - unused)
 
 
@@ -94,7 +98,7 @@ def protocol_for(protocol: Protocol, capabilities: Capabilities) -> dict[str, An
     """The Delta protocol of the table, less features that concern the provider's log alone, unless the client says
     that it knows them."""
     dropped = _dropped(capabilities)
-    content: dict[str, Any] = msgspec.to_builtins(protocol)
+    content: dict[str, Any] = msgspec.to_builtins(_for_all_readers(protocol))
     for key in ("readerFeatures", "writerFeatures"):
         if content[key] is None:
             del content[key]
@@ -112,14 +116,24 @@ def metadata_for(metadata: Metadata, capabilities: Capabilities) -> dict[str, An
     return content
 
 
+def _for_all_readers(protocol: Protocol) -> Protocol:
+    """The protocol with reader features that it lists for writers only: many clients do not look for them there."""
+    listed = protocol.reader_features or ()
+    missing = sorted(reader_features(protocol).difference(listed))
+    if not missing or (protocol.min_reader_version == 2 and missing == ["columnMapping"]):
+        return protocol
+    return msgspec.structs.replace(protocol, min_reader_version=3, reader_features=(*listed, *missing))
+
+
 def _dropped(capabilities: Capabilities) -> set[str]:
     return {name for name in _LOG_ONLY if name.lower() not in capabilities.reader_features}
 
 
 def _features(protocol: Protocol, mapping_mode: str) -> frozenset[str]:
-    if protocol.min_reader_version >= 3:
-        return frozenset(protocol.reader_features or ()) - _LOG_ONLY
-    return frozenset({"columnMapping"} if mapping_mode != "none" else ())
+    features = reader_features(protocol) - _LOG_ONLY
+    if mapping_mode != "none":
+        return features | {"columnMapping"}
+    return features if protocol.has_reader_feature("columnMapping") else features - {"columnMapping"}
 
 
 def _undeclared(needs: Needs, capabilities: Capabilities) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +23,8 @@ _SECRETS = re.compile(
     r"((?:Bearer\s+|(?:X-Amz-[A-Za-z]+|X-Goog-[A-Za-z]+|sig|se|sp|pageToken|refreshToken)=))[^\s&\"',;)]+",
     re.IGNORECASE,
 )
+_PLAIN = re.compile(r'[^\s"=]+')
+_TOPIC_SECONDS = 10.0
 _CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) != "\t"}
 _CONTROLS |= {ord("\n"): "\\n", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
@@ -50,8 +53,8 @@ def log_request(exchange: Exchange) -> None:
             exchange.status,
             milliseconds,
             recipient,
-            exchange.address,
-            f" error={exchange.error}" if exchange.error else "",
+            _quoted(exchange.address),
+            f" error={_quoted(exchange.error)}" if exchange.error else "",
             extra={
                 "fields": {
                     "method": exchange.method,
@@ -65,6 +68,25 @@ def log_request(exchange: Exchange) -> None:
                 }
             },
         )
+
+
+class Throttled:
+    """A logger for what clients can cause at will: one line for each topic in ten seconds, with a count of the rest."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+        self._topics: dict[str, tuple[float, int]] = {}
+        """When a topic was last logged, and how many of its lines were left out since."""
+
+    def warning(self, topic: str, message: str, *arguments: object) -> None:
+        now = time.monotonic()
+        logged, left_out = self._topics.get(topic, (-_TOPIC_SECONDS, 0))
+        if now - logged < _TOPIC_SECONDS:
+            self._topics[topic] = (logged, left_out + 1)
+            return
+        self._topics[topic] = (now, 0)
+        more = f" ({left_out} more since the last such line)" if left_out else ""
+        self._logger.warning(f"{message}%s", *arguments, more)
 
 
 class TextLines(logging.Formatter):
@@ -94,6 +116,11 @@ class JsonLines(logging.Formatter):
 def without_secrets(text: str) -> str:
     """The text with what looks like a token or a signature taken out, and control characters made visible."""
     return _SECRETS.sub(r"\1…", text).translate(_CONTROLS)
+
+
+def _quoted(text: str) -> str:
+    """One field of a line, whatever a client has put into it."""
+    return text if _PLAIN.fullmatch(text) else _ENCODER.encode(text).decode()
 
 
 def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -40,7 +40,7 @@ class Metrics:
         self._open.dec()
         self._requests.labels(exchange.operation, str(exchange.status)).inc()
         self._seconds.labels(exchange.operation).observe(exchange.seconds)
-        if exchange.files:
+        if exchange.files and exchange.operation != "file":  # what is downloaded was granted before
             self._files.inc(exchange.files)
             self._bytes.inc(exchange.bytes)
         if not exchange.complete:

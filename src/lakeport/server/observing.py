@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
-
-from lakeport.server.asgi import Message, Receive, Scope, Send
+from lakeport.server.asgi import Application, Message, Receive, Scope, Send
+from lakeport.server.audit import AuditLog
+from lakeport.server.errors import Refusal, error_reply
 from lakeport.server.exchange import REQUEST_ID, Exchange
 from lakeport.server.logs import log_request
 from lakeport.server.services import Services
-
-Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Observed:
@@ -29,8 +26,14 @@ class Observed:
         application = self._files if scope["path"].startswith(self._files_prefix) else self._api
         identity = REQUEST_ID.set(exchange.request_id)
         self.services.metrics.begin()
+        watched = _Watched(exchange, send, self.services.audit)
         try:
-            await application(scope, receive, _watched(exchange, send))
+            await application(scope, receive, watched)
+        except Exception:
+            if watched.refusal is None:
+                raise
+            exchange.error, exchange.files, exchange.bytes = str(watched.refusal), 0, 0
+            await error_reply(watched.refusal)(scope, receive, watched)
         finally:
             self._end(exchange)
             REQUEST_ID.reset(identity)
@@ -41,17 +44,29 @@ class Observed:
         log_request(exchange)
 
 
-def _watched(exchange: Exchange, send: Send) -> Send:
-    """Sends, and notes what was sent."""
+class _Watched:
+    """Sends, and notes what was sent. What has to be recorded first and cannot be is refused."""
 
-    async def watched(message: Message) -> None:
+    def __init__(self, exchange: Exchange, send: Send, audit: AuditLog) -> None:
+        self._exchange, self._send, self._audit = exchange, send, audit
+        self.refusal: Refusal | None = None
+
+    async def __call__(self, message: Message) -> None:
+        exchange = self._exchange
         if message["type"] == "http.response.start":
+            if message["status"] < 400:
+                await self._record()
             exchange.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (b"x-request-id", exchange.request_id.encode())]
-            await send(message)
+            await self._send(message)
             return
-        await send(message)
+        await self._send(message)
         exchange.sent += len(message.get("body", b""))
         exchange.complete = not message.get("more_body", False)
 
-    return watched
+    async def _record(self) -> None:
+        try:
+            await self._audit.begin(self._exchange)
+        except Refusal as refusal:
+            self.refusal = refusal
+            raise

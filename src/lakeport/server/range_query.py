@@ -22,6 +22,7 @@ from lakeport.kernel.history import CommitTimes
 from lakeport.kernel.replay import FileColumns
 from lakeport.kernel.scan_files import whole_path
 from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
 from lakeport.server.answers import CHUNK_FILES, FileLines, chunked
 from lakeport.server.file_rows import FileRow, rows_of_actions
 from lakeport.server.table_lines import ADD, CDC, REMOVE, LineWriter, Moment
@@ -52,6 +53,8 @@ class CommitRange:
                 earliest=gone[-1] + 1,
                 latest=self.end,
             )
+        self._may_have_vectors = {self.start}
+        self._has_vectors: dict[bool, bool] = {}
         self.states = dict(self._state_changes())
         """The commits after the first that change the protocol or the metadata, by version."""
 
@@ -71,7 +74,7 @@ class CommitRange:
         """Raises `ChangeFeedError` if changes are not recorded at some version of the range."""
         states = {self.start: StateChange(metaData=self.first.metadata)} | self.states
         for version, change in states.items():
-            if change.metaData and change.metaData.configuration.get("delta.enableChangeDataFeed") != "true":
+            if change.metaData and not ENABLE_CHANGE_DATA_FEED.of(change.metaData.configuration, path=self.root):
                 raise ChangeFeedError(
                     f"the change data feed is not enabled at version {version}: changes are not recorded in the whole "
                     f"range from version {self.start} to {self.end}",
@@ -81,10 +84,20 @@ class CommitRange:
     def commit(self, version: int) -> CommitChanges:
         return read_commit_changes(self.last.engine, self.times, version, _COLUMNS)
 
+    def has_vectors(self, feed: bool) -> bool:
+        """Whether a file that an answer tells of has a deletion vector."""
+        found = self._has_vectors.get(feed)
+        if found is None:
+            commits = map(self.commit, sorted(self._may_have_vectors))
+            found = self._has_vectors[feed] = any(_has_vector(commit, feed) for commit in commits)
+        return found
+
     def _state_changes(self) -> Iterator[tuple[int, StateChange]]:
         later = self.versions[1:]
         files = [self.times.listing.commits[version] for version in later]
         for version, file, data in zip(later, files, self.last.engine.storage.read_many(files), strict=True):
+            if _may_name(data, b"deletionVector"):
+                self._may_have_vectors.add(version)
             change = _state_in(data, file.path)
             if change.protocol:
                 check_readable(change.protocol, self.root)
@@ -94,14 +107,31 @@ class CommitRange:
 
 def _state_in(commit: bytes, path: str) -> StateChange:
     protocol, metadata = None, None
-    for line in commit.splitlines() if b'"metaData"' in commit or b'"protocol"' in commit else ():
-        if b'"metaData"' in line or b'"protocol"' in line:
+    for line in commit.splitlines() if _may_name(commit, b"metaData", b"protocol") else ():
+        if _may_name(line, b"metaData", b"protocol"):
             try:
                 found = msgspec.json.decode(line, type=StateChange)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 raise CorruptTableError(f"the commit has a line that is not valid: {error}", path=path) from error
             protocol, metadata = found.protocol or protocol, found.metaData or metadata
     return StateChange(protocol, metadata)
+
+
+def _may_name(text: bytes, *keys: bytes) -> bool:
+    """Whether JSON may have one of these keys. Keys may be escaped: what has an escape has to be parsed."""
+    return b"\\u" in text or any(b'"%s"' % key in text for key in keys)
+
+
+def _files_told(commit: CommitChanges, feed: bool) -> list[tuple[str, pa.StructArray]]:
+    """The file actions of a commit that an answer tells of, in their order."""
+    if feed and commit.cdc:
+        return [(CDC, column) for column in commit.cdc]
+    return [(ADD, column) for column in commit.adds] + [(REMOVE, column) for column in commit.removes]
+
+
+def _has_vector(commit: CommitChanges, feed: bool) -> bool:
+    vectors = [column.field("deletionVector") for _, column in _files_told(commit, feed)]
+    return any(vector.null_count < len(vector) for vector in vectors)
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
@@ -165,13 +195,10 @@ class RangeFiles:
     def _rows(self, commit: CommitChanges, index: int) -> Iterator[tuple[str, list[FileRow]]]:
         """The files of a commit from a number on, some at a time."""
         in_place: list[str] = []
-        if self._options.feed and commit.cdc:
-            columns = [(CDC, column) for column in commit.cdc]
-        else:
+        if not (self._options.feed and commit.cdc):
             in_place = self._changed_in_place(commit)
             self._lines.sign_alike(in_place)
-            columns = [(ADD, column) for column in commit.adds] + [(REMOVE, column) for column in commit.removes]
-        for kind, column in columns:
+        for kind, column in _files_told(commit, self._options.feed):
             rest = column.slice(index)
             index = max(0, index - len(column))
             for rows in chunked(rows_of_actions(rest, self._commits.root), CHUNK_FILES):

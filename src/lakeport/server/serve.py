@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import logging
 import resource
+import signal
 import socket
 import ssl
+import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,13 +21,16 @@ from typing import Any
 import uvicorn
 
 from lakeport.errors import CatalogError
+from lakeport.server.accepting import Acceptor
+from lakeport.server.admission import Admission, Visit
 from lakeport.server.app import create_app
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.config import ServerConfig
 from lakeport.server.connections import LimitedProtocol
 from lakeport.server.logs import set_up_logging
 from lakeport.server.observing import Observed
-from lakeport.server.services import Limits
+
+_log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _KEEP_ALIVE_SECONDS = 75
@@ -38,19 +46,23 @@ def serve(
     announce: Callable[[str], None],
     drain_seconds: float = 0,
     grace_seconds: int = 30,
-    limits: Limits = Limits(),  # noqa: B008  # frozen
 ) -> None:
-    """Serves until the process is told to end by SIGINT or SIGTERM.
+    """Serves until the process is told to end by SIGINT or SIGTERM. SIGHUP loads the catalog again.
 
     Then `/ready` says no for `drain_seconds`, while all is answered; after that no connection is taken any more, and
     answers that have begun get `grace_seconds` to finish. Raises `CatalogError` for a configuration that makes no
     sense, `OSError` if the address cannot be listened on.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     set_up_logging(config.log_format)
     _allow_many_connections()
-    app = create_app(config, limits=limits)
+    app = create_app(config)
     settings = server_settings(app, config, grace_seconds)
-    sockets = listen(config.host, config.port, limits.stall_seconds)
+    sockets = listen(config.host, config.port, config.limits.stall_seconds)
+    addresses = [listening.getsockname()[0] for listening in sockets]
+    for warning in exposures(config, addresses, app.services.watcher.catalog):
+        _log.warning(warning)
+    signal.signal(signal.SIGHUP, lambda number, frame: app.services.watcher.reload())
     lines = list(_announcement(config, sockets, app.services.watcher.catalog))
     GracefulServer(settings, app, drain_seconds, lambda: announce("\n".join(lines))).run(sockets)
 
@@ -64,12 +76,12 @@ def _allow_many_connections() -> None:
 
 def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> uvicorn.Config:
     """Raises `CatalogError` for certificates that cannot be used."""
-    limits = app.services.limits
+    # The application itself refuses what exceeds the maximum by less, with a better answer.
+    body_bytes = 2 * config.max_request_bytes + config.limits.head_bytes
     settings = uvicorn.Config(
         app,
         loop="uvloop",
-        # Who reads a body gives up before the connection does, and says so.
-        http=partial(LimitedProtocol, limits.head_bytes, limits.head_seconds, 2 * limits.body_seconds),  # type: ignore[arg-type]  # called only
+        http=partial(LimitedProtocol, config.limits, body_bytes),  # type: ignore[arg-type]  # called only
         ws="none",
         lifespan="on",
         log_config=None,
@@ -99,8 +111,18 @@ class GracefulServer(uvicorn.Server):
         self._ends = float("inf")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
+        admission = Admission(self._services.config.limits, self._services.proxies)
+        self._services.metrics.watch("connections_open", "Connections of clients.", lambda: admission.open)
+        for listening in sockets or ():
+            self.servers.append(Acceptor(listening, admission, self._protocol, self.config.ssl))  # type: ignore[arg-type]  # all that is used
         self._on_start()
+
+    def _protocol(self, visit: Visit) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # ours
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, visit=visit
+        )
+        return made
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Twice means at once. The signal is not raised again at the end: it was obeyed."""
@@ -139,6 +161,24 @@ def _listening(family: int, address: Any) -> socket.socket:
             errno.EADDRNOTAVAIL: f"{where}: this machine does not have the address; choose another with --host",
         }
         raise OSError(error.errno, reasons.get(error.errno or 0, f"{where}: {error.strerror}")) from error
+
+
+def exposures(config: ServerConfig, addresses: Sequence[str], catalog: Catalog) -> Iterator[str]:
+    """Warnings of secrets that others could read."""
+    secrets = {"signingKeyFile": config.signing_key_file}
+    if config.ssl is not None:
+        secrets["ssl.certificateKeyFile"] = config.ssl.certificate_key_file
+        secrets["ssl.certificatePasswordFile"] = config.ssl.certificate_password_file
+    for key, path in secrets.items():
+        if path is not None and Path(path).stat().st_mode & stat.S_IROTH:
+            yield f"{key}: every user of this machine can read {path}; run chmod o-r on it"
+    by_proxy = (config.public_url or "").startswith("https://")
+    open_to_others = not all(ip_address(address.partition("%")[0]).is_loopback for address in addresses)
+    if open_to_others and config.ssl is None and not by_proxy and not catalog.content.anonymous:
+        yield (
+            "tokens travel over plain HTTP, where others can read them: set ssl, or publicUrl to the https URL"
+            " of the proxy in front"
+        )
 
 
 def _announcement(config: ServerConfig, sockets: list[socket.socket], catalog: Catalog) -> Iterator[str]:

@@ -42,29 +42,11 @@ class Vendor(Protocol):
     def credentials(self, table: Table, location: str | None) -> Credentials: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What the server spends on clients, beyond what the configuration says."""
-
-    lookup_threads: int = 32
-    """Threads for what is short: versions, metadata, credentials. One table has a quarter of them at most."""
-    answer_threads: int = 32
-    """Threads that plan queries and write their lines; the same."""
-    body_seconds: float = 30.0
-    """Within which the body of a request has to arrive."""
-    head_seconds: float = 30.0
-    """Within which a connection has to bring a whole request line and its headers."""
-    head_bytes: int = 64 * 1024
-    stall_seconds: float = 120.0
-    """How long a client may leave an answer unread."""
-
-
 @dataclass(kw_only=True)
 class Services:
     """Everything that a request may need."""
 
     config: ServerConfig
-    limits: Limits
     watcher: CatalogWatcher
     tables: TableAnswers
     vendor: Vendor
@@ -83,7 +65,7 @@ class Services:
 
     def view(self, scope: Scope) -> CatalogView:
         """What the one who asks may see. Raises what `Doorkeeper.admit` raises."""
-        return self.watcher.catalog.view(self.doorkeeper.admit(scope))
+        return self.watcher.current().view(self.doorkeeper.admit(scope))
 
     def refusal(self, error: BaseException, exchange: Exchange) -> SharingError:
         return refusal_of(error, exchange, self.config.endpoint)

@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 _SORTED_AT_ONCE = 100_000
 """Paths that are looked through at once for those of a page."""
 
-_MOST_SQL_HINTS, _LONGEST_SQL = 100, 20_000
-"""SQL takes long to parse: more of it would cost more than the files that it leaves out."""
+_MOST_SQL_HINTS, _LONGEST_SQL = 100, 4_000
+"""SQL takes long to parse, about 25 µs a character: more of it would cost more than the files that it leaves out."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,25 @@ class SnapshotFiles:
         return self._lines.chunks(FILE, kept, self._moment), following
 
     def _page_rows(self, after: str | None, size: int) -> tuple[list[FileRow], bool]:
-        """The files after a path, in order, and whether there are more. Of the others only paths are held in memory."""
+        """The files after a path, in order, and whether there are more. Of the others only paths are held in memory.
+
+        A damaged log may name a path several times. The next page begins after a path, so this one has all files of its
+        last path, even if they are more than `size`."""
+        before = self._nth_after(after, size + 1)
+        rows = self._rows_where(lambda paths: _between(paths, after, before))
+        if rows or before is None:
+            return rows, before is not None
+        rows = self._rows_where(lambda paths: pc.equal(paths, scalar_of(before, pa.string())))
+        return rows, self._nth_after(before, 1) is not None
+
+    def _nth_after(self, after: str | None, n: int) -> str | None:
         paths = (batch.column("path") for batch in self._batches())
-        last = _nth_smallest((some.filter(_between(some, after, None)) for some in paths), size + 1)
-        within = (batch.filter(_between(batch.column("path"), after, last)) for batch in self._batches())
+        return _nth_smallest((some.filter(_between(some, after, None)) for some in paths), n)
+
+    def _rows_where(self, condition: Callable[[pa.Array], pa.Array]) -> list[FileRow]:
+        within = (batch.filter(condition(batch.column("path"))) for batch in self._batches())
         rows = [row for batch in within if batch.num_rows for row in rows_of_scan(batch, self._root)]
-        return sorted(rows, key=lambda row: row.key.encode()), last is not None
+        return sorted(rows, key=lambda row: row.key.encode())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         return (batch.selected() for batch in self._scan.scan_files())

@@ -16,14 +16,18 @@ from typing import Any, TypeVar
 
 import pyarrow.compute as pc
 
-from lakeport.engine import default_engine
-from lakeport.errors import CorruptTableError, TableNotFoundError
+from lakeport.engine import engine_over
+from lakeport.engine.confined import ConfinedStorage
+from lakeport.engine.storage import Storage
+from lakeport.errors import CorruptTableError, TableNotFoundError, UnsupportedFeatureError
 from lakeport.kernel.engine import Engine
+from lakeport.kernel.history import CommitTimes
 from lakeport.kernel.lazy import lazy_property
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.snapshot import Table as DeltaTable
 from lakeport.server.catalog.model import Table
+from lakeport.server.signing.places import table_roots
 
 T = TypeVar("T")
 
@@ -32,6 +36,8 @@ _OLDER_VERSIONS = 4
 _KEPT_RANGES = 4
 _VERIFY_SECONDS = 10.0
 """How long a table may have been replaced by another one of its name and version before that is noticed."""
+_UNREADABLE = (UnsupportedFeatureError, CorruptTableError)
+"""What is wrong with one version only: older ones may be readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +106,13 @@ class CachedTable:
             return self._latest
 
     def at_version(self, version: int) -> SharedSnapshot:
-        """Raises `VersionNotFoundError` too."""
+        """The latest version need not be readable. Raises `VersionNotFoundError` too."""
         latest = self._latest
         if latest is None or latest.version != version or self._may_be_replaced:
-            latest = self.latest()
+            try:
+                latest = self.latest()
+            except _UNREADABLE:
+                return self._without_latest(version)
         if latest.version == version:
             return latest
         with self._lock:
@@ -111,6 +120,36 @@ class CachedTable:
             if (known := older.get(version)) is not None:
                 older.move_to_end(version)
                 return known
+        return self._loaded(version, older)
+
+    def latest_version(self) -> int:
+        """The number of the latest version, readable or not."""
+        try:
+            return self.latest().version
+        except _UNREADABLE:
+            return self.delta.latest_version()
+
+    def commit_times(self) -> CommitTimes:
+        """The times of all commits, even if the latest version needs unknown features."""
+        try:
+            return self.latest().delta.commit_times()
+        except UnsupportedFeatureError:
+            return self.delta.commit_times()
+
+    def _without_latest(self, version: int) -> SharedSnapshot:
+        """A version of a table whose latest cannot be read, and so cannot show that the table is still the same."""
+        with self._lock:
+            older, latest = self._older, self._latest
+            known = latest if latest is not None and latest.version == version else older.get(version)
+        if known is not None:
+            if self._is_in_place(known.delta):
+                return known
+            with self._lock:
+                older.pop(version, None)
+        return self._loaded(version, older)
+
+    def _loaded(self, version: int, older: OrderedDict[int, SharedSnapshot]) -> SharedSnapshot:
+        """`older` belongs to the table as it was before loading: a table that takes its place gets another one."""
         loaded = SharedSnapshot(self.delta.snapshot_at_version(version))
         with self._lock:
             shared = older.setdefault(version, loaded)  # perhaps another thread was faster
@@ -131,19 +170,25 @@ class CachedTable:
         return SharedSnapshot(newer) if self._is_unchanged(known.delta) else self._load()
 
     def _load(self) -> SharedSnapshot:
+        began = time.monotonic()
+        loaded = SharedSnapshot(self.delta.latest_snapshot())
         self._older = OrderedDict()  # what is being loaded for the old one may be of another table
-        self._verified = time.monotonic()
-        return SharedSnapshot(self.delta.latest_snapshot())
+        self._verified = began
+        return loaded
 
     @property
     def _may_be_replaced(self) -> bool:
         return time.monotonic() - self._verified >= _VERIFY_SECONDS
 
     def _is_unchanged(self, snapshot: Snapshot) -> bool:
-        """Whether the table is still the one that was read: its last log file is there, as it was."""
+        """Whether the table is still the one that was read. It is not looked at more often than needed."""
         if not self._may_be_replaced:
             return True
         self._verified = time.monotonic()
+        return self._is_in_place(snapshot)
+
+    def _is_in_place(self, snapshot: Snapshot) -> bool:
+        """Whether the snapshot's last log file is there, as it was."""
         last = snapshot.segment.latest_file
         return self.delta.engine.storage.status(last.path) == last
 
@@ -154,26 +199,27 @@ class TableCache:
     def __init__(self, storage_options: Mapping[str, str], capacity: int, stale_is_fine: bool = False) -> None:
         self._options, self._capacity, self._stale_is_fine = dict(storage_options), capacity, stale_is_fine
         self._lock = Lock()
-        self._engines: dict[frozenset[tuple[str, str]], Engine] = {}
+        self._storages: dict[frozenset[tuple[str, str]], Storage] = {}
         self._tables: OrderedDict[object, CachedTable] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._tables)
 
     def table(self, table: Table) -> CachedTable:
-        key = (table.location, frozenset(table.storage.items()))
+        key = (table.location, table.auxiliary_locations, frozenset(table.storage.items()))
         with self._lock:
             if key not in self._tables:
-                engine = self._engine(table.storage_options(self._options))
-                self._tables[key] = CachedTable(engine, table.location, self._stale_is_fine)
+                roots = table_roots(table)
+                storage = ConfinedStorage(self._storage(table.storage_options(self._options)), roots)
+                self._tables[key] = CachedTable(engine_over(storage), roots[0], self._stale_is_fine)
             self._tables.move_to_end(key)
             found = self._tables[key]
             while len(self._tables) > self._capacity:
                 self._tables.popitem(last=False)
             return found
 
-    def _engine(self, options: dict[str, str]) -> Engine:
+    def _storage(self, options: dict[str, str]) -> Storage:
         key = frozenset(options.items())
-        if key not in self._engines:
-            self._engines[key] = default_engine(options)
-        return self._engines[key]
+        if key not in self._storages:
+            self._storages[key] = Storage(options)
+        return self._storages[key]

@@ -90,9 +90,9 @@ class LinesReply:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = exchange_of(scope)
-        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         gone = asyncio.create_task(disconnection(receive))
         try:
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             await self._send(exchange, send, gone)
         except TimeoutError:
             _log.warning("cut off: the client has taken nothing for %g s", self._stall)

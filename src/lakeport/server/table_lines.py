@@ -12,7 +12,8 @@ import msgspec
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Remove
 from lakeport.kernel.actions import Protocol as DeltaProtocolAction
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.server.catalog.locations import reachable
+from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
+from lakeport.server.catalog.locations import shown_places
 from lakeport.server.catalog.model import Table
 from lakeport.server.file_rows import FileRow
 from lakeport.server.formats import PARQUET, metadata_for, protocol_for
@@ -73,13 +74,8 @@ class _Lines:
 
     def _places(self) -> dict[str, Any]:
         """Where the table is, for clients that may go there themselves."""
-        if "dir" not in self._table.access_modes:
-            return {}
-        return {
-            "location": next(iter(reachable(self._table.location)), None),
-            "auxiliary_locations": reachable(*self._table.auxiliary_locations),
-            "access_modes": self._table.access_modes,
-        }
+        places = shown_places(self._table)
+        return places | {"access_modes": self._table.access_modes} if places else {}
 
     def _amounts(self, totals: Totals | None) -> dict[str, Any]:
         return {} if totals is None else {"size": totals.size, "num_files": totals.files}
@@ -108,7 +104,10 @@ class ParquetLines(_Lines):
 
     def _configuration(self, metadata: Metadata) -> dict[str, str]:
         """Of the table's properties only whether its changes can be read."""
-        has_feed = metadata.configuration.get("delta.enableChangeDataFeed") == "true"
+        try:
+            has_feed = ENABLE_CHANGE_DATA_FEED.of(metadata.configuration)
+        except ValueError:  # told to those who ask for changes; rows can be read all the same
+            has_feed = False
         return {"enableChangeDataFeed": "true"} if has_feed and self._table.history_shared else {}
 
     def files(self, kind: str, rows: Iterable[SignedRow], moment: Moment, expires: int) -> bytes:

@@ -78,7 +78,7 @@ class TableService:
         if starting_timestamp is None:
             version = table.latest().version
         else:
-            version = _first_since(table.latest(), parse_timestamp(starting_timestamp, "startingTimestamp"))
+            version = _first_since(table, parse_timestamp(starting_timestamp, "startingTimestamp"))
         caller.check_start(version)
         return version
 
@@ -132,7 +132,7 @@ class TableService:
         answer, writer = self._begin(
             caller, shared, request.include_refresh_token or None, request.max_files, request.page_token
         )
-        lines = FileLines(answer, writer, self.signers.for_table(caller.table, caller.public_url), self._now_ms)
+        lines = self._lines(caller, answer, writer)
         hints = read_hints(request, shared.delta, use_sql=self.rules.use_sql_hints, use_json=self.rules.use_json_hints)
         files = SnapshotFiles(shared, hints, lines, moment)
         refresh = self._refresh_token(caller, shared) if request.include_refresh_token else None
@@ -163,7 +163,7 @@ class TableService:
         fingerprint = caller.fingerprint(_same_on_every_page(request))
         page = self._page(request.page_token, fingerprint, _RangePage)
         table = self.cache.table(caller.table)
-        latest = table.latest().version
+        latest = table.latest_version()
         start = request.starting_version
         end = page.end if page else latest if request.ending_version is None else request.ending_version
         caller.check_start(start)
@@ -186,7 +186,7 @@ class TableService:
         page: _RangePage | None,
         fingerprint: str,
     ) -> Answer:
-        needs = needs_of_range(commits.all_states(), commits.root)
+        needs = needs_of_range(commits.all_states(), commits.root, lambda: commits.has_vectors(options.feed))
         response_format = choose_format(needs, caller.capabilities, caller.table_name)
         writer = line_writer(response_format, caller.table, caller.capabilities, caller.file_id_hash)
         answer = Answer(
@@ -195,7 +195,7 @@ class TableService:
             end_stream_action=wants_end(caller.capabilities, request.max_files, request.page_token),
             details={"startingVersion": commits.start, "endingVersion": commits.end},
         )
-        lines = FileLines(answer, writer, self.signers.for_table(caller.table, caller.public_url), self._now_ms)
+        lines = self._lines(caller, answer, writer)
         files = RangeFiles(commits, options, writer, lines)
         paged = request.max_files is not None or page is not None
         # Rows are read under one schema: the first where the later ones are told, too, otherwise the last.
@@ -214,6 +214,10 @@ class TableService:
 
         answer.chunks = chunks()
         return answer
+
+    def _lines(self, caller: Caller, answer: Answer, writer: LineWriter) -> FileLines:
+        signer = self.signers.for_table(caller.table, caller.public_url, caller.recipient.id)
+        return FileLines(answer, writer, signer, self._now_ms)
 
     def _begin(self, caller: Caller, shared: SharedSnapshot, *needs_end: object) -> tuple[Answer, LineWriter]:
         needs = needs_of_snapshot(shared)
@@ -235,35 +239,35 @@ class TableService:
         if version is not None and timestamp is not None:
             raise invalid("only one of version and timestamp may be given")
         if timestamp is not None:
-            version = table.latest().delta.commit_times().version_at(parse_timestamp(timestamp, "timestamp"))
+            version = table.commit_times().version_at(parse_timestamp(timestamp, "timestamp"))
         wanted = version if version is not None else pinned
         shared = table.latest() if wanted is None else table.at_version(wanted)
         caller.check_start(shared.version)
         return shared
 
     def _change_range(self, table: CachedTable, request: ChangesRequest) -> tuple[int, int]:
-        latest = table.latest()
+        latest = table.latest_version()
         if request.starting_version is not None:
             start = request.starting_version
         else:
             assert request.starting_timestamp is not None
             stamp = parse_timestamp(request.starting_timestamp, "startingTimestamp")
-            start = latest.delta.commit_times().version_from(stamp)
-        end = self._change_end(latest, request)
-        if start > latest.version:
-            raise invalid(f"the start of the changes, version {start}, is later than the latest, {latest.version}")
+            start = table.commit_times().version_from(stamp)
+        end = self._change_end(table, latest, request)
+        if start > latest:
+            raise invalid(f"the start of the changes, version {start}, is later than the latest, {latest}")
         if end < start:
             raise invalid(f"the end of the changes, version {end}, is earlier than their start, version {start}")
         return start, end
 
-    def _change_end(self, latest: SharedSnapshot, request: ChangesRequest) -> int:
+    def _change_end(self, table: CachedTable, latest: int, request: ChangesRequest) -> int:
         if request.ending_version is not None:
-            return min(request.ending_version, latest.version)
+            return min(request.ending_version, latest)
         if request.ending_timestamp is None:
-            return latest.version
-        times = latest.delta.commit_times()
+            return latest
+        times = table.commit_times()
         stamp = parse_timestamp(request.ending_timestamp, "endingTimestamp")
-        return times.version_at(min(stamp, times.of(latest.version)))
+        return times.version_at(min(stamp, times.of(latest)) if latest in times.listing.commits else stamp)
 
     def _page(self, token: str | None, fingerprint: str, kind: type[P]) -> P | None:
         page = self.tokens.read("page", token, kind) if token else None
@@ -311,10 +315,8 @@ def _same_on_every_page(request: QueryRequest) -> QueryRequest:
     )
 
 
-def _first_since(shared: SharedSnapshot, timestamp: int) -> int:
-    """A time before the earliest commit that is left is that commit's."""
-    times = shared.delta.commit_times()
-    earliest = min(times.listing.commits, default=shared.version)
-    if earliest in times.listing.commits and timestamp <= times.of(earliest):
-        return earliest
-    return times.version_from(timestamp)
+def _first_since(table: CachedTable, timestamp: int) -> int:
+    """A time before the earliest version that can be read is that version's."""
+    times = table.commit_times()
+    earliest = times.readable_versions()[0]
+    return earliest if timestamp <= times.of(earliest) else times.version_from(timestamp)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,6 @@ import yaml
 
 from lakeport.errors import CatalogError
 
-_LOG = logging.getLogger(__name__)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
 _NULL, _MERGE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"
@@ -35,8 +33,9 @@ class _TextLoader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != _MERGE and str(key.value) in seen:
-                line = key.start_mark.line + 1
-                _LOG.warning("%s, line %d: the key %s is there twice: this one counts", self.name, line, key.value)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value} is there twice", key.start_mark
+                )
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 

@@ -22,11 +22,17 @@ class EndStreamAction(WireModel, frozen=True):
     http_status_error_code: int | None = None
 
 
-class QueryStatus(WireModel, frozen=True, omit_defaults=False):
-    """The only line of the answer to a query that is not ready yet."""
+PENDING = "pending"
+
+
+class QueryStatus(WireModel, frozen=True):
+    """The only line of the answer to a query that is not ready yet, or has failed in the background."""
 
     query_id: str
-    status: str = msgspec.field(default="pending")
+    status: str | None = None
+    error_message: str | None = None
+    message: str | None = None
+    """The protocol asks for an error message without giving it a name."""
 
 
 # The parquet format.

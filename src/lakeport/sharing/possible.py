@@ -34,9 +34,10 @@ UNDECIDED = Literal(True)
 NEGATED: dict[CompareOp, CompareOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 FLIPPED: dict[CompareOp, CompareOp] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
-MOST_NODES = 5000
+MOST_NODES = 2000
 DEEPEST = 100
-"""What a hint may be at most: each part of it costs time for each file of the table."""
+"""What a hint may be at most. Each part of it costs time for each file of the table: with more, leaving files out would
+cost a server more than telling of them."""
 
 
 def compared(op: CompareOp, column: Column, low: Any, high: Any) -> Expression:

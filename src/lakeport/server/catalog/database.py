@@ -23,9 +23,6 @@ from lakeport.server.catalog.sql_tables import METADATA, STATE
 _SCHEMA_VERSION = 1
 _KEY_BYTES = 32
 _BUSY_SECONDS = 30
-_CONNECT_SECONDS = 10
-_SILENT_SECONDS = 30
-"""After which a server that does not even acknowledge what was sent is given up: a network may swallow everything."""
 _CREATION_LOCK = 0x6C616B65706F7274
 """Any number will do, if it is the same for all servers."""
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -115,13 +112,14 @@ def _parse_url(url: str) -> URL:
 
 
 def _open_server(url: URL) -> Engine:
-    # A connection is tried before it is used, for the database may have been restarted.
-    arguments = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _SILENT_SECONDS * 1000}
-    options: dict[str, Any] = {"pool_pre_ping": True, "connect_args": arguments}
     try:
-        return create_engine(url, hide_parameters=True, **options)
+        from lakeport.server.catalog.postgresql import ARGUMENTS, limit_waiting
     except ModuleNotFoundError as error:
         raise CatalogError("a catalog in PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from error
+    # A connection is tried before it is used, for the database may have been restarted.
+    engine = create_engine(url, hide_parameters=True, pool_pre_ping=True, connect_args=ARGUMENTS)
+    limit_waiting(engine)
+    return engine
 
 
 def _open_sqlite(url: URL, create: bool) -> Engine:

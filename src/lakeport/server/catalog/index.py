@@ -31,6 +31,9 @@ class Catalog:
         self.anonymous = _ANONYMOUS if content.anonymous else None
         self._tokens = {token.digest: (token, owner) for owner in content.recipients for token in owner.tokens}
         self._tables = {table.id: table for table in content.tables}
+        self._recipients = {recipient.id: recipient for recipient in content.recipients}
+        if self.anonymous is not None:
+            self._recipients[self.anonymous.id] = self.anonymous
         self._views: dict[tuple[str, ...], CatalogView] = {}
 
     def authenticate(self, token: str, now_ms: int) -> Recipient | None:
@@ -42,6 +45,14 @@ class Catalog:
         if not hmac.compare_digest(kept.digest, digest) or (kept.expires is not None and kept.expires <= now_ms):
             return None
         return owner
+
+    def recipient_by_id(self, recipient_id: str) -> Recipient | None:
+        return self._recipients.get(recipient_id)
+
+    def has_access(self, recipient: Recipient, now_ms: int) -> bool:
+        """Whether a token of the recipient is valid; the anonymous one needs none."""
+        ends = (token.expires for token in recipient.tokens)
+        return recipient is self.anonymous or any(end is None or end > now_ms for end in ends)
 
     def table_by_id(self, table_id: str) -> Table | None:
         return self._tables.get(table_id)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 from urllib.parse import unquote
 
 from lakeport.errors import CatalogError
+from lakeport.server.catalog.model import Table
 
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter would be a drive
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
@@ -37,7 +39,17 @@ def parse_location(text: str) -> str:
     raise CatalogError(f"the location {text!r} has a scheme that is not known: it may be s3, gs, abfss, az or file")
 
 
-def reachable(*locations: str) -> tuple[str, ...]:
+def shown_places(table: Table) -> dict[str, Any]:
+    """Where a table is, by the names of the wire's fields: only for recipients that may go there themselves."""
+    if "dir" not in table.access_modes:
+        return {}
+    return {
+        "location": next(iter(_reachable(table.location)), None),
+        "auxiliary_locations": _reachable(*table.auxiliary_locations),
+    }
+
+
+def _reachable(*locations: str) -> tuple[str, ...]:
     """Those that mean something outside of the server: a path on its disks does not, and is nobody else's business."""
     return tuple(location for location in locations if "://" in location and not location.startswith("file:"))
 

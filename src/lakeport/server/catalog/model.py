@@ -75,7 +75,7 @@ class CatalogContent:
     tables: tuple[Table, ...] = ()
     recipients: tuple[Recipient, ...] = ()
     anonymous: bool = False
-    """Whether requests without a token may read everything: a configuration that asks for no token."""
+    """Whether requests without a token may read everything."""
 
 
 class CatalogSource(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
@@ -19,7 +20,7 @@ from lakeport.server.catalog.database import Database
 from lakeport.server.catalog.index import EVERYTHING, token_digest
 from lakeport.server.catalog.model import Recipient
 from lakeport.server.catalog.rules import check_recipient
-from lakeport.server.catalog.sql_tables import GRANTS, RECIPIENTS, TOKENS
+from lakeport.server.catalog.sql_tables import GRANTS, PROFILES, RECIPIENTS, TOKENS
 
 _TOKEN_BYTES = 32
 _KINDS: tuple[tuple[int, str, Callable[..., Row[Any]]], ...] = (
@@ -30,19 +31,37 @@ _KINDS: tuple[tuple[int, str, Callable[..., Row[Any]]], ...] = (
 """How many names a grant of this kind has, its column, and how its target is found."""
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the last profile of a recipient said; the next one says the same unless told otherwise."""
+
+    endpoint: str | None
+    """None if it is not known: it was not kept from the start."""
+    lifetime: int | None
+    """Of the token, in milliseconds; None for one that does not expire."""
+
+
 class RecipientAdmin:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, name: str, now: int, *, expires: int | None = None, ip_allow_list: Sequence[str] = ()) -> str:
-        """A new recipient, to whom nothing is granted yet. Returns its token."""
+    def add(
+        self,
+        name: str,
+        now: int,
+        *,
+        expires: int | None = None,
+        ip_allow_list: Sequence[str] = (),
+        endpoint: str | None = None,
+    ) -> str:
+        """A new recipient, to whom nothing is granted yet. Returns its token. `endpoint` is what its profile names."""
         check_recipient(Recipient(id="", name=name, ip_allow_list=tuple(ip_allow_list)))
         with self._database.changing() as connection:
             _refuse_taken(connection, name)
             recipient_id = new_id()
             row = {"id": recipient_id, "name": name, "key": name.lower(), "ip_allow_list": list(ip_allow_list)}
             connection.execute(insert(RECIPIENTS).values(row))
-            return _add_token(connection, recipient_id, now, expires)
+            return _add_token(connection, recipient_id, now, expires, endpoint)
 
     def update(self, name: str, *, new_name: str | None = None, ip_allow_list: Sequence[str] | None = None) -> None:
         """Gives it another name or another list of addresses; None keeps what there is."""
@@ -56,7 +75,20 @@ class RecipientAdmin:
             values = {"name": called, "key": called.lower(), "ip_allow_list": allowed}
             connection.execute(update(RECIPIENTS).where(RECIPIENTS.c.id == recipient.id).values(values))
 
-    def rotate(self, name: str, now: int, *, overlap: int = 0, expires: int | None = None) -> str:
+    def terms(self, name: str) -> Terms:
+        """What its last profile said."""
+        with self._database.reading() as connection:
+            recipient = _find(connection, name)
+            kept = connection.execute(select(PROFILES).filter_by(recipient_id=recipient.id)).one_or_none()
+            if kept is not None:
+                return Terms(kept.endpoint, kept.lifetime)
+            newest = select(TOKENS).filter_by(recipient_id=recipient.id).order_by(TOKENS.c.created.desc())
+            token = connection.execute(newest).first()
+            return Terms(None, None if token is None or token.expires is None else token.expires - token.created)
+
+    def rotate(
+        self, name: str, now: int, *, overlap: int = 0, expires: int | None = None, endpoint: str | None = None
+    ) -> str:
         """Returns a new token. Older ones expire after the overlap, those that did before are forgotten."""
         with self._database.changing() as connection:
             recipient = _find(connection, name)
@@ -64,7 +96,7 @@ class RecipientAdmin:
             connection.execute(delete(TOKENS).where(own, TOKENS.c.expires <= now))
             later = or_(TOKENS.c.expires.is_(None), TOKENS.c.expires > now + overlap)
             connection.execute(update(TOKENS).where(own, later).values(expires=now + overlap))
-            return _add_token(connection, recipient.id, now, expires)
+            return _add_token(connection, recipient.id, now, expires, endpoint)
 
     def revoke(self, name: str) -> None:
         """Forgets all its tokens: it is known, but cannot read anything until it gets a new one."""
@@ -106,10 +138,13 @@ def _refuse_taken(connection: Connection, name: str) -> None:
         raise CatalogError(f"there is a recipient {name!r} already; upper and lower case are the same")
 
 
-def _add_token(connection: Connection, recipient_id: str, now: int, expires: int | None) -> str:
+def _add_token(connection: Connection, recipient_id: str, now: int, expires: int | None, endpoint: str | None) -> str:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     row = {"digest": token_digest(token), "recipient_id": recipient_id, "created": now, "expires": expires}
     connection.execute(insert(TOKENS).values(row))
+    lifetime = None if expires is None else expires - now
+    connection.execute(delete(PROFILES).filter_by(recipient_id=recipient_id))
+    connection.execute(insert(PROFILES).values(recipient_id=recipient_id, endpoint=endpoint, lifetime=lifetime))
     return token
 
 

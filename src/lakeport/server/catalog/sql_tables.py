@@ -79,6 +79,14 @@ TOKENS = Table(
     Column("created", BigInteger, nullable=False),
     Column("expires", BigInteger),
 )
+PROFILES = Table(
+    "profiles",
+    METADATA,
+    Column("recipient_id", ForeignKey("recipients.id", ondelete="CASCADE"), primary_key=True),
+    Column("endpoint", Text),
+    Column("lifetime", BigInteger),
+)
+"""What the last profile of a recipient said: where the server is, and for how many milliseconds its token was good."""
 GRANTS = Table(
     "grants",
     METADATA,

@@ -4,55 +4,140 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
+from threading import Event, Thread
 
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.index import Catalog
-from lakeport.server.catalog.model import CatalogSource
+from lakeport.server.catalog.model import CatalogContent, CatalogSource
+from lakeport.server.errors import Refusal
 
 _LOG = logging.getLogger(__name__)
+_SILENT_SECONDS = 10.0
+"""After which a source that has not answered is reported."""
 
 
 class CatalogWatcher:
     """Holds the current `catalog`, and `problem`: why the source could not be followed at the last look, if so.
 
-    Making one loads the catalog, and raises what the source raises."""
+    Making one loads the catalog, and raises what the source raises. Revocations reach the server only through the
+    source: if it has not answered for `max_age_seconds` (0: for ever), `current` refuses to give the catalog out."""
 
-    def __init__(self, source: CatalogSource, interval_seconds: float = 1.0) -> None:
-        self._source, self._interval = source, interval_seconds
+    def __init__(
+        self,
+        source: CatalogSource,
+        *,
+        interval_seconds: float = 1.0,
+        max_age_seconds: float = 0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source, self._interval, self._max_age, self._now = source, interval_seconds, max_age_seconds, now
+        self._confirmed = now()
         # Asked before loading: a change in between is found by the next look.
         self._generation = source.generation()
         self.catalog = Catalog(source.load())
         self.problem: Exception | None = None
+        self._refused: CatalogError | None = None
+        """Why the newest content of the source is not in force, if so."""
+        self._reported = 0
+        """The last of the thresholds of silence that was logged."""
+        self._wake, self._ended, self._asked_for = Event(), False, False
+
+    @property
+    def age(self) -> float:
+        """Seconds since the question that the source answered last."""
+        return self._now() - self._confirmed
+
+    @property
+    def answers(self) -> bool:
+        """Whether the source could be asked of late. Content that makes no sense is an answer."""
+        failed = self.problem is not None and not isinstance(self.problem, CatalogError)
+        return not failed and self.age <= _SILENT_SECONDS
+
+    def current(self) -> Catalog:
+        """Raises `Refusal` (503) if the catalog may be out of date."""
+        if self._max_age and self.age > self._max_age:
+            raise Refusal(
+                "the server cannot reach its catalog, and so cannot tell who may read what: try again later",
+                status=503,
+                code="TEMPORARILY_UNAVAILABLE",
+                headers=((b"retry-after", b"5"),),
+            )
+        return self.catalog
 
     async def run(self) -> None:
-        """Follows the source until it is cancelled; never blocks the loop."""
-        while True:
-            await asyncio.sleep(self._interval)
-            await asyncio.to_thread(self.look)
+        """Follows the source until it is cancelled; never blocks the loop, nor the end of the process."""
+        Thread(target=self._follow, name="lakeport-catalog", daemon=True).start()
+        try:
+            while True:
+                await asyncio.sleep(self._interval)
+                self.report_age()
+        finally:
+            self._ended = True
+            self._wake.set()
+
+    def reload(self) -> None:
+        """Has the catalog loaded now, changed or not; for a handler of signals."""
+        self._asked_for = True
+        self._wake.set()
+
+    def _follow(self) -> None:
+        while not self._ended:
+            self._wake.wait(self._interval)
+            self._wake.clear()
+            self.look()
 
     def look(self) -> None:
         """Takes over a change of the source. A content that makes no sense, or a source that does not answer, is
         logged once, and the catalog stays as it is."""
+        asked = self._now()
         try:
             generation = self._source.generation()
-            if generation != self._generation:
+            if self._asked_for or generation != self._generation:
                 self._load(generation)
-            elif not isinstance(self.problem, CatalogError):
-                self._set_problem(None)
+            else:
+                self._set_problem(self._refused)
+            self._confirmed = asked
+        except CatalogError as error:
+            self._confirmed = asked
+            self._set_problem(error)
         except Exception as error:  # whatever it is, recipients are served what was good a moment ago
             self._set_problem(error)
 
+    def report_age(self) -> None:
+        """Logs when the source falls silent, when the catalog becomes too old, and when the source answers again."""
+        age = self.age
+        too_old = 0 < self._max_age < age
+        stage = (age > _SILENT_SECONDS) + too_old
+        if stage > self._reported:
+            what = "requests are refused until it does" if too_old else "its last state is served"
+            _LOG.error("the catalog has not answered for %.0f s: %s", age, what)
+        elif stage < self._reported:
+            _LOG.info("the catalog answers again")
+        self._reported = stage
+
     def _load(self, generation: object) -> None:
+        asked_for, self._asked_for = self._asked_for, False
         try:
-            self.catalog = Catalog(self._source.load())
-        except CatalogError:
-            self._generation = generation  # loading it again would not help
+            self.catalog = Catalog(self._checked(self._source.load()))
+        except CatalogError as error:
+            self._generation, self._refused = generation, error  # loading it again would not help
             raise
-        self._generation = generation
-        _LOG.info("the catalog has changed and was loaded")
+        self._generation, self._refused = generation, None
+        _LOG.info("the catalog was loaded as asked" if asked_for else "the catalog has changed and was loaded")
         self._set_problem(None)
 
+    def _checked(self, content: CatalogContent) -> CatalogContent:
+        if content.anonymous and not self.catalog.content.anonymous:
+            raise CatalogError(
+                "the changed catalog asks for no token (anonymous: true); restart the server if that is meant"
+            )
+        return content
+
     def _set_problem(self, problem: Exception | None) -> None:
+        if self._ended:  # the source may be closed already
+            return
         if problem is not None and str(problem) != str(self.problem):
             _LOG.error("the catalog cannot be loaded; the last good one stays: %s", problem)
         elif problem is None and self.problem is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,7 +15,7 @@ from lakeport.server.catalog.index import EVERYTHING, token_digest
 from lakeport.server.catalog.locations import parse_location
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.catalog.rules import check_content, default_id
-from lakeport.server.yaml_file import convert, read_yaml
+from lakeport.server.yaml_file import convert, read_yaml, unknown_keys
 from lakeport.sharing.timestamps import parse_timestamp
 
 _LOG = logging.getLogger(__name__)
@@ -76,42 +77,91 @@ class CatalogSettings(Settings, frozen=True):
     shares: tuple[ShareSettings, ...] = ()
     authorization: AuthorizationSettings | None = None
     recipients: tuple[RecipientSettings, ...] = ()
+    anonymous: bool = False
+    """Whether everyone may read everything, without a token."""
 
 
 class YamlSource:
-    """The catalog in the file at `path`. Editors may write to it or put another file in its place."""
+    """The catalog in the file at `path`. Editors may write to it or put another file in its place.
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+    `kind` has all keys that the file may have; a changed file is searched for others."""
+
+    def __init__(self, path: str | Path, kind: type[Settings] = CatalogSettings) -> None:
+        self._path, self._kind = Path(path), kind
+        self._seen: object = None
+        self._settled: object = None
+        self._loaded = self._had_recipients = self._had_authorization = False
+        self._unknown: set[str] = set()
 
     def generation(self) -> object:
+        """Changes only when the file was found twice in the same state: it may be half written at first."""
         status = self._path.stat()
-        return status.st_mtime_ns, status.st_size, status.st_ino
+        now = status.st_mtime_ns, status.st_size, status.st_ino
+        if self._settled is None or now == self._seen:
+            self._settled = now
+        self._seen = now
+        return self._settled
 
     def load(self) -> CatalogContent:
-        document = read_yaml(self._path)
-        settings = convert(document, CatalogSettings, self._path)
-        # Who takes the last recipient out of the list does not mean everybody.
-        anonymous = settings.authorization is None and "recipients" not in document
         try:
-            content = _content(settings, anonymous)
+            return self._load(read_yaml(self._path))
         except CatalogError as error:
-            raise CatalogError(f"{self._path}: {error}") from error
+            prefix = "" if str(error).startswith(str(self._path)) else f"{self._path}: "
+            raise CatalogError(f"{prefix}{error}") from error
+        except (RecursionError, ValueError) as error:  # content that makes no sense, rather than a file that is gone
+            raise CatalogError(f"{self._path} does not hold a catalog ({type(error).__name__})") from error
+
+    def _load(self, document: Mapping[str, Any]) -> CatalogContent:
+        unknown = list(unknown_keys(document, self._kind))
+        settings = convert(document, CatalogSettings, self._path)
+        has_recipients = document.get("recipients") is not None
+        self._check_kept(settings, has_recipients, unknown)
+        self._check_access(settings, "recipients" in document, unknown)
+        content = _content(settings)
         if content.anonymous:
-            _LOG.warning("%s asks for no token: everybody may read every share", self._path)
+            _LOG.warning("%s has anonymous: true: everyone may read every share without a token", self._path)
+        self._loaded, self._unknown = True, set(map(_anywhere, unknown))
+        self._had_recipients |= "recipients" in document
+        self._had_authorization = settings.authorization is not None
         return content
+
+    def _check_kept(self, settings: CatalogSettings, has_recipients: bool, unknown: Sequence[str]) -> None:
+        """A changed file must not open or remove anything by a key that is misspelt or missing."""
+        hint = f" (keys that are not known: {', '.join(unknown)})" if unknown else ""
+        if self._had_recipients and not has_recipients:
+            raise CatalogError(f"recipients is missing{hint}; to remove all of them, write recipients: []")
+        if self._had_authorization and settings.authorization is None:
+            raise CatalogError(f"authorization is missing{hint}; restart the server if that is meant")
+        new = [key for key in unknown if self._loaded and _anywhere(key) not in self._unknown]
+        if new:  # `load_config` names those that were there at the start
+            raise CatalogError(f"the key {new[0]} is not known: correct or remove it")
+
+    def _check_access(self, settings: CatalogSettings, has_recipients: bool, unknown: Sequence[str]) -> None:
+        hint = f" (keys that are not known: {', '.join(unknown)})" if unknown else ""
+        if settings.anonymous and (settings.authorization is not None or has_recipients):
+            raise CatalogError("anonymous: true excludes authorization and recipients: remove it, or them")
+        if not (settings.anonymous or settings.authorization is not None or has_recipients):
+            raise CatalogError(
+                f"nobody may read the shares{hint}: add recipients or authorization, or to share everything with"
+                " everyone anonymous: true"
+            )
 
     def signing_key(self) -> bytes | None:
         return None
 
 
-def _content(settings: CatalogSettings, anonymous: bool) -> CatalogContent:
+def _anywhere(key: str) -> str:
+    """A key without its places in lists, which change as entries come and go."""
+    return re.sub(r"\[\d+\]", "[]", key)
+
+
+def _content(settings: CatalogSettings) -> CatalogContent:
     content = CatalogContent(
         shares=tuple(_share(share) for share in settings.shares),
         schemas=tuple((share.name, schema.name) for share in settings.shares for schema in share.schemas),
         tables=tuple(_tables(settings.shares)),
         recipients=tuple(_recipients(settings)),
-        anonymous=anonymous,
+        anonymous=settings.anonymous,
     )
     check_content(content)
     return content

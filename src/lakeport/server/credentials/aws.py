@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
@@ -20,6 +21,8 @@ _LONGEST_ROLE_SECONDS = 12 * 3600
 _LONGEST_FEDERATION_SECONDS = 36 * 3600
 _LONGEST_FEDERATION_NAME = 32
 
+_ACCESS_POINT_ALIAS = "-s3alias"
+
 _POLICY_SIGN = re.compile(r"[*?$]")
 
 
@@ -32,7 +35,7 @@ class AwsVendor:
     def vend(self, grant: Grant) -> Granted:
         storage = StoreOptions(grant.storage, ("aws_",))
         region = self._options.region or storage.get("region", "default_region") or "us-east-1"
-        policy = session_policy(grant.place, region, self._options.kms_key_arn)
+        policy = session_policy(grant.place, region, self._options.kms_key_arn, self._options.access_points)
         with closing(self._open_sts(storage, region)) as sts:
             answer = self._assume_role(sts, grant, policy) if self._options.role_arn else _federate(sts, grant, policy)
         keys = answer["Credentials"]
@@ -78,17 +81,21 @@ def _federate(sts: Any, grant: Grant, policy: str) -> Any:
     )
 
 
-def session_policy(place: Place, region: str, kms_key_arn: str | None) -> str:
+def session_policy(
+    place: Place, region: str, kms_key_arn: str | None, access_points: Mapping[str, str] | None = None
+) -> str:
     """Read everything below the prefix and list it: nothing else, whatever the role may do.
 
-    Raises `SharingError` if it is longer than the service takes.
+    Raises `SharingError` if it is longer than the service takes, or for an access point whose ARN is not known: AWS
+    does not take its alias in a policy.
     """
-    bucket = f"arn:{_partition(region)}:s3:::{place.bucket}"
+    bucket = (access_points or {}).get(place.bucket) or _bucket_arn(place.bucket, region)
+    objects = f"{bucket}/object" if ":accesspoint/" in bucket else bucket
     below = _escape(place.prefix) + "*"
     # Without the `/` at its end, the prefix of `t1` would list the names in `t10` too.
     listed = {"Condition": {"StringLike": {"s3:prefix": [below]}}} if place.segments else {}
     statements: list[dict[str, Any]] = [
-        _allow(["s3:GetObject", "s3:GetObjectVersion"], f"{bucket}/{below}"),
+        _allow(["s3:GetObject", "s3:GetObjectVersion"], f"{objects}/{below}"),
         _allow(["s3:ListBucket"], bucket) | listed,
         _allow(["s3:GetBucketLocation"], bucket),
     ]
@@ -113,6 +120,17 @@ def _allow(actions: list[str], resource: str) -> dict[str, Any]:
 def _escape(text: str) -> str:
     """Signs that stand for others in a policy, as themselves."""
     return _POLICY_SIGN.sub(lambda sign: f"${{{sign[0]}}}", text)
+
+
+def _bucket_arn(bucket: str, region: str) -> str:
+    if bucket.endswith(_ACCESS_POINT_ALIAS):
+        raise SharingError(
+            "there are no temporary credentials for the access point of this table: its provider has to name its ARN "
+            "in temporaryCredentials.aws.accessPoints; or read the table by signed URLs",
+            status=400,
+            code="UNSUPPORTED_OPERATION",
+        )
+    return f"arn:{_partition(region)}:s3:::{bucket}"
 
 
 def _partition(region: str) -> str:

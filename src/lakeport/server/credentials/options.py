@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from lakeport.errors import CatalogError
+
+_ACCESS_POINT = r"^arn:aws[a-z-]*:s3:[a-z0-9-]+:[0-9]{12}:accesspoint/[a-z0-9-]+$"
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -24,6 +26,8 @@ class AwsOptions(_Section, frozen=True):
     """By default the endpoint of the storage if it has one of its own (MinIO, Ceph), else that of AWS."""
     kms_key_arn: str | None = None
     """The key that the objects are encrypted with, if it is not one that S3 keeps itself."""
+    access_points: dict[str, Annotated[str, msgspec.Meta(pattern=_ACCESS_POINT)]] = {}
+    """The ARNs of access points, by the aliases that locations have in place of a bucket's name."""
 
 
 class AzureOptions(_Section, frozen=True):

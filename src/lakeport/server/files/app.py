@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from lakeport.errors import AccessDeniedError, MissingFileError, SharingError, StorageError
 from lakeport.server.asgi import Header, Receive, Scope, Send
+from lakeport.server.auth import check_address
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.errors import Refusal, error_reply
 from lakeport.server.exchange import Exchange
@@ -26,8 +27,8 @@ _PATH_SEND = "http.response.pathsend"
 class FilesApp:
     """An ASGI application at `{endpoint}/files`.
 
-    The URL is all that a client needs to show; it is good as long as its table is in the catalog. `now` gives seconds
-    since the epoch.
+    The URL is all that a client needs to show; it is good as long as its recipient may read the table, and only where
+    that one may come from. `now` gives seconds since the epoch.
     """
 
     def __init__(
@@ -49,58 +50,71 @@ class FilesApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            root, path = self._granted(scope)
-            lane = self._workers.lane(root)
-            file = await lane.run(_opened, root, path)
+            root, url = self._granted(scope)
+            lane = self._workers.lane(root, url.recipient_id)
+            file = await lane.run(_opened, root, url.path)
         except SharingError as error:
-            await error_reply(error)(scope, receive, send)
+            await _refuse(error, scope, receive, send)
             return
         try:
             await self._answer(file, lane, scope, receive, send)
         finally:
             await lane.run(file.close)
 
-    def _granted(self, scope: Scope) -> tuple[str, str]:
-        """The directory and the path below it that the request may read. Raises `SharingError` (403, 404, 405)."""
+    def _granted(self, scope: Scope) -> tuple[str, FileUrl]:
+        """The directory, and the URL of a file below it that the request may read. Raises `SharingError` (403, 404,
+        405)."""
+        exchange = _exchange(scope)
+        if exchange:
+            exchange.operation = "file"
         if scope["method"] not in ("GET", "HEAD"):
             raise Refusal(
                 "files can only be read", status=405, code="METHOD_NOT_ALLOWED", headers=((b"allow", b"GET, HEAD"),)
             )
-        url = self._verified(scope)
-        table = self._catalog().table_by_id(url.table_id)
+        url, catalog = self._signed(scope), self._catalog()
+        table, recipient = catalog.table_by_id(url.table_id), catalog.recipient_by_id(url.recipient_id)
+        if exchange:
+            exchange.asked, exchange.table, exchange.recipient = url.table_id, table, recipient
+        if url.expires < self._now():
+            raise _denied("the URL has expired: query the table again for a new one")
+        if recipient is None or not catalog.has_access(recipient, int(self._now() * 1000)):
+            raise _denied("the access of the URL's recipient has ended: ask the provider of the share")
+        check_address(recipient, exchange.address if exchange else (scope.get("client") or ("",))[0])
         roots = [root for root in table_roots(table) if self._urls.fingerprint(root) == url.location] if table else []
         if table is None or not roots:
             raise _not_found("the table of this file is not shared any more, or was moved")
-        if exchange := _exchange(scope):
-            exchange.operation, exchange.table = "file", table
-        return roots[0], url.path
+        catalog.view(recipient).table(table.share, table.schema, table.name)
+        return roots[0], url
 
-    def _verified(self, scope: Scope) -> FileUrl:
+    def _signed(self, scope: Scope) -> FileUrl:
         raw_path = scope["raw_path"].decode("latin-1").removeprefix(scope.get("root_path", ""))
         url = self._urls.parse(raw_path.removeprefix(self._urls.prefix), scope["query_string"].decode("latin-1"))
+        if url is not None and (exchange := _exchange(scope)):
+            exchange.asked = url.table_id  # refusals are recorded too
         if url is None or not self._urls.is_signed(url):
             _log.warning("refused a URL that this server did not sign")
             raise _denied("this is no URL that the server has signed: query the table for one")
-        if url.expires < self._now():
-            raise _denied("the URL has expired: query the table again for a new one")
         return url
 
     async def _answer(self, file: OpenFile, lane: Lane, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             part = requested_part(scope, file.state)
         except SharingError as error:
-            await error_reply(error)(scope, receive, send)
+            await _refuse(error, scope, receive, send)
             return
+        exchange = _exchange(scope)
         await send({"type": "http.response.start", "status": part.status, "headers": _headers(part, file.state)})
         if scope["method"] == "HEAD" or part.status == 304:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         elif part.status == 200 and _PATH_SEND in (scope.get("extensions") or {}):
             await send({"type": _PATH_SEND, "path": file.path})
+            if exchange:
+                exchange.files, exchange.bytes = 1, part.length
         else:
             sender = FileSender(lane, self._stall)
             broken = await sender.send(file, part.start, part.length, scope, receive, send)
-            if broken and (exchange := _exchange(scope)):
-                exchange.error = broken
+            if exchange:
+                exchange.files, exchange.bytes, exchange.error = 1, exchange.sent, broken
 
 
 def _opened(root: str, path: str) -> OpenFile:
@@ -124,6 +138,12 @@ def _headers(part: Part, state: FileState) -> list[Header]:
     if part.status == 206:
         fields["content-range"] = f"bytes {part.start}-{part.start + part.length - 1}/{state.size}"
     return [(name.encode(), value.encode()) for name, value in fields.items()]
+
+
+async def _refuse(error: SharingError, scope: Scope, receive: Receive, send: Send) -> None:
+    if exchange := _exchange(scope):
+        exchange.error = str(error)
+    await error_reply(error)(scope, receive, send)
 
 
 def _exchange(scope: Scope) -> Exchange | None:

@@ -13,7 +13,7 @@ from lakeport.server.asgi import Reply, json_reply
 from lakeport.server.caller import invalid
 from lakeport.server.catalog import model
 from lakeport.server.catalog.index import CatalogView
-from lakeport.server.catalog.locations import reachable
+from lakeport.server.catalog.locations import shown_places
 from lakeport.server.exchange import exchange_of
 from lakeport.server.routes.reading import HttpRequest, query_parameters, scope_of
 from lakeport.server.services import Services, services_of
@@ -152,7 +152,6 @@ def _table(share: model.Share, table: model.Table) -> models.Table:
         share=share.name,
         share_id=share.id,
         id=table.id,
-        location=next(iter(reachable(table.location)), None),
-        auxiliary_locations=reachable(*table.auxiliary_locations),
         access_modes=table.access_modes,
+        **shown_places(table),
     )

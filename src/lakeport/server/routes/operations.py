@@ -5,7 +5,6 @@ from __future__ import annotations
 from litestar import get, route
 from litestar.enums import HttpMethod
 
-from lakeport.errors import CatalogError
 from lakeport.server.api_page import render_page
 from lakeport.server.asgi import JSON, Reply, Scope, json_reply
 from lakeport.server.exchange import exchange_of
@@ -27,7 +26,8 @@ def health(request: HttpRequest) -> Reply:
 
 @route("/ready", http_method=_PROBE_METHODS, sync_to_thread=False)
 def ready(request: HttpRequest) -> Reply:
-    """The server can answer: its catalog is loaded and can be followed, and it is not about to end."""
+    """The server can answer: its catalog is loaded and can be followed, its audit log can be written, and it is not
+    about to end."""
     problem = _problem(_open(request, "ready"))
     if problem is None:
         return json_reply({"status": "ready"})
@@ -64,6 +64,8 @@ def _problem(services: Services) -> str | None:
     if services.draining:
         return "the server is about to end"
     # A changed catalog that makes no sense is not followed, but the last good one is served.
-    if services.watcher.problem is not None and not isinstance(services.watcher.problem, CatalogError):
+    if not services.watcher.answers:
         return "the catalog does not answer"
+    if services.audit.problem is not None:
+        return "the audit log cannot be written"
     return None

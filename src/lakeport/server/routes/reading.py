@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from litestar import Request
+from litestar.exceptions import InternalServerException
 
 from lakeport.errors import SharingError
 from lakeport.server.asgi import Scope, header
@@ -41,8 +42,8 @@ def query_parameters(scope: Scope) -> dict[str, str]:
 
 
 async def read_body(request: HttpRequest) -> bytes:
-    """The body. Raises `Refusal` (408) if it does not arrive in time."""
-    seconds = services_of(scope_of(request)).limits.body_seconds
+    """The body. Raises `Refusal`: 408 if it does not arrive in time, 400 if the connection ends before it does."""
+    seconds = services_of(scope_of(request)).config.limits.body_seconds
     try:
         async with asyncio.timeout(seconds):
             return await request.body()
@@ -50,13 +51,18 @@ async def read_body(request: HttpRequest) -> bytes:
         message = f"the body of the request has not arrived within {seconds:g} s"
         close = ((b"connection", b"close"),)
         raise Refusal(message, status=408, code="REQUEST_TIMEOUT", headers=close) from None
+    except InternalServerException:  # as the framework calls it
+        message = "the connection was closed within the body of the request"
+        raise Refusal(message, status=400, code="MALFORMED_REQUEST") from None
 
 
 def open_caller(scope: Scope, operation: str) -> Caller:
     """Who asks for which table. Raises `SharingError`: 401, 403, 404, 429; 400 for headers that make no sense."""
     services, exchange = services_of(scope), exchange_of(scope)
     exchange.operation = operation
-    found = services.view(scope).table(*(scope["path_params"][name] for name in ("share", "schema", "table")))
+    names = [scope["path_params"][name] for name in ("share", "schema", "table")]
+    exchange.asked = ".".join(names)
+    found = services.view(scope).table(*names)
     exchange.table = found
     assert exchange.recipient is not None
     return Caller(

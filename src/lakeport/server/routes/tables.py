@@ -32,7 +32,7 @@ from lakeport.server.services import Services, services_of
 from lakeport.server.streaming import LinesReply, begin
 from lakeport.server.workers import Lane
 from lakeport.sharing.capabilities import parse_capabilities
-from lakeport.sharing.lines import QueryStatus
+from lakeport.sharing.lines import PENDING, QueryStatus
 from lakeport.sharing.models import CredentialsAnswer
 from lakeport.sharing.requests import (
     decode_credentials_request,
@@ -66,7 +66,7 @@ async def get_metadata(request: HttpRequest) -> Replying:
     plan = partial(
         services.tables.metadata, caller, parse_version(parameters.get("version")), parameters.get("timestamp")
     )
-    return await _answered(scope, caller, Plan(plan, services.lookups.lane(caller.table.id)))
+    return await _answered(scope, caller, Plan(plan, services.lookups.lane(caller.table.id, caller.recipient.id)))
 
 
 @post(f"{_TABLE}/query", status_code=HTTP_200_OK)
@@ -75,7 +75,9 @@ async def query_table(request: HttpRequest) -> Replying:
     caller = open_caller(scope, "queryTable")
     services = services_of(scope)
     query = decode_query(await read_body(request))
-    plan = Plan(partial(services.tables.query, caller, query), services.answers.lane(caller.table.id))
+    plan = Plan(
+        partial(services.tables.query, caller, query), services.answers.lane(caller.table.id, caller.recipient.id)
+    )
     query_id = None
     if caller.capabilities.async_query:
         content = AsyncQuery(
@@ -96,7 +98,8 @@ async def query_table(request: HttpRequest) -> Replying:
 async def get_query(request: HttpRequest) -> Replying:
     """The answer to a query that was pending."""
     scope = scope_of(request)
-    exchange_of(scope).path = f"{scope['path'].rpartition('/')[0]}/…"  # tokens are not logged
+    exchange = exchange_of(scope)
+    exchange.path = f"{exchange.path.rpartition('/')[0]}/…"  # tokens are not logged
     caller = open_caller(scope, "getQuery")
     services = services_of(scope)
     status = decode_query_status(await read_body(request))
@@ -108,7 +111,9 @@ async def get_query(request: HttpRequest) -> Replying:
         max_files=status.max_files or query.request.max_files,
         page_token=status.page_token or query.request.page_token,
     )
-    plan = Plan(partial(services.tables.query, caller, wanted), services.answers.lane(caller.table.id))
+    plan = Plan(
+        partial(services.tables.query, caller, wanted), services.answers.lane(caller.table.id, caller.recipient.id)
+    )
     begun = await services.queries.polled(query_id, wanted, plan)
     return _begun_or_pending(scope, caller, query_id, begun, plan)
 
@@ -119,7 +124,9 @@ async def get_changes(request: HttpRequest) -> Replying:
     caller = open_caller(scope, "getTableChanges")
     services = services_of(scope)
     changes = parse_changes_request(query_parameters(scope))
-    plan = Plan(partial(services.tables.changes, caller, changes), services.answers.lane(caller.table.id))
+    plan = Plan(
+        partial(services.tables.changes, caller, changes), services.answers.lane(caller.table.id, caller.recipient.id)
+    )
     return await _answered(scope, caller, plan)
 
 
@@ -130,7 +137,7 @@ async def generate_credentials(request: HttpRequest) -> Reply:
     services = services_of(scope)
     wanted = decode_credentials_request(await read_body(request))
     exchange_of(scope).details = {"location": wanted.location or caller.table.location}
-    lane = services.lookups.lane(caller.table.id)
+    lane = services.lookups.lane(caller.table.id, caller.recipient.id)
     call = lane.run(services.vendor.credentials, caller.table, wanted.location)
     return json_reply(CredentialsAnswer(credentials=await _in_time(services, call)))
 
@@ -142,7 +149,7 @@ async def _version(scope: Scope) -> Reply:
     caller = open_caller(scope, "getTableVersion")
     services = services_of(scope)
     since = query_parameters(scope).get("startingTimestamp")
-    lane = services.lookups.lane(caller.table.id)
+    lane = services.lookups.lane(caller.table.id, caller.recipient.id)
     version = await _in_time(services, lane.run(services.tables.version, caller, since))
     exchange_of(scope).details = {"version": version}
     return Reply(200, [(_VERSION, str(version).encode())])
@@ -169,7 +176,7 @@ def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun 
     if begun is not None:
         return _reply(scope, caller, begun, plan.lane)
     exchange_of(scope).details = {"pending": True}
-    line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id)}) + b"\n"
+    line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id, status=PENDING)}) + b"\n"
     # Spark's client wants a version in every answer; it takes the one of the last.
     headers = _headers(caller, 0, "asyncquery=true")
     return Reply(200, [(b"content-type", NDJSON), *headers], line)
@@ -184,7 +191,7 @@ def _reply(scope: Scope, caller: Caller, begun: Begun, lane: Lane) -> Replying:
         first,
         _headers(caller, lines.answer.version, lines.answer.capabilities),
         lane=lane,
-        stall_seconds=services.limits.stall_seconds,
+        stall_seconds=services.config.limits.stall_seconds,
         refuse=services.refusal,
     )
 

@@ -56,17 +56,18 @@ class Signers:
         self._seconds, self._storage, self._now = seconds, dict(storage or {}), now
         self._stores = lru_cache(maxsize=256)(_opened)
 
-    def for_table(self, table: Table, public_url: str) -> UrlSigner:
-        """`public_url` is where recipients reach this server, without the endpoint: `https://sharing.example.org`.
+    def for_table(self, table: Table, public_url: str, recipient_id: str) -> UrlSigner:
+        """`public_url` is where recipients reach this server, without the endpoint: `https://sharing.example.org`. URLs
+        of files on a disk end with the access of the recipient.
 
         Raises `StorageError` if a store cannot be opened.
         """
-        places = [self._place(table, root, public_url) for root in table_roots(table)]
+        places = [self._place(table, root, public_url, recipient_id) for root in table_roots(table)]
         return TableSigner(table, places, self._seconds)
 
-    def _place(self, table: Table, root: str, public_url: str) -> Place:
+    def _place(self, table: Table, root: str, public_url: str, recipient_id: str) -> Place:
         if root.startswith("/"):
-            return DiskPlace(root, table.id, self._urls, public_url, self._seconds, self._now)
+            return DiskPlace(root, table.id, self._urls, public_url, self._seconds, self._now, recipient_id)
         options = tuple(sorted(table.storage_options(self._storage).items()))
         return object_place(root, self._stores(store_root(root), options), self._seconds, self._now)
 

@@ -1,10 +1,11 @@
 """Files on a disk: the server's own URLs, which only who has the key can make.
 
-    {public_url}{endpoint}/files/{table id}/{location}/{path below it}?expires=…&X-Amz-Signature=…
+    {public_url}{endpoint}/files/{table id}/{location}/{path below it}?expires=…&recipient=…&X-Amz-Signature=…
 
-The location is told by a fingerprint: a URL ends with the place that it was made for, and is never taken for a file of
-the same name in another. The signature is over plain text, for clients spell percent sequences anew; it has the name of
-S3's, because clients take a URL that has none of the clouds' names in its query for a path on their own disk.
+The recipient is whom the URL was made for: it ends with that one's access. The location is told by a fingerprint: a URL
+ends with the place that it was made for, and is never taken for a file of the same name in another. The signature is
+over plain text, for clients spell percent sequences anew; it has the name of S3's, because clients take a URL that has
+none of the clouds' names in its query for a path on their own disk.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _PLAIN = "/="
 
 _PATH = re.compile(r"/([^/]+)/([0-9a-f]+)/(.+)")
 _EXPIRES = re.compile(r"(?:^|&)expires=([0-9]{1,12})(?:&|$)")
+_RECIPIENT = re.compile(r"(?:^|&)recipient=([^&]+)(?:&|$)")
 _SIGNATURE = re.compile(r"(?:^|&)X-Amz-Signature=([0-9a-f]+)(?:&|$)")
 
 
@@ -36,6 +38,7 @@ class FileUrl:
     path: str
     expires: int
     """Seconds since the epoch."""
+    recipient_id: str
     signature: str
 
 
@@ -50,29 +53,34 @@ class FileUrls:
         """Stands for a location, and does not tell where it is."""
         return hmac.digest(self._key, f"location\0{root}".encode(), "sha256")[:_FINGERPRINT_BYTES].hex()
 
-    def format(self, public_url: str, table_id: str, root: str, paths: Sequence[str], expires: int) -> list[str]:
-        """The URLs of files, by their clean paths below `root`."""
+    def format(
+        self, public_url: str, table_id: str, root: str, paths: Sequence[str], expires: int, recipient_id: str
+    ) -> list[str]:
+        """The URLs of files for a recipient, by their clean paths below `root`."""
         location = self.fingerprint(root)
         head = f"{public_url.rstrip('/')}{self.prefix}/{quote(table_id, safe='')}/{location}/"
-        tail = f"?expires={expires}&X-Amz-Signature="
-        key, context = self._key, _context(table_id, location, expires)
+        tail = f"?expires={expires}&recipient={quote(recipient_id, safe='')}&X-Amz-Signature="
+        key, context = self._key, _context(table_id, location, expires, recipient_id)
         return [f"{head}{quote(path, _PLAIN)}{tail}{_signature(key, context, path)}" for path in paths]
 
     def parse(self, raw_path: str, query: str) -> FileUrl | None:
         """A URL's path behind the prefix and its query, both as they were sent; None if they are not of this form."""
         place, expires, signature = _PATH.fullmatch(raw_path), _EXPIRES.search(query), _SIGNATURE.search(query)
-        if not (place and expires and signature):
+        recipient = _RECIPIENT.search(query)
+        if not (place and expires and recipient and signature):
             return None
-        return FileUrl(unquote(place[1]), place[2], unquote(place[3]), int(expires[1]), signature[1])
+        table_id, location, path = unquote(place[1]), place[2], unquote(place[3])
+        return FileUrl(table_id, location, path, int(expires[1]), unquote(recipient[1]), signature[1])
 
     def is_signed(self, url: FileUrl) -> bool:
         """Whether this key signed the URL. The comparison takes a constant time."""
-        right = _signature(self._key, _context(url.table_id, url.location, url.expires), url.path)
+        context = _context(url.table_id, url.location, url.expires, url.recipient_id)
+        right = _signature(self._key, context, url.path)
         return hmac.compare_digest(right, url.signature)
 
 
-def _context(table_id: str, location: str, expires: int) -> bytes:
-    return f"file url\0{expires}\0{location}\0{table_id}\0".encode()
+def _context(table_id: str, location: str, expires: int, recipient_id: str) -> bytes:
+    return f"file url\0{expires}\0{location}\0{table_id}\0{recipient_id}\0".encode()
 
 
 def _signature(key: bytes, context: bytes, path: str) -> str:
@@ -89,7 +97,8 @@ class DiskPlace:
     public_url: str
     seconds: int
     now: Callable[[], float]
+    recipient_id: str
 
     def sign(self, relative: Sequence[str]) -> list[str]:
         expires = int(self.now()) + self.seconds
-        return self.urls.format(self.public_url, self.table_id, self.root, relative, expires)
+        return self.urls.format(self.public_url, self.table_id, self.root, relative, expires, self.recipient_id)

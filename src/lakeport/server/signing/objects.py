@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.engine.object_signing import SIGNED_FOR_AZURE, sign_keys
 from lakeport.engine.object_store import store_root
-from lakeport.engine.object_upload import store_errors
+from lakeport.engine.store_errors import store_errors
 from lakeport.errors import SharingError
 from lakeport.server.signing.azure import BlobPlace, account_key, container_url
 from lakeport.server.signing.places import Place
