@@ -39,8 +39,8 @@ PASSING = tuple(fault for fault in Fault if fault not in _LASTING)
 OF_ANSWERS = (Fault.ERROR, Fault.BUSY, Fault.RESET, Fault.RESET_WITHIN, Fault.STALL, Fault.TRUNCATED)
 """Those of the sharing server, rather than of the storage."""
 
-Choose = Callable[[str, bool], Fault]
-"""By the path of a request, and whether it is for a file."""
+Choose = Callable[[str, str | None], Fault]
+"""By the path of a request, and the range of bytes that it asks for, if it is for a file."""
 
 
 @dataclass
@@ -61,8 +61,8 @@ def at_random(
 ) -> Choose:
     chance = random.Random(seed)
 
-    def choose(path: str, is_file: bool) -> Fault:
-        return chance.choice(of_files if is_file else of_answers) if chance.random() < rate else Fault.NONE
+    def choose(path: str, byte_range: str | None) -> Fault:
+        return chance.choice(of_files if byte_range else of_answers) if chance.random() < rate else Fault.NONE
 
     return choose
 
@@ -104,11 +104,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        is_file = "range" in self.headers
+        byte_range = self.headers.get("range")
         proxy = self.server.proxy
         with proxy.lock:
-            fault = proxy.choose(self.path, is_file)
-            proxy.asked["file" if is_file else urlsplit(self.path).path.rpartition("/")[2]] += 1
+            fault = proxy.choose(self.path, byte_range)
+            proxy.asked["file" if byte_range else urlsplit(self.path).path.rpartition("/")[2]] += 1
             proxy.done[fault] += 1
         try:
             self._do(fault, body)

@@ -65,6 +65,8 @@ class Shared:
     reader_version: int = 1
     configuration: Mapping[str, str] | None = None
     answers: list[Steps] = field(default_factory=list)
+    refresh_tokens: list[str] = field(default_factory=list)
+    """Those of the answers to queries, in turn. Answers have none by default."""
     url: str = ""
 
     def __call__(self, asked: Asked) -> Steps:
@@ -74,6 +76,8 @@ class Shared:
         if name.endswith(".parquet"):
             return self._content(asked, name.removesuffix(".parquet"))
         lines = self.head() + ([] if name == "metadata" else [self.line(file) for file in self.files])
+        if name == "query" and self.refresh_tokens:
+            lines.append({"endStreamAction": {"refreshToken": self.refresh_tokens.pop(0)}})
         headers = {"delta-table-version": str(self.version), "delta-sharing-capabilities": self.capabilities}
         return reply("".join(json.dumps(line) + "\n" for line in lines).encode(), headers=headers)
 

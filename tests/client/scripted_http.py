@@ -33,7 +33,14 @@ class Stall:
     seconds: float = 20
 
 
-Steps = list[bytes | Close | Reset | Stall]
+@dataclass(frozen=True)
+class Pause:
+    """Nothing is sent for a while."""
+
+    seconds: float
+
+
+Steps = list[bytes | Close | Reset | Stall | Pause]
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,8 @@ def _serve(
                     for step in script(asked):
                         if isinstance(step, bytes):
                             connection.sendall(step)
+                        elif isinstance(step, Pause):
+                            ending.wait(step.seconds)
                         elif isinstance(step, Stall):
                             ending.wait(step.seconds)
                             return

@@ -338,3 +338,18 @@ def test_a_fixed_token_that_is_refused_is_not_sent_again() -> None:
             client.shares()
         assert len(server.asked) == 1
         assert secret not in str(failed.value)
+
+
+@pytest.mark.parametrize("endpoint", ["http://sharing.example/x", "http://10.0.0.1:8080/", "HTTP://[2001:db8::1]/"])
+def test_credentials_that_are_sent_unencrypted_to_another_machine_are_warned_of(endpoint: str) -> None:
+    with pytest.warns(UserWarning, match="are sent unencrypted"):
+        authorization(profile(BearerToken(token="t"), endpoint), pool())
+    with pytest.warns(UserWarning, match="are sent unencrypted"):
+        authorization(profile(by_secret(endpoint)), pool())
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["https://sharing.example/x", "http://127.0.0.1:8080/", "http://localhost/", "http://[::1]/"]
+)
+def test_encrypted_and_own_endpoints_are_not_warned_of(endpoint: str) -> None:
+    authorization(profile(BearerToken(token="t"), endpoint), pool())

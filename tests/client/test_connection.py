@@ -11,6 +11,7 @@ import pytest
 import lakeport
 from lakeport.client import ClientOptions
 from lakeport.errors import AuthenticationError, SharingError, UnavailableError
+from tests.client.scripted_http import reply, scripted
 from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
 from tests.server.running import TOKEN
 
@@ -80,9 +81,16 @@ def test_a_token_that_expires_within_a_week_is_warned_of() -> None:
         lakeport.connect(profile_text(NOWHERE, expirationTime=soon))
 
 
-def test_a_server_that_is_down_is_told_after_as_many_tries_as_were_asked_for() -> None:
-    with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1 cannot be reached.*after 1 try"):
-        lakeport.connect(profile_text(NOWHERE), retries=0, connect_seconds=1.0).shares()
+def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    with pytest.raises(UnavailableError, match=r"connection refused: nothing listens at 127\.0\.0\.1:1"):
+        lakeport.connect(profile_text(NOWHERE)).shares()
+
+
+def test_a_server_that_fails_is_told_after_as_many_tries_as_were_asked_for() -> None:
+    with scripted(lambda _: reply(status=503)) as server:
+        with pytest.raises(UnavailableError, match=r"503.*after 1 try"):
+            lakeport.connect(profile_text(server.url), retries=0).shares()
+        assert len(server.asked) == 1
 
 
 def test_a_wrong_token_is_told_with_what_to_do(shared: Shared) -> None:

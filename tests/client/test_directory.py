@@ -1,17 +1,23 @@
 """Tables in their own directories: temporary credentials as options of a storage, and when they are renewed. What they
 open is tried with real storages in tests/interop/test_directory_access.py."""
 
+import json
 import time
+from pathlib import Path
 
 import pytest
 
-from lakeport.client.directory import check_offered_by_urls
+from lakeport.client.directory import DirectoryStorage, check_offered_by_urls
+from lakeport.client.rest import SharingServer
 from lakeport.client.temporary import TemporaryStorage, storage_options
 from lakeport.engine.storage import Storage
-from lakeport.errors import SharingError, UnsupportedFeatureError
+from lakeport.errors import AccessDeniedError, SharingError, UnsupportedFeatureError
+from lakeport.kernel.engine import FileStatus
 from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken
 from lakeport.sharing.names import TableName
-from tests.client.scripted_http import reply, scripted
+from lakeport.sharing.profile import parse_profile
+from tests.client.scripted_http import Asked, Steps, reply, scripted
+from tests.client.timing import pool
 
 NAME = TableName("sales", "eu", "orders")
 AWS = AwsTempCredentials(access_key_id="id", secret_access_key="secret", session_token="session")
@@ -135,3 +141,28 @@ def test_a_table_that_is_offered_by_its_directory_only_is_told() -> None:
     with pytest.raises(SharingError, match="by its directory only") as failed:
         check_offered_by_urls(b'{"metaData":{"accessModes":["dir"]}}', NAME)
     assert failed.value.code == "DIRECTORY_ONLY"
+
+
+def test_a_log_does_not_lead_to_the_readers_own_files_nor_to_other_hosts(tmp_path: Path) -> None:
+    (tmp_path / "private").write_bytes(b"mine")
+
+    def answer(asked: Asked) -> Steps:
+        if asked.path.endswith("temporary-table-credentials"):
+            keys = {"accessKeyId": "id", "secretAccessKey": "secret", "sessionToken": "session"}
+            given = {"location": "s3://bucket/t", "expirationTime": 2**53, "awsTempCredentials": keys}
+            return reply(json.dumps({"credentials": given}).encode())
+        lines = [{"protocol": {"minReaderVersion": 1}}, {"metaData": {"auxiliaryLocations": ["s3://bucket/clone"]}}]
+        headers = {"delta-table-version": "1", "delta-sharing-capabilities": "responseformat=parquet"}
+        return reply("\n".join(map(json.dumps, lines)).encode(), headers=headers)
+
+    with scripted(answer) as server, pool() as http:
+        text = json.dumps({"shareCredentialsVersion": 1, "endpoint": server.url, "bearerToken": "t"})
+        storage = DirectoryStorage(SharingServer(parse_profile(text), http), NAME, {})
+        for path in [f"{tmp_path}/private", f"{server.url}/x", "s3://other/x", "s3://bucket/t/../other/x"]:
+            with pytest.raises(AccessDeniedError, match="outside of the directories that the server shares"):
+                storage.read(path)
+            with pytest.raises(AccessDeniedError):
+                storage.status(path)
+            with pytest.raises(AccessDeniedError):
+                list(storage.read_many([FileStatus("s3://bucket/t/x", 1), FileStatus(path, 1)]))
+        assert not [asked for asked in server.asked if asked.path == "/x"]

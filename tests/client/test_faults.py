@@ -125,9 +125,9 @@ def once(fault: Fault, every: int) -> Choose:
     """The fault for the first request of one in so many files."""
     seen: set[str] = set()
 
-    def choose(path: str, is_file: bool) -> Fault:
+    def choose(path: str, byte_range: str | None) -> Fault:
         file = path.partition("?")[0]
-        if not is_file or file in seen:
+        if not byte_range or file in seen:
             return Fault.NONE
         seen.add(file)
         return fault if len(seen) % every == 0 else Fault.NONE
@@ -175,7 +175,7 @@ def test_urls_are_renewed_while_a_writer_commits(tmp_path: Path, history: bool) 
     write_small_files(path, 40)
     with (
         running(sharing({NAME: path}, history_shared=history), pre_signed_url_timeout_seconds=1) as started,
-        faulty_proxy(started.url, lambda path, is_file: Fault.NONE) as proxy,
+        faulty_proxy(started.url, lambda path, byte_range: Fault.NONE) as proxy,
     ):
         frame = through(proxy, started)
         found: list[int] = []
@@ -196,7 +196,7 @@ def test_the_urls_of_changes_are_renewed(tmp_path: Path) -> None:
     write_small_files(path, 30)
     with (
         running(sharing({NAME: path}, history_shared=True), pre_signed_url_timeout_seconds=1) as started,
-        faulty_proxy(started.url, lambda path, is_file: Fault.NONE) as proxy,
+        faulty_proxy(started.url, lambda path, byte_range: Fault.NONE) as proxy,
     ):
         changes = through(proxy, started).changes(0)
         found: list[int] = []

@@ -147,7 +147,7 @@ def test_a_table_is_fetched_once(tmp_path: Path) -> None:
     tables.delete(str(tmp_path / "t"), "id = 3")
     with (
         running(sharing({"a.b.t": tmp_path / "t"})) as started,
-        faulty_proxy(started.url, lambda path, is_file: Fault.NONE) as proxy,
+        faulty_proxy(started.url, lambda path, byte_range: Fault.NONE) as proxy,
     ):
         profile = profile_text(started.endpoint.replace(started.url, proxy.url))
         found, fetched = [], []

@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import socket
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -128,15 +129,44 @@ def test_retry_after_is_seconds_or_a_moment() -> None:
     assert parse_retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
+def test_a_server_that_is_not_there_is_named_at_once() -> None:
     with scripted(lambda asked: []) as gone:
         pass
     sleeps = Sleeps()
-    with pool(sleeps) as http, pytest.raises(UnavailableError, match="cannot be reached") as failed:
+    address = gone.url.removeprefix("http://")
+    with pool(sleeps) as http, pytest.raises(UnavailableError, match=f"connection refused.* at {address}") as failed:
         http.request("GET", f"{gone.url}/path?signature=secret")
-    assert gone.url.removeprefix("http://") in str(failed.value)
     assert "secret" not in str(failed.value)
     assert failed.value.status == 0
+    assert sleeps.seconds == []
+    with pool(sleeps) as http, pytest.raises(StorageError, match="connection refused"):
+        http.get_range(f"{gone.url}/path", 0, 1)
+    with (
+        pool(sleeps, proxy=gone.url) as http,
+        pytest.raises(UnavailableError, match=r"refused.* the proxy on the way to x"),
+    ):
+        http.request("GET", "http://x.example/")
+    assert sleeps.seconds == []
+
+
+def test_a_name_that_does_not_exist_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    sleeps = Sleeps()
+    with pool(sleeps) as http, pytest.raises(UnavailableError, match=r"name of nowhere\.example does not exist"):
+        http.request("GET", "http://nowhere.example/")
+    assert sleeps.seconds == []
+
+
+def test_a_server_that_answered_before_may_come_back() -> None:
+    sleeps = Sleeps()
+    with pool(sleeps) as http:
+        with scripted(lambda asked: [*reply(b"here"), Close()]) as restarting:
+            http.request("GET", restarting.url).close()
+        with pytest.raises(UnavailableError, match=r"connection refused.*given up after 9 tries"):
+            http.request("GET", restarting.url)
     assert len(sleeps.seconds) == 8
 
 

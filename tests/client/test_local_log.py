@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import lakeport
@@ -24,6 +24,7 @@ from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove
 from tests.client.reading import frame_of, rows_of, server_at
 from tests.client.scripted_http import Asked, Steps, reply, scripted
 from tests.client.timing import pool
+from tests.examples import examples
 from tests.server.running import Running, running, sharing
 
 FEATURES = "readerfeatures=deletionvectors,columnmapping;includeendstreamaction=true"
@@ -116,7 +117,7 @@ def altered(value: Any, chance: random.Random, rate: float) -> Any:
     return dict(items)
 
 
-SETTINGS = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 RATES = st.sampled_from([0.0, 0.1, 0.5, 1.0])
 
 

@@ -10,6 +10,7 @@ import lakeport
 from lakeport.client.offered import near_names
 from lakeport.client.profiles import open_profile
 from lakeport.client.rest import SharingServer
+from lakeport.engine import memory_engine
 from lakeport.errors import SharingError
 from lakeport.sharing.names import TableName
 from lakeport.sharing.profile import BearerToken, Profile
@@ -95,3 +96,8 @@ def test_names_are_not_near_if_the_server_does_not_tell_any() -> None:
         SharingServer(Profile(endpoint=script.url, credentials=PROFILE.credentials)) as server,
     ):
         assert near_names(server, TableName("a", "b", "c")) == []
+
+
+def test_an_engine_is_refused_for_a_shared_table() -> None:
+    with pytest.raises(ValueError, match="engine is for tables at a path"):
+        lakeport.scan("config.share#a.b.c", engine=memory_engine())

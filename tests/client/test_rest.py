@@ -521,6 +521,31 @@ def test_a_pending_query_that_fails_is_an_error() -> None:
         client.query(ORDERS, QueryRequest())
 
 
+@pytest.mark.parametrize("field", ["errorMessage", "message"])
+def test_a_query_that_failed_in_the_background_is_not_polled_again(field: str) -> None:
+    status = {"queryId": "q/1", "status": "failed", field: "the warehouse is full"}
+    answer = reply(json.dumps({"queryStatus": status}).encode())
+    with (
+        scripted(background(2, answer)) as server,
+        client_of(server.url) as client,
+        pytest.raises(SharingError, match=r"failed to answer a query about .* QUERY_FAILED: the warehouse is full"),
+    ):
+        client.query(ORDERS, QueryRequest())
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_only_pending_queries_are_polled(status: str) -> None:
+    answer = reply(json.dumps({"queryStatus": {"queryId": "q", "status": status}}).encode())
+    with (
+        scripted(lambda _: answer) as server,
+        client_of(server.url) as client,
+        pytest.raises(SharingError, match=f"its status is '{status}'"),
+    ):
+        client.query(ORDERS, QueryRequest())
+    assert len(server.asked) == 1
+
+
 def test_a_query_is_not_waited_for_for_ever() -> None:
     sleeps = Sleeps()
     with (

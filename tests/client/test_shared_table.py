@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,23 +14,16 @@ import pytest
 import lakeport
 from lakeport import tables
 from lakeport.client.rest import SharingServer
-from lakeport.errors import LakeportError, SharingError, UnsupportedFeatureError
+from lakeport.engine import default_engine
+from lakeport.errors import CorruptTableError, LakeportError, SharingError, UnsupportedFeatureError
+from lakeport.frame import Frame
+from tests.acceptance.comparing import assert_expected, assert_same_rows
+from tests.acceptance.real_tables import BY_NAME, Entry, change_cases, chosen, is_shareable, path_of, shared_name
+from tests.builder import TableBuilder, struct
+from tests.client.provider import DataFile, Shared, providing, schema
 from tests.client.reading import frame_of, rows_of, server_at
 from tests.server.running import Running, running, sharing
-from tests.test_acceptance import (
-    BY_NAME,
-    MANIFEST,
-    TABLES,
-    Entry,
-    assert_expected,
-    assert_same_rows,
-    change_cases,
-    chosen,
-    has_rows,
-    path_of,
-)
 
-NUMBERS = {entry["name"]: number for number, entry in enumerate(MANIFEST)}
 MANY = 40
 """Of tables with more versions only some are read."""
 EVERYTHING = {
@@ -39,24 +33,9 @@ EVERYTHING = {
 }
 
 
-def is_shareable(entry: Entry) -> bool:
-    return has_rows(entry) and "needs" not in entry["expected"]
-
-
-def name_of(table: str) -> str:
-    return f"all.of.t{NUMBERS[table]}"
-
-
-@pytest.fixture(scope="module")
-def server(shared_tables: Path) -> Iterator[Running]:
-    content = sharing({name_of(name): path_of(name) for name in NUMBERS}, history_shared=True)
-    with running(content, delta_table_cache_size=5) as started:
-        yield started
-
-
 @pytest.fixture(scope="module", params=["delta", "parquet"])
-def client(server: Running, request: pytest.FixtureRequest) -> Iterator[SharingServer]:
-    with server_at(server.endpoint, formats=(request.param,)) as opened:
+def client(real_tables_server: Running, request: pytest.FixtureRequest) -> Iterator[SharingServer]:
+    with server_at(real_tables_server.endpoint, formats=(request.param,)) as opened:
         yield opened
 
 
@@ -70,10 +49,9 @@ def but_in_parquet(client: SharingServer) -> Iterator[None]:
             raise
 
 
-@pytest.mark.shared
 @chosen(is_shareable)
 def test_a_shared_table_has_the_rows_that_are_expected(client: SharingServer, name: str) -> None:
-    frame = frame_of(client, name_of(name))
+    frame = frame_of(client, shared_name(name))
     with but_in_parquet(client):
         found = frame.to_arrow()
         assert frame.version == BY_NAME[name]["state"]["version"]
@@ -82,10 +60,9 @@ def test_a_shared_table_has_the_rows_that_are_expected(client: SharingServer, na
         assert frame.schema.equals(found.schema)
 
 
-@pytest.mark.shared
 @chosen(is_shareable)
 def test_every_version_is_the_one_of_the_path(client: SharingServer, name: str) -> None:
-    shared, table = frame_of(client, name_of(name)), lakeport.scan(path_of(name))
+    shared, table = frame_of(client, shared_name(name)), lakeport.scan(path_of(name))
     latest = BY_NAME[name]["state"]["version"]
     for version in range(latest) if latest < MANY else sorted({0, 1, 2, latest // 2, latest - 1}):
         try:
@@ -100,12 +77,11 @@ def test_every_version_is_the_one_of_the_path(client: SharingServer, name: str) 
             assert at.version == version
 
 
-@pytest.mark.shared
 @pytest.mark.parametrize(("name", "case"), change_cases("parquet"))
 def test_a_change_feed_has_the_rows_that_are_expected(client: SharingServer, name: str, case: Entry) -> None:
     with but_in_parquet(client):
-        found = frame_of(client, name_of(name)).changes(case["start"], case["end"]).to_arrow()
-        assert_same_rows(found.drop(["_commit_timestamp"]), pq.read_table(TABLES / case["parquet"]))
+        found = frame_of(client, shared_name(name)).changes(case["start"], case["end"]).to_arrow()
+        assert_same_rows(found.drop(["_commit_timestamp"]), pq.read_table(case["parquet"]))
         mine = lakeport.scan(path_of(name)).changes(case["start"], case["end"]).to_arrow()
         times = ["_commit_version", "_commit_timestamp"]
         assert set(rows_of(found.select(times))) == set(rows_of(mine.select(times)))
@@ -170,6 +146,83 @@ def test_all_views_of_a_frame_are_of_one_version(own: SharingServer, orders: Pat
         assert sorted(frame.where("id > 0").to_arrow().column("id").to_pylist()) == [1, 2]
         assert frame.limit(10).count() == 2
         assert frame_of(client, "a.b.growing").count() == 3
+
+
+@pytest.mark.parametrize("ask", [lambda view: view.version, lambda view: view.schema, lambda view: view.count()])
+def test_a_frame_stays_at_the_version_of_the_first_question(tmp_path: Path, ask: Callable[[Frame], Any]) -> None:
+    path = tmp_path / "growing"
+    tables.create(str(path), {"id": [1, 2]})
+    with running(sharing({"a.b.growing": path}, history_shared=True)) as started, server_at(started.endpoint) as client:
+        frame = frame_of(client, "a.b.growing")
+        ask(frame)
+        tables.append(str(path), {"id": [3]})
+        for view in (frame, frame.where("id > 0"), frame.limit(10)):
+            assert (view.version, view.count(), view.to_arrow().num_rows, view.snapshot.version) == (0, 2, 2, 0)
+        assert frame_of(client, "a.b.growing").count() == 3
+
+
+def test_a_frame_whose_version_is_not_shared_any_more_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "growing"
+    tables.create(str(path), {"id": [1, 2]})
+    with running(sharing({"a.b.growing": path})) as started, server_at(started.endpoint) as client:
+        frame = frame_of(client, "a.b.growing")
+        assert frame.version == 0
+        tables.append(str(path), {"id": [3]})
+        with pytest.raises(SharingError, match="scan the table anew") as caught:
+            frame.to_arrow()
+    assert caught.value.code == "VERSION_CHANGED"
+
+
+def test_a_frame_without_refresh_tokens_does_not_move_to_another_version() -> None:
+    table = Shared(schema(id="long"), [DataFile("1", pa.table({"id": [1, 2]}))])
+    with providing(table) as provider:
+        frame = provider.frame()
+        assert frame.count() == 2
+        table.version += 1
+        with pytest.raises(SharingError, match="scan the table anew") as caught:
+            frame.where("id > 0").to_arrow()
+    assert caught.value.code == "VERSION_CHANGED"
+
+
+def test_a_filtered_read_asks_for_the_metadata_once() -> None:
+    table = Shared(schema(id="long"), [DataFile("1", pa.table({"id": [1, 2]}))])
+    with providing(table) as provider:
+        frame = provider.frame()
+        assert frame.schema.names == ["id"]
+        assert frame.where("id > 1").to_arrow().num_rows == 1
+        assert frame.where("id > 0").select("id").to_arrow().num_rows == 2
+        asked = [asked.path.rpartition("/")[2] for asked in provider.asked]
+    assert asked.count("metadata") == 1
+    assert asked.count("query") == 2
+
+
+@pytest.mark.parametrize("text", ["TRUE", "True", "true"])
+@pytest.mark.parametrize("response_format", ["delta", "parquet"])
+def test_a_feed_is_on_in_any_case_of_its_property(tmp_path: Path, text: str, response_format: str) -> None:
+    path = tmp_path / "t"
+    tables.create(str(path), {"id": [1, 2]}, properties={"delta.enableChangeDataFeed": text})
+    tables.update(str(path), {"id": "id + 10"}, "id = 1")
+    expected = rows_of(lakeport.scan(str(path)).changes(0).to_arrow())
+    assert len(expected) == 4
+    with (
+        running(sharing({"a.b.t": path}, history_shared=True)) as started,
+        server_at(started.endpoint, formats=(response_format,)) as client,
+    ):
+        assert rows_of(frame_of(client, "a.b.t").changes(0).to_arrow()) == expected
+
+
+def test_a_feed_whose_property_is_no_flag_keeps_from_changes_only(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = TableBuilder(default_engine(), str(path), struct(id="long"), (), {"delta.enableChangeDataFeed": "yes"})
+    table.create(table.add({"id": [1]}))
+    with pytest.raises(CorruptTableError, match="'yes': it must be true or false"):
+        lakeport.scan(str(path)).changes(0).to_arrow()
+    with running(sharing({"a.b.t": path}, history_shared=True)) as started:
+        for response_format in ("delta", "parquet"):
+            with server_at(started.endpoint, formats=(response_format,)) as client:
+                assert frame_of(client, "a.b.t").count() == 1
+                with pytest.raises(LakeportError):
+                    frame_of(client, "a.b.t").changes(0).to_arrow()
 
 
 def test_the_history_of_a_shared_table_is_not_told(own: SharingServer) -> None:

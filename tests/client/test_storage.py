@@ -13,7 +13,7 @@ from lakeport.kernel.engine import FileStatus
 from tests.client.scripted_http import Asked, Steps, reply, scripted
 from tests.client.timing import pool
 
-ROOT = "delta-sharing-log:///0/a.b.c"
+ROOT = "delta-sharing://log/0/a.b.c"
 LOG = f"{ROOT}/_delta_log"
 SIZE = 3_000_000
 CONTENT = bytes(range(250)) * (SIZE // 250)
@@ -56,7 +56,7 @@ def test_logs_are_listed_and_read() -> None:
     assert first == FileStatus(f"{LOG}/00000000000000000001.json", 3, 10)
     assert list(storage.list_from(LOG, "00000000000000000002")) == [second]
     assert list(storage.list_all(LOG)) == [first, second]
-    assert list(storage.list_from("delta-sharing-log:///9/x/_delta_log", "")) == []
+    assert list(storage.list_from("delta-sharing://log/9/x/_delta_log", "")) == []
     assert storage.status(first.path) == first
     assert storage.status(f"{LOG}/none") is None
     assert list(storage.read_many([second, first])) == [b"two", b"one"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 
+import pyarrow as pa
 import pytest
 
 from lakeport.client.local_log import SignedUrl
 from lakeport.client.urls import FreshUrls
 from lakeport.errors import SharingError
+from tests.client.provider import DataFile, Shared, providing, schema
 
 
 class Server:
@@ -93,6 +96,18 @@ def test_an_answer_without_one_of_the_files_is_an_error() -> None:
     with pytest.raises(SharingError, match="did not renew the URLs of 1 of 2 files; read the table again") as failed:
         urls.refused("b", "b?0")
     assert failed.value.code == "URLS_NOT_RENEWED"
+
+
+def test_each_renewal_has_the_token_of_the_answer_before() -> None:
+    tokens = ["first", "second", "third", "fourth"]
+    shared = Shared(schema(a="long"), [DataFile("1", pa.table({"a": [1]}))], refresh_tokens=tokens.copy())
+    with providing(shared) as provider:
+        (file,) = provider.frame().plan().files()
+        storage = provider.frame().engine.storage
+        for _ in range(3):
+            storage.signed(file.path, storage.signed(file.path).url)
+        queries = [json.loads(asked.body) for asked in provider.asked if asked.path.endswith("/query")]
+    assert [query.get("refreshToken") for query in queries] == [None, *tokens[:3]]
 
 
 def test_an_answer_with_urls_that_have_expired_is_taken_nevertheless() -> None:

@@ -16,9 +16,11 @@ from weakref import finalize
 import msgspec
 
 from lakeport.client.http_answer import HttpAnswer
+from lakeport.client.limits import LINE_BYTES, PAGE_BYTES, PageCount, limited, too_large
 from lakeport.client.refusals import invalid_answer, sharing_error
+from lakeport.errors import SharingError
 from lakeport.sharing.capabilities import HEADER, Capabilities, parse_capabilities
-from lakeport.sharing.lines import EndStreamAction, QueryStatus
+from lakeport.sharing.lines import PENDING, EndStreamAction, QueryStatus
 from lakeport.sharing.models import WireModel
 
 ResponseFormat = Literal["delta", "parquet"]
@@ -83,7 +85,7 @@ class Page:
         with self.file:
             self.file.seek(0)
             head, ended = 2, False
-            for number, line in _numbered(self.file):
+            for number, line in _numbered(self.file, self.server, self.about):
                 if ended:
                     raise invalid_answer(self.server, self.about, f"it goes on after its end, in the line {number}")
                 ended = _decode_line(line, number, self.server, self.about).end_stream_action is not None
@@ -127,8 +129,13 @@ class TableAnswer:
     def _all_lines(self) -> Generator[bytes]:
         seen: set[str] = set()
         ends: list[EndStreamAction] = []
+        count = PageCount(self._page.server, self._page.about)
         while True:
-            yield from self._page.lines()
+            lines = 0
+            for line in self._page.lines():
+                lines += 1
+                yield line
+            count.add(lines)
             ends += [self._page.end] if self._page.end is not None else []
             token = self._page.next_token
             if token is None:
@@ -149,13 +156,13 @@ class TableAnswer:
         return page
 
 
-def receive_page(answer: HttpAnswer, about: str) -> Page | Pending:
+def receive_page(answer: HttpAnswer, about: str, most_bytes: int = PAGE_BYTES) -> Page | Pending:
     """Reads an answer with the status 200 to its end.
 
     Raises `UnavailableError` if it is broken off, and `SharingError` if it ends with an error or makes no sense."""
     file: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # the page closes it
     try:
-        for chunk in answer.stream():
+        for chunk in limited(answer.stream(), most_bytes, answer.server, about):
             file.write(chunk)
         return _read_page(answer, about, file)
     except BaseException:
@@ -165,12 +172,12 @@ def receive_page(answer: HttpAnswer, about: str) -> Page | Pending:
 
 def _read_page(answer: HttpAnswer, about: str, file: SpooledTemporaryFile[bytes]) -> Page | Pending:
     capabilities = parse_capabilities(answer.headers.get(HEADER))
-    head = _head(file)
+    head = _head(file, answer.server, about)
     first = _decode_line(head[0], 1, answer.server, about) if head else _Line()
     if first.query_status is not None:
         file.close()
-        return Pending(query_id=first.query_status.query_id)
-    last = _decode_line(_last_line(file), None, answer.server, about)
+        return _pending(first.query_status, answer.server, about)
+    last = _decode_line(_last_line(file, answer.server, about), None, answer.server, about)
     _check_end(answer, about, capabilities, last.end_stream_action)
     if len(head) < 2 or not first.is_protocol or not _decode_line(head[1], 2, answer.server, about).is_metadata:
         raise invalid_answer(answer.server, about, "it does not begin with a protocol and the metadata")
@@ -184,6 +191,14 @@ def _read_page(answer: HttpAnswer, about: str, file: SpooledTemporaryFile[bytes]
         end=last.end_stream_action,
         file=file,
     )
+
+
+def _pending(found: QueryStatus, server: str, about: str) -> Pending:
+    """Raises `SharingError` for a query that has failed: polling goes on only while it is pending."""
+    if found.status is None or found.status.lower() == PENDING:
+        return Pending(query_id=found.query_id)
+    said = found.error_message or found.message or f"its status is {found.status!r}"
+    raise sharing_error(f"{server} failed to answer a query about {about}", 200, "QUERY_FAILED", said)
 
 
 def _check_end(answer: HttpAnswer, about: str, capabilities: Capabilities, end: EndStreamAction | None) -> None:
@@ -200,7 +215,7 @@ def _check_end(answer: HttpAnswer, about: str, capabilities: Capabilities, end: 
 def parse_version(answer: HttpAnswer, about: str) -> int:
     """The header `Delta-Table-Version`. Raises `SharingError`."""
     text = answer.headers.get("delta-table-version", "").strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 1 << 63):
         raise invalid_answer(answer.server, about, "it has no valid Delta-Table-Version in its header")
     return int(text)
 
@@ -214,18 +229,18 @@ def _response_format(answer: HttpAnswer, about: str, capabilities: Capabilities)
     raise invalid_answer(answer.server, about, f"it is in the format {formats}, which was not asked for")
 
 
-def _head(file: SpooledTemporaryFile[bytes]) -> list[bytes]:
+def _head(file: SpooledTemporaryFile[bytes], server: str, about: str) -> list[bytes]:
     """The first two lines, if there are as many."""
     file.seek(0)
     found: list[bytes] = []
-    for _, line in _numbered(file):
+    for _, line in _numbered(file, server, about):
         found.append(line)
         if len(found) == 2:
             break
     return found
 
 
-def _last_line(file: SpooledTemporaryFile[bytes]) -> bytes:
+def _last_line(file: SpooledTemporaryFile[bytes], server: str, about: str) -> bytes:
     size = file.seek(0, 2)
     tail = _FIRST_TAIL
     while True:
@@ -234,14 +249,22 @@ def _last_line(file: SpooledTemporaryFile[bytes]) -> bytes:
         _, newline, line = text.rpartition(b"\n")
         if newline or tail >= size:
             return line
+        if tail > LINE_BYTES:
+            raise _long_line(server, about)
         tail *= 8
 
 
-def _numbered(file: SpooledTemporaryFile[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, without what ends them."""
-    for number, line in enumerate(file, 1):
+def _numbered(file: SpooledTemporaryFile[bytes], server: str, about: str) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, without what ends them. Raises `SharingError` for one that is too long to hold."""
+    for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES), b""), 1):
+        if len(line) == LINE_BYTES:
+            raise _long_line(server, about)
         if text := line.strip():
             yield number, text
+
+
+def _long_line(server: str, about: str) -> SharingError:
+    return too_large(server, about, f"has a line of more than {LINE_BYTES:,} bytes")
 
 
 def _decode_line(line: bytes, number: int | None, server: str, about: str) -> _Line:

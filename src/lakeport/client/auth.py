@@ -9,7 +9,9 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from ipaddress import ip_address
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from lakeport.client.http import HttpPool
 from lakeport.client.oauth import AccessToken, fetch_token
@@ -36,7 +38,10 @@ class Authorization(Protocol):
 
 
 def authorization(profile: Profile, http: HttpPool, clock: WallClock = time.time) -> Authorization:
-    """What a profile's requests are authorized by. Of OAuth, all who have the same credentials share the token."""
+    """What a profile's requests are authorized by. Of OAuth, all who have the same credentials share the token.
+
+    Warns of credentials that are sent unencrypted to another machine."""
+    _warn_of_cleartext(profile)
     match profile.credentials:
         case BearerToken(token=token):
             _warn_of_end(profile, clock())
@@ -46,6 +51,25 @@ def authorization(profile: Profile, http: HttpPool, clock: WallClock = time.time
             return _FixedToken(profile, f"Basic {packed}", clock)
         case OAuthClientCredentials() | OAuthPrivateKeyJwt() as credentials:
             return _OAuth(credentials, http, clock, _tokens_of(credentials))
+
+
+def _warn_of_cleartext(profile: Profile) -> None:
+    urls = [profile.endpoint, getattr(profile.credentials, "token_endpoint", profile.endpoint)]
+    for url in dict.fromkeys(urls):
+        host = urlsplit(url).hostname or ""
+        if urlsplit(url).scheme == "http" and not _is_loopback(host):
+            message = (
+                f"the credentials for {host} are sent unencrypted, and everyone on the way can read them: ask the "
+                "provider for a profile with an https endpoint"
+            )
+            warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost" or host.lower().endswith(".localhost")
 
 
 def _warn_of_end(profile: Profile, now: float) -> None:

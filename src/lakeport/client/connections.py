@@ -67,6 +67,7 @@ class Connections:
         self._lock = Lock()
         self._managers: dict[tuple[str | None, bool], urllib3.PoolManager] = {}
         self._of_origins: dict[Origin, urllib3.PoolManager] = {}
+        self._answered: set[Origin] = set()
 
     def close(self) -> None:
         for manager in list(self._managers.values()):
@@ -103,7 +104,8 @@ class Connections:
                     timeout=self._timeout,
                 )
         except HTTP_ERRORS as error:
-            raise connection_error(error, str(origin)) from error
+            raise connection_error(error, str(origin), answered_before=origin in self._answered) from error
+        self._answered.add(origin)
         return HttpAnswer(response, str(origin))
 
     def _manager(self, origin: Origin) -> urllib3.PoolManager:

@@ -23,6 +23,7 @@ from lakeport.kernel.changes import TableChanges
 from lakeport.kernel.engine import Engine, FileStatus, OutputFile
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.paths import is_within
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.table_commits import TableCommits
@@ -33,8 +34,6 @@ T = TypeVar("T")
 
 _EXPIRED = re.compile(r"Expired|InvalidToken|TokenRefreshRequired", re.IGNORECASE)
 """S3 refuses a token that has expired with the status 400."""
-
-_SAME_STORAGE = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 
 
 DIRECTORY_ONLY = "DIRECTORY_ONLY"
@@ -160,6 +159,8 @@ class DirectoryStorage:
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
         if not files:
             return iter(())
+        for file in files:
+            self._place(file.path)
         return self._resumed(files[0].path, lambda storage, done: storage.read_many(files[done:]))
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
@@ -213,15 +214,22 @@ class DirectoryStorage:
             refused_at, storage = done, place.refused(storage)
 
     def _place(self, path: str) -> TemporaryStorage:
-        """The directory that a path is in; the table's own, if it is in none that is known."""
-        if _is_within(path, self._own.location):
+        """The directory that a path is in. Raises `AccessDeniedError` if it is in none that the server names: a log
+        must not make its reader open files of the reader's own disk, or other people's objects."""
+        if is_within(path, self._own.location):
             return self._own
         with self._lock:
             if self._others is None:
                 self._others = self._auxiliary()
             others = self._others
-        found = [location for location in others if _is_within(path, location)]
-        return others[max(found, key=len)] if found else self._own
+        found = [location for location in others if is_within(path, location)]
+        if not found:
+            raise AccessDeniedError(
+                "the table's log names a file outside of the directories that the server shares; ask the provider to "
+                "add its place to the table's auxiliary locations",
+                path=path,
+            )
+        return others[max(found, key=len)]
 
     def _auxiliary(self) -> dict[str, TemporaryStorage]:
         with self._server.metadata(self._name) as answer:
@@ -243,14 +251,3 @@ def _without_first(
 
 def _is_refusal(error: StorageError) -> bool:
     return isinstance(error, AccessDeniedError) or _EXPIRED.search(str(error)) is not None
-
-
-def _is_within(path: str, location: str) -> bool:
-    return f"{_spelled(path)}/".startswith(f"{_spelled(location)}/")
-
-
-def _spelled(path: str) -> str:
-    """The path with one name for each storage that has several."""
-    scheme, separator, rest = path.rstrip("/").partition("://")
-    scheme = scheme.lower()
-    return f"{_SAME_STORAGE.get(scheme, scheme)}{separator}{rest}"

@@ -8,6 +8,7 @@ from typing import Self
 
 from urllib3 import BaseHTTPResponse, HTTPHeaderDict
 
+from lakeport.client.limits import JSON_BYTES, check_unpacked, limited
 from lakeport.client.retrying import HTTP_ERRORS, connection_error
 from lakeport.errors import SharingError, UnavailableError
 
@@ -52,19 +53,22 @@ class HttpAnswer:
             self._response.close()
         self._response.release_conn()
 
-    def read(self, most: int | None = None) -> bytes:
-        """The body, or its first `most` bytes. Raises as `stream` does."""
-        pieces: list[bytes] = []
-        missing = most
+    def read(self, about: str = "the request", most: int = JSON_BYTES) -> bytes:
+        """The body. Raises as `stream` does, and `SharingError` if it has more than `most` bytes."""
+        return b"".join(limited(self.stream(), most, self.server, about))
+
+    def beginning(self, most: int) -> bytes:
+        """The first `most` bytes of the body. Raises as `stream` does."""
+        begun = bytearray()
         for piece in self.stream():
-            pieces.append(piece if missing is None else piece[:missing])
-            missing = missing if missing is None else missing - len(pieces[-1])
-            if missing == 0:
+            begun += piece[: most - len(begun)]
+            if len(begun) == most:
                 break
-        return b"".join(pieces)
+        return bytes(begun)
 
     def stream(self) -> Iterator[bytes]:
-        """The pieces of the body, unpacked. Raises `UnavailableError` if it is broken off or stalls."""
+        """The pieces of the body, unpacked, none of them large. Raises `UnavailableError` if it is broken off or
+        stalls, and `SharingError` if it unpacks to far more than was sent."""
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("identity", ""):
             return self.raw()
@@ -92,14 +96,18 @@ class HttpAnswer:
 
     def _unpacked(self) -> Iterator[bytes]:
         unpacking = zlib.decompressobj(_GZIP)
+        packed = unpacked = 0
         try:
             for piece in self.raw():
-                rest = piece
+                rest, packed = piece, packed + len(piece)
                 while rest:
                     if unpacking.eof:  # one more member
                         unpacking = zlib.decompressobj(_GZIP)
-                    yield unpacking.decompress(rest)
-                    rest = unpacking.unused_data
+                    part = unpacking.decompress(rest, _CHUNK)
+                    unpacked += len(part)
+                    check_unpacked(packed, unpacked, self.server)
+                    yield part
+                    rest = unpacking.unconsumed_tail or unpacking.unused_data
         except zlib.error as error:
             raise UnavailableError(
                 f"{self.server} sent a body that cannot be unpacked", status=0, code="CONNECTION_FAILED"

@@ -14,17 +14,19 @@ from urllib.parse import quote
 
 import msgspec
 
+from lakeport.client.limits import FILE_BYTES, VECTOR_BYTES, VERSIONS
 from lakeport.errors import SharingError
 from lakeport.kernel.actions import Action, Add, AddCdc, Metadata, Protocol, Remove, encode_actions
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.paths import encode_path
+from lakeport.kernel.table_properties import COLUMN_MAPPING_MODE, ENABLE_CHANGE_DATA_FEED
 from lakeport.sharing import lines as wire
 
 DATA = "delta-sharing://"
-LOG = "delta-sharing-log://"
+LOG = "delta-sharing://log"
+"""Where logs are: in the same storage as the data, whose paths have no authority."""
 
 _FEED = "enableChangeDataFeed"
-_MAPPING = "delta.columnMapping.mode"
 _AROUND_A_VECTOR = 8
 """Bytes of its length and its checksum, before and after a vector in a file."""
 
@@ -150,6 +152,8 @@ class LineReader:
     def _vector(self, file: _DeltaFile, vector: DeletionVectorDescriptor | None) -> DeletionVectorDescriptor | None:
         if vector is None or vector.storage_type == "i":
             return vector
+        if not (0 <= vector.size_in_bytes < VECTOR_BYTES and 0 <= (vector.offset or 0) < FILE_BYTES // 2):
+            raise _malformed(f"a deletion vector of {vector.size_in_bytes} bytes at {vector.offset}")
         identity = file.deletion_vector_file_id or f"{file.id}-deletion-vector"
         size = (vector.offset or 1) + vector.size_in_bytes + _AROUND_A_VECTOR
         path = self._place(identity, size, vector.path_or_inline_dv, file.expiration_timestamp)
@@ -170,7 +174,10 @@ class LineReader:
         return Told(_action(kind, action), file.version, file.timestamp)
 
     def _place(self, identity: str, size: int, url: str, expires: int | None) -> str:
-        """The path of a file in the log, as the log writes it."""
+        """The path of a file in the log, as the log writes it. Raises `SharingError` for an impossible size:
+        readers plan and allocate memory by it."""
+        if not 0 <= size <= FILE_BYTES:
+            raise _malformed(f"a file with a size of {size} bytes")
         plain = f"{DATA}/{self._table}/{quote(identity, safe='')}/{size}"
         self.urls[plain] = SignedUrl(url, expires)
         return encode_path(plain)
@@ -200,7 +207,7 @@ def _metadata(found: wire.Metadata) -> Metadata:
     """The parquet format names of the table's properties only whether its changes can be read."""
     configuration: dict[str, str | None] = dict(found.configuration)
     if _FEED in configuration:
-        configuration[f"delta.{_FEED}"] = configuration.pop(_FEED)
+        configuration[ENABLE_CHANGE_DATA_FEED.name] = configuration.pop(_FEED)
     return Metadata(
         id=found.id,
         name=found.name,
@@ -215,7 +222,7 @@ def with_feed(told: Told) -> Told:
     """The same, with a change data feed: who answers with changes has one. The parquet format need not say so."""
     if not isinstance(told.action, Metadata):
         return told
-    configuration = {f"delta.{_FEED}": "true", **told.action.configuration}
+    configuration = {ENABLE_CHANGE_DATA_FEED.name: "true", **told.action.configuration}
     return replace(told, action=msgspec.structs.replace(told.action, configuration=configuration))
 
 
@@ -241,7 +248,7 @@ def _check_partition_values(lines: Iterable[Told]) -> None:
     """A value of a column that is not among the partition columns would be null. Raises `SharingError`."""
     actions = [told.action for told in lines]
     metadata = [action for action in actions if isinstance(action, Metadata)]
-    if any(_MAPPING in one.configuration for one in metadata):
+    if any(COLUMN_MAPPING_MODE.name in one.configuration for one in metadata):
         return  # the values go by other names
     known = {name.lower() for one in metadata for name in one.partition_columns}
     told = {name for action in actions if isinstance(action, Add) for name in action.partition_values}
@@ -250,7 +257,15 @@ def _check_partition_values(lines: Iterable[Told]) -> None:
 
 
 def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
-    """The log of the versions `start` to `end`: what the lines say, each in its version, over an empty table."""
+    """The log of the versions `start` to `end`: what the lines say, each in its version, over an empty table. Raises
+    `SharingError` for more versions than fit into memory."""
+    if end - start >= VERSIONS:
+        raise SharingError(
+            f"the changes reach from version {start} to {end}: at most {VERSIONS:,} versions are read at once; ask for "
+            "fewer by a starting and an ending version",
+            status=200,
+            code="TOO_MANY_VERSIONS",
+        )
     commits: dict[int, list[Action]] = {version: [] for version in range(start, end + 1)}
     times: dict[int, int] = {}
     for told in lines:

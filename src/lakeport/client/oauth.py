@@ -88,7 +88,7 @@ def _read_key(credentials: OAuthPrivateKeyJwt) -> bytes:
 
 def _read_token(answer: HttpAnswer) -> AccessToken:
     with answer:
-        content = answer.read()
+        content = answer.read("a token")
     try:
         found = msgspec.json.decode(content, type=_Answer, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from lakeport.client.http_answer import HttpAnswer
-from lakeport.errors import AuthenticationError, PermissionDeniedError, SharingError, UnavailableError
+from lakeport.errors import AuthenticationError, PermissionDeniedError, SharingError
 
 INVALID_ANSWER = "INVALID_ANSWER"
 """The code of errors that the client finds in a server's answer."""
@@ -62,8 +62,8 @@ def without_secrets(text: str) -> str:
 def _read_body(answer: HttpAnswer) -> _Body:
     """What the protocol says there is, or the beginning of other text; nothing of a page for browsers."""
     try:
-        content = answer.read(_MOST_BYTES)
-    except UnavailableError:
+        content = answer.beginning(_MOST_BYTES)
+    except SharingError:  # broken off, or not to be unpacked: its status says enough
         return _Body()
     try:
         return msgspec.json.decode(content, type=_Body)

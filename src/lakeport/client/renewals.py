@@ -43,12 +43,15 @@ class ChangesRenewal:
 def check_version(found: int, wanted: int, name: TableName) -> None:
     """Raises `SharingError` if an answer is of another version than the one that is being read."""
     if found != wanted:
-        raise SharingError(
-            f"what is being read is version {wanted} of {name}, and the server now answers with version {found}; "
-            "scan the table anew",
-            status=409,
-            code="VERSION_CHANGED",
-        )
+        raise version_changed(found, wanted, name)
+
+
+def version_changed(found: int, wanted: int, name: TableName) -> SharingError:
+    message = (
+        f"what is being read is version {wanted} of {name}, and the server now answers with version {found}; "
+        "scan the table anew"
+    )
+    return SharingError(message, status=409, code="VERSION_CHANGED")
 
 
 def _urls(answer: TableAnswer, name: TableName) -> Mapping[str, SignedUrl]:

@@ -10,6 +10,7 @@ import msgspec
 
 from lakeport.client.answers import TableAnswer, parse_version
 from lakeport.client.http import HttpPool
+from lakeport.client.limits import LIST_ITEMS, METADATA_BYTES, PAGE_BYTES, PageCount, too_large
 from lakeport.client.refusals import invalid_answer
 from lakeport.client.session import Session
 from lakeport.client.table_pages import FORMATS, ParameterPages, QueryPages
@@ -105,7 +106,7 @@ class SharingServer:
         """The protocol and the metadata of the latest version, or of the one that is asked for."""
         given = {"version": version, "timestamp": timestamp}
         parameters = {name: str(value) for name, value in given.items() if value is not None}
-        return self._answer(table, "metadata", parameters)
+        return self._answer(table, "metadata", parameters, METADATA_BYTES)
 
     def query(self, table: TableName, request: QueryRequest) -> TableAnswer:
         """The files of a version, or those of a range of versions, from the page on that the request names."""
@@ -125,17 +126,24 @@ class SharingServer:
         request = CredentialsRequest(location=location)
         return self._session.json("POST", path, models.CredentialsAnswer, _about(table), body=request).credentials
 
-    def _answer(self, table: TableName, what: str, parameters: dict[str, str]) -> TableAnswer:
+    def _answer(
+        self, table: TableName, what: str, parameters: dict[str, str], most_bytes: int = PAGE_BYTES
+    ) -> TableAnswer:
         path = f"{table_path(table)}/{what}"
-        pages = ParameterPages(self._session, path, parameters, _about(table), self.formats)
+        pages = ParameterPages(self._session, path, parameters, _about(table), self.formats, most_bytes)
         return TableAnswer(pages.page(None), pages.page)
 
     def _pages(self, path: str, kind: type[ListPage], about: str) -> Iterator[ListPage]:
-        """The pages of a list, to the end. Raises `SharingError` if they go round in a circle."""
+        """The pages of a list, to the end. Raises `SharingError` if they go round in a circle, or do not end."""
         tokens: dict[str, str] = {}
         seen: set[str] = set()
+        count, items = PageCount(self.host, about), 0
         while True:
             page = self._session.json("GET", path, kind, about, parameters=tokens)
+            items += len(page.items)
+            count.add(len(page.items))
+            if items > LIST_ITEMS:
+                raise too_large(self.host, about, f"lists more than {LIST_ITEMS:,} names")
             yield page
             if not page.next_page_token:
                 return

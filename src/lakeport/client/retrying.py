@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -53,6 +54,8 @@ class Attempts:
 
     def wait(self, error: UnavailableError) -> None:
         """Waits until the next try. Raises the error, with what has been tried, if there is to be none."""
+        if error.code == UNREACHABLE:
+            raise error
         self._failed += 1
         seconds = max(self._backoff(), error.wait_seconds)
         passed = self._timing.clock() - self._began
@@ -75,9 +78,17 @@ class Attempts:
         )
 
 
-def connection_error(error: Exception, server: str) -> SharingError:
+UNREACHABLE = "UNREACHABLE"
+"""The code of an `UnavailableError` that is raised at once: a server that never answered, at an address where nothing
+listens or that does not exist, is more likely misspelled than restarting."""
+
+
+def connection_error(error: Exception, server: str, *, answered_before: bool = True) -> SharingError:
     """What a failure on the way to a server, or of a body on its way back, is to the caller: an `UnavailableError` if
     it may pass. URLs, which may be signed, are not in its message."""
+    reason = _unreachable(error, server)
+    if reason is not None:
+        return UnavailableError(reason, status=0, code="CONNECTION_FAILED" if answered_before else UNREACHABLE)
     match error:
         case exceptions.SSLError() if _is_certificate_problem(error):
             return SharingError(
@@ -90,10 +101,10 @@ def connection_error(error: Exception, server: str) -> SharingError:
             return SharingError(f"the URL of {server} is not valid", status=0, code="INVALID_URL")
         case exceptions.NameResolutionError():
             reason = f"the name of {server} cannot be resolved"
+        case exceptions.NewConnectionError():  # in urllib3 a kind of `ConnectTimeoutError`
+            reason = f"{server} cannot be reached: {_cause(error, OSError) or 'the connection failed'}"
         case exceptions.ConnectTimeoutError():
             reason = f"{server} cannot be reached: it did not answer in time"
-        case exceptions.NewConnectionError():
-            reason = f"{server} cannot be reached: the connection failed"
         case exceptions.ProxyError():
             reason = f"the proxy on the way to {server} cannot be reached"
         case exceptions.ReadTimeoutError():
@@ -101,6 +112,27 @@ def connection_error(error: Exception, server: str) -> SharingError:
         case _:
             reason = f"the connection to {server} was lost"
     return UnavailableError(reason, status=0, code="CONNECTION_FAILED")
+
+
+def _unreachable(error: Exception, server: str) -> str | None:
+    """Why nothing can be at the address; None if something may be."""
+    proxy = "the proxy on the way to " if isinstance(error, exceptions.ProxyError) else ""
+    if _cause(error, ConnectionRefusedError):
+        return f"connection refused: nothing listens at {proxy}{server}; check the address"
+    unknown = _cause(error, socket.gaierror)
+    if isinstance(unknown, socket.gaierror) and unknown.errno == socket.EAI_NONAME:
+        return f"the name of {proxy}{server} does not exist; check the address"
+    return None
+
+
+def _cause(error: BaseException | None, kind: type[OSError]) -> OSError | None:
+    """The error of the operating system behind one of urllib3."""
+    while error is not None:
+        if isinstance(error, kind):
+            return error
+        inner = [part for part in error.args if isinstance(part, Exception)]
+        error = error.__cause__ or (inner[0] if inner else None)
+    return None
 
 
 def _is_certificate_problem(error: Exception) -> bool:

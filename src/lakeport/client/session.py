@@ -14,6 +14,7 @@ from lakeport.client.auth import authorization
 from lakeport.client.connections import origin_of
 from lakeport.client.http import HttpPool
 from lakeport.client.http_answer import HttpAnswer
+from lakeport.client.limits import PAGE_BYTES
 from lakeport.client.refusals import INVALID_ANSWER, invalid_answer, refusal
 from lakeport.errors import AuthenticationError, SharingError, UnavailableError
 from lakeport.sharing.models import WireModel
@@ -56,9 +57,10 @@ class Session:
         capabilities: Mapping[str, str],
         parameters: Mapping[str, str] | None = None,
         body: WireModel | None = None,
+        most_bytes: int = PAGE_BYTES,
     ) -> Page | Pending:
         """A page of lines about a table."""
-        read = partial(receive_page, about=about)
+        read = partial(receive_page, about=about, most_bytes=most_bytes)
         return self.receive(method, path, read, about, parameters=parameters, body=body, headers=capabilities)
 
     def receive(
@@ -107,7 +109,7 @@ def _read_success(read: Callable[[HttpAnswer], T], about: str, answer: HttpAnswe
 
 def _decode(kind: type[T], about: str, answer: HttpAnswer) -> T:
     try:
-        content = msgspec.json.decode(answer.read())
+        content = msgspec.json.decode(answer.read(about))
         return msgspec.convert(_without_nulls(content), kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise invalid_answer(answer.server, about, "it is not the JSON of the protocol") from None

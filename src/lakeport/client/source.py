@@ -13,12 +13,12 @@ from lakeport.client.answers import TableAnswer
 from lakeport.client.directory import check_offered_by_urls
 from lakeport.client.file_cache import FileCache
 from lakeport.client.local_log import LOG, LineReader, SignedUrl, Told, changes_log, snapshot_log, with_feed
-from lakeport.client.renewals import ChangesRenewal, SnapshotRenewal, check_version
+from lakeport.client.renewals import ChangesRenewal, SnapshotRenewal, check_version, version_changed
 from lakeport.client.rest import SharingServer
 from lakeport.client.storage import SharedStorage
 from lakeport.client.urls import FreshUrls
 from lakeport.engine import engine_over
-from lakeport.errors import UnsupportedFeatureError
+from lakeport.errors import SharingError, UnsupportedFeatureError
 from lakeport.kernel.change_files import ChangeFile, paths_of
 from lakeport.kernel.changes import TableChanges, table_changes
 from lakeport.kernel.engine import Engine
@@ -38,10 +38,10 @@ Moment = int | datetime
 
 @dataclass
 class _Pin:
-    """The version that the first answer was of, and the token that leads back to it."""
+    """The version that the first answer was of, and the token that leads back to it, if an answer had one."""
 
     version: int
-    refresh_token: str | None
+    refresh_token: str | None = None
 
 
 class SharedTable:
@@ -55,17 +55,26 @@ class SharedTable:
         self.engine = engine_over(self._storage)
         self._numbers = count()
         self._pins: dict[tuple[int | None, Moment | None], _Pin] = {}
+        self._heads: dict[tuple[int | None, Moment | None], Snapshot] = {}
+        """The newest that were asked for: queries need their schemas for hints."""
 
     @property
     def target(self) -> str:
         return str(self._name)
 
     def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
-        """The protocol and the metadata, without files."""
+        """The protocol and the metadata, without files. The first one that is asked for pins the version."""
+        found = self._metadata(version, timestamp)
+        self._pins.setdefault((version, timestamp), _Pin(found.version))
+        return found
+
+    def _metadata(self, version: int | None, timestamp: Moment | None) -> Snapshot:
         answer = self._server.metadata(self._name, version=version, timestamp=_format(timestamp))
         reader = LineReader(answer.response_format, str(self._name))
         head = self._head(reader, answer)
-        return self._open(answer.version, snapshot_log(answer.version, head, reader.read(answer.lines())))
+        snapshot = self._open(answer.version, snapshot_log(answer.version, head, reader.read(answer.lines())))
+        self._heads[version, timestamp] = snapshot
+        return snapshot
 
     def snapshot(
         self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
@@ -73,7 +82,7 @@ class SharedTable:
         """The files that the condition leaves, as far as the server can tell; all views are of one version."""
         at = (version, timestamp)
         pin = self._pins.get(at)
-        schema = self.head(version, timestamp).schema if condition is not None else None
+        schema = None if condition is None else (self._heads.get(at) or self._metadata(version, timestamp)).schema
         request = QueryRequest(
             version=version,
             timestamp=_format(timestamp),
@@ -82,18 +91,35 @@ class SharedTable:
             include_refresh_token=True if version is None and timestamp is None else None,
             refresh_token=pin.refresh_token if pin else None,
         )
-        answer = self._server.query(self._name, request)
-        if pin is not None:
-            check_version(answer.version, pin.version, self._name)
+        request, answer = self._query(request, pin)
         reader = LineReader(answer.response_format, str(self._name))
         head = self._head(reader, answer)
         log = snapshot_log(answer.version, head, reader.read(answer.lines()))
         token = answer.end.refresh_token if answer.end else None
-        self._pins.setdefault(at, _Pin(answer.version, token))
+        pin = self._pins.setdefault(at, _Pin(answer.version))
+        check_version(answer.version, pin.version, self._name)
+        pin.refresh_token = pin.refresh_token or token
         again = msgspec.structs.replace(request, refresh_token=token)
         return self._open(
             answer.version, log, reader.urls, SnapshotRenewal(self._server, self._name, again, answer.version)
         )
+
+    def _query(self, request: QueryRequest, pin: _Pin | None) -> tuple[QueryRequest, TableAnswer]:
+        """The answer to a request, and the request. If the table has moved on from the version that is pinned, the
+        version itself is asked for, which takes a share with history. Raises `SharingError` if it is not to be had."""
+        answer = self._server.query(self._name, request)
+        if pin is None or answer.version == pin.version:
+            return request, answer
+        answer.close()
+        exact = msgspec.structs.replace(
+            request, version=pin.version, timestamp=None, refresh_token=None, include_refresh_token=None
+        )
+        try:
+            return exact, self._server.query(self._name, exact)
+        except SharingError as error:
+            if not 400 <= error.status < 500 or error.status in (401, 429):
+                raise
+            raise version_changed(answer.version, pin.version, self._name) from error
 
     def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
         """The changes of a range of versions, given by numbers or by times."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from lakeport.client.answers import Page, Pending
+from lakeport.client.limits import PAGE_BYTES
 from lakeport.client.refusals import invalid_answer
 from lakeport.client.session import Session
 from lakeport.client.url_paths import segment
@@ -43,14 +44,23 @@ class ParameterPages:
         parameters: Mapping[str, str],
         about: str,
         formats: tuple[str, ...] = FORMATS,
+        most_bytes: int = PAGE_BYTES,
     ) -> None:
         self._session, self._path, self._parameters, self._about = session, path, parameters, about
+        self._most_bytes = most_bytes
         self._headers = _headers(formats, async_query=False)
 
     def page(self, token: str | None) -> Page:
         """The page of a token; the first one without."""
         parameters = {**self._parameters, **({} if token is None else {"pageToken": token})}
-        found = self._session.page("GET", self._path, self._about, capabilities=self._headers, parameters=parameters)
+        found = self._session.page(
+            "GET",
+            self._path,
+            self._about,
+            capabilities=self._headers,
+            parameters=parameters,
+            most_bytes=self._most_bytes,
+        )
         if isinstance(found, Pending):
             raise invalid_answer(self._session.host, self._about, "it is that of a query, which this is not")
         return found

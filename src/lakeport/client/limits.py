@@ -1,0 +1,71 @@
+"""How much a server can make a client hold: answers beyond these limits are refused, not received.
+
+Each is far above what honest servers send, and far below what harms a small machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakeport.errors import SharingError
+
+JSON_BYTES = 16 << 20
+"""Of one JSON object: a page of a list, credentials, a token. Decoded, it takes some twenty times as much memory."""
+METADATA_BYTES = 256 << 20
+"""Of the answer about a table's metadata, which is two lines."""
+PAGE_BYTES = 32 << 30
+"""Of one page of a table's files. It waits on the disk."""
+LINE_BYTES = 64 << 20
+LIST_ITEMS = 1_000_000
+PAGES = 100_000
+EMPTY_PAGES = 100
+"""In a row."""
+VERSIONS = 250_000
+"""Between the first and the last version of changes: each takes memory, also one without changes."""
+FILE_BYTES = 1 << 40
+VECTOR_BYTES = 1 << 31
+
+_UNPACKED_BYTES = 16 << 20
+_UNPACKED_RATIO = 250
+"""By which gzip may shrink what is larger than the bytes above; lines with signed URLs shrink by ten or twenty."""
+
+
+def limited(chunks: Iterator[bytes], most: int, server: str, about: str) -> Iterator[bytes]:
+    """Pass on the pieces of a body of at most so many bytes. Raises `SharingError`."""
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > most:
+            raise too_large(server, about, f"has more than {most:,} bytes")
+        yield chunk
+
+
+def check_unpacked(packed: int, unpacked: int, server: str) -> None:
+    """Raises `SharingError` for a body that unpacks to far more than was sent."""
+    if unpacked > max(_UNPACKED_BYTES, _UNPACKED_RATIO * packed):
+        raise too_large(server, "the request", f"unpacks to more than {_UNPACKED_RATIO} times its size")
+
+
+class PageCount:
+    """Counts the pages of one answer. Raises `SharingError` if they do not seem to end."""
+
+    def __init__(self, server: str, about: str) -> None:
+        self._server, self._about = server, about
+        self._pages = self._empty = 0
+
+    def add(self, items: int) -> None:
+        """One more page, with so many items on it."""
+        self._pages += 1
+        self._empty = 0 if items else self._empty + 1
+        if self._pages >= PAGES:
+            raise too_large(self._server, self._about, f"has more than {PAGES:,} pages")
+        if self._empty >= EMPTY_PAGES:
+            raise too_large(self._server, self._about, f"has {EMPTY_PAGES} pages in a row with nothing on them")
+
+
+def too_large(server: str, about: str, problem: str) -> SharingError:
+    return SharingError(
+        f"the answer of {server} about {about} {problem}, and is not read; tell the provider",
+        status=200,
+        code="ANSWER_TOO_LARGE",
+    )
