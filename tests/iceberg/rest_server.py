@@ -20,7 +20,6 @@ ENDPOINTS = [
     "POST /v1/{prefix}/namespaces",
     "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
-    "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "POST /v1/{prefix}/namespaces/{namespace}/register",
 ]
 
@@ -59,11 +58,6 @@ class _Handler(BaseHTTPRequestHandler):
             if self.path.endswith("/register"):
                 return self._register(self.path.removesuffix("register"), body)
             return self._commit(self.path, body)
-
-    def do_DELETE(self) -> None:
-        with self.server.lock:
-            del self.server.tables[self.path.partition("?")[0]]
-        self._answer(200, {})
 
     def _create_namespace(self, name: str) -> None:
         if name in self.server.namespaces:

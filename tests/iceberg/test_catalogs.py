@@ -21,7 +21,7 @@ from lakeport.iceberg import Difference
 from lakeport.iceberg.kept_version import KEPT_VERSION
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, snapshots_of
 from tests.iceberg.rest_server import rest_server
-from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
+from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers, replace_table
 
 NAME = "sales.orders"
 
@@ -193,45 +193,52 @@ def test_version_three_is_refused_where_the_client_cannot_write_it(catalog: Cata
     assert not list(Path(table).glob("_iceberg*"))
 
 
-def test_a_table_that_cannot_follow_says_so_before_anything_is_written(catalog: Catalog, table: str) -> None:
-    first = iceberg.convert(table, catalog=catalog, table=NAME)
-    make_anew(table)
-    before = set(Path(first.location).rglob("*"))
-    with pytest.raises(ConversionError, match="a full conversion replaces it") as caught:
-        iceberg.convert(table, catalog=catalog, table=NAME)
-    assert caught.value.reason == "another table"
-    assert set(Path(first.location).rglob("*")) == before
-
-
-def test_a_table_that_cannot_follow_is_replaced_by_a_full_conversion(
-    reader: Reader, catalog: Catalog, table: str
-) -> None:
-    assert_replaced(reader, catalog, table)
-
-
-def test_a_table_of_a_rest_catalog_is_replaced_by_a_full_conversion(reader: Reader, table: str) -> None:
-    with rest_server() as server, RestCatalog("rest", uri=server.url) as catalog:
-        assert_replaced(reader, catalog, table)
-
-
-def make_anew(table: str) -> None:
-    """Another table, with other columns, in the same place."""
-    shutil.rmtree(Path(table) / "_delta_log")
-    tables.create(table, pa.table({"name": [1, 2, 3], "other": ["x", "y", "z"]}))
-
-
-def assert_replaced(reader: Reader, catalog: Catalog, table: str) -> None:
+def test_a_replaced_table_is_one_more_snapshot_of_a_catalog(reader: Reader, catalog: Catalog, table: str) -> None:
     iceberg.convert(table, catalog=catalog, table=NAME)
     former = catalog.load_table(NAME).metadata.table_uuid
-    make_anew(table)
-    conversion = iceberg.convert(table, catalog=catalog, table=NAME, full=True)
+    replace_table(table, pa.table({"name": [1, 2, 3], "other": ["x", "y", "z"]}), ["other"])
+    conversion = iceberg.convert(table, catalog=catalog, table=NAME)
+    assert (conversion.kind, catalog.load_table(NAME).metadata.table_uuid) == ("incremental", former)
+    assert_mirrors(reader, table, conversion, [0, 1, 2])
+    assert_same_rows(catalog, table)
+
+
+def test_a_table_that_was_made_anew_is_followed_in_one_step(reader: Reader, catalog: Catalog, table: str) -> None:
+    assert_follows(reader, catalog, table)
+
+
+def test_a_table_that_was_made_anew_is_followed_in_a_rest_catalog(reader: Reader, table: str) -> None:
+    with rest_server() as server, RestCatalog("rest", uri=server.url) as catalog:
+        assert_follows(reader, catalog, table)
+        assert len(server.commits) == 3  # and none to drop it
+
+
+def assert_follows(reader: Reader, catalog: Catalog, table: str) -> None:
+    """Another table, with other columns, takes the place of the former; the catalog has a table all the time."""
+    iceberg.convert(table, catalog=catalog, table=NAME)
+    tables.append(table, numbers(100, 110))
+    iceberg.convert(table, catalog=catalog, table=NAME)
+    former = catalog.load_table(NAME).metadata
+    shutil.rmtree(Path(table) / "_delta_log")
+    tables.create(table, pa.table({"name": [1, 2, 3], "other": ["x", "y", "z"]}))
+    conversion = iceberg.convert(table, catalog=catalog, table=NAME)
     assert (conversion.kind, conversion.versions) == ("full", (0,))
-    assert catalog.load_table(NAME).metadata.table_uuid != former
+    latest = catalog.load_table(NAME).metadata
+    assert latest.table_uuid == former.table_uuid
+    assert [snapshot.snapshot_id for snapshot in latest.snapshots] == [conversion.snapshot_id]
     tables.append(table, pa.table({"name": [4], "other": ["w"]}))
     conversion = iceberg.convert(table, catalog=catalog, table=NAME)
     assert conversion.kind == "incremental"
     assert_mirrors(reader, table, conversion, [0, 1])
     assert_same_rows(catalog, table)
+
+
+def test_a_mirror_in_a_catalog_follows_a_table_that_moves(catalog: Catalog, table: str, tmp_path: Path) -> None:
+    place: dict[str, Any] = {"catalog": catalog, "table": NAME, "out": str(tmp_path / "mirror")}
+    iceberg.convert(table, **place)
+    moved = str(Path(table).rename(tmp_path / "moved"))
+    assert iceberg.convert(moved, **place).kind == "full"
+    assert iceberg.verify(moved, rows=True, **place).is_equal
 
 
 def test_a_table_whose_metadata_is_gone_says_so(catalog: Catalog, table: str, tmp_path: Path) -> None:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
 import lakeport
 from lakeport import iceberg, tables
-from lakeport.engine import default_engine
-from lakeport.errors import ConversionError, TableNotFoundError, VersionNotFoundError
+from lakeport.engine import default_engine, engine_over
+from lakeport.errors import ConversionError, CorruptTableError, TableNotFoundError, VersionNotFoundError
+from lakeport.iceberg.kept_version import KEPT_VERSION
+from lakeport.kernel.schema import schema_from_arrow
+from lakeport.kernel.snapshot import Table
+from lakeport.kernel.transaction import replace_table as kernel_replace
 from tests.builder import TableBuilder, protocol, struct
+from tests.counting import CountingStorage
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, metadata_of, snapshots_of
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -146,6 +154,92 @@ def test_operations_are_named_as_iceberg_names_them(table: str) -> None:
     assert [int(summaries[v]["lakeport.delta.timestamp"]) for v in range(10)] == [history[v] for v in range(10)]
 
 
+def test_a_restore_that_brings_rows_back_is_no_delete(table: str) -> None:
+    """Vectors become smaller, vectors go, and vectors of other rows come; squashed ones too."""
+    tables.delete(table, "id < 6")
+    tables.delete(table, "id < 12")
+    tables.restore(table, version=1)
+    tables.restore(table, version=0)
+    tables.delete(table, "id > 80")
+    tables.restore(table, version=2)
+    tables.restore(table, version=5)
+    summaries = {v: s["summary"] for v, s in snapshots_of(iceberg.convert(table, since=0)).items()}
+    assert [summaries[v]["operation"] for v in range(1, 8)] == [
+        *("delete", "delete", "overwrite", "overwrite", "delete", "overwrite", "overwrite")
+    ]
+    assert (summaries[6]["removed-position-deletes"], summaries[7]["added-position-deletes"]) == ("19", "19")
+    squashed = iceberg.convert(table, out=f"{table}-squashed", since=2, squash=True)
+    assert snapshots_of(squashed)[7]["summary"]["operation"] == "overwrite"
+
+
+def test_a_rewrite_of_deletion_vectors_alone_is_a_replace(tmp_path: Path) -> None:
+    table = TableBuilder(
+        default_engine(), str(tmp_path / "t"), struct(id="long"), protocol=protocol(features=["deletionVectors"])
+    )
+    old = table.delete(table.add({"id": [1, 2]}, name="f"), [0])[1]
+    new = table.delete(old, [0])
+    for action in new:
+        next(iter(action.values()))["dataChange"] = False
+    table.create(old).commit(*new)
+    assert snapshots_of(iceberg.convert(table.root, since=0))[1]["summary"]["operation"] == "replace"
+
+
+@FORMATS
+def test_delete_files_are_told_by_their_kind(table: str, version: int) -> None:
+    tables.delete(table, "id % 7 = 0")
+    tables.delete(table, "id % 5 = 0")
+    tables.restore(table, version=0)
+    summaries = {
+        v: s["summary"] for v, s in snapshots_of(iceberg.convert(table, format_version=version, since=0)).items()
+    }
+    kind, other = ("dvs", "position-delete-files") if version == 3 else ("position-delete-files", "dvs")
+    told = ["delete-files", kind, "position-deletes"]
+    assert [summaries[1][f"added-{name}"] for name in told] == ["3", "3", "15"]
+    assert [summaries[2][f"added-{name}"] for name in told] == ["3", "3", "32"]
+    assert [summaries[2][f"removed-{name}"] for name in told] == ["3", "3", "15"]
+    assert [summaries[3][f"removed-{name}"] for name in told] == ["3", "3", "32"]
+    assert not [name for summary in summaries.values() for name in summary if name.endswith(other)]
+    totals = ["total-delete-files", "total-position-deletes", "total-equality-deletes"]
+    assert [[summaries[v][name] for name in totals] for v in range(4)] == [
+        *(["0", "0", "0"], ["3", "15", "0"], ["3", "32", "0"], ["0", "0", "0"])
+    ]
+
+
+def test_position_deletes_from_before_an_upgrade_are_told_as_what_they_are(table: str) -> None:
+    tables.delete(table, "id % 7 = 0")
+    iceberg.convert(table, format_version=2)
+    tables.delete(table, "id % 5 = 0")
+    summary = snapshots_of(iceberg.convert(table, format_version=3))[2]["summary"]
+    assert (summary["added-dvs"], summary["removed-position-delete-files"]) == ("3", "3")
+    assert "removed-dvs" not in summary
+
+
+def test_properties_of_the_table_are_kept(table: str) -> None:
+    mirror = iceberg.convert(table)
+    prefix = "lakeport.delta.property."
+
+    def kept(conversion: iceberg.Conversion) -> dict[str, str]:
+        properties = metadata_of(conversion)["properties"]
+        return {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
+
+    assert kept(mirror)["delta.enableDeletionVectors"] == "true"
+    tables.set_properties(table, {"owner": "sales", "delta.appendOnly": "true"})
+    tables.set_properties(table, {"owner": "finance"})
+    assert kept(iceberg.convert(table)).items() >= {"owner": "finance", "delta.appendOnly": "true"}.items()
+    tables.unset_properties(table, ["owner"])
+    latest = iceberg.convert(table)
+    assert kept(latest) == Table.for_path(default_engine(), table).latest_snapshot().properties
+    assert "owner" not in kept(latest)
+
+
+def test_the_description_of_the_table_is_the_comment_of_the_mirror(tmp_path: Path) -> None:
+    table = TableBuilder(default_engine(), str(tmp_path / "t"), struct(id="long")).create()
+    for description in ("orders of all shops", None):
+        body = table.metadata["metaData"]
+        table.commit({"metaData": body | {"description": description}} if description else {"metaData": body})
+        assert metadata_of(iceberg.convert(table.root))["properties"].get("comment") == description
+
+
 def test_superseded_delete_files_leave_with_the_snapshot_that_replaces_them(table: str) -> None:
     tables.delete(table, "id % 7 = 0")
     tables.delete(table, "id % 5 = 0")
@@ -226,6 +320,73 @@ def test_a_mirror_that_lost_a_file_is_made_whole_again(reader: Reader, table: st
     assert (conversion.kind, conversion.versions) == ("full", (2,))
     number = snapshots_of(conversion)[2]["snapshot-id"]
     assert canonical(reader.read(conversion.metadata_location, number)) == canonical(lakeport.scan(table).to_arrow())
+
+
+def replace_table(path: str, rows: pa.Table, partition_by: Sequence[str] = (), **properties: str) -> None:
+    """As CREATE OR REPLACE TABLE does: in the same log, with another id. Then a version with rows."""
+    engine = default_engine()
+    latest = Table.for_path(engine, path).latest_snapshot()
+    transaction = kernel_replace(latest, schema_from_arrow(rows.schema), partition_by, VECTORS | properties)
+    metadata = msgspec.structs.replace(transaction.metadata, id=str(uuid.uuid4()))
+    transaction.definition = replace(transaction.definition, metadata=metadata)
+    transaction.commit()
+    assert Table.for_path(engine, path).latest_snapshot().metadata.id != latest.metadata.id
+    tables.append(path, rows)
+
+
+@FORMATS
+@pytest.mark.parametrize("squash", [False, True])
+def test_a_replaced_table_keeps_its_history(reader: Reader, table: str, version: int, squash: bool) -> None:
+    """With columns of other types and in another order, and partitions of others."""
+    tables.delete(table, "id < 5")
+    first = iceberg.convert(table, format_version=version, since=0)
+    kept = [0, 1]
+    for rows, partition_by in (
+        (pa.table({"name": [1, 2, 3], "g": ["x", "y", "z"], "id": ["a", "b", "c"]}), ["g"]),
+        (numbers(0, 20), []),
+    ):
+        replace_table(table, rows, partition_by)
+        tables.delete(table, "id = 'a'" if partition_by else "id = 1")
+        conversion = iceberg.convert(table, squash=squash)
+        versions = range(kept[-1] + 1, kept[-1] + 4)
+        assert (conversion.kind, conversion.versions) == ("incremental", tuple(versions)[-1 if squash else 0 :])
+        kept += conversion.versions
+        assert_mirrors(reader, table, conversion, kept)
+        assert iceberg.verify(table, rows=True).is_equal
+    assert metadata_of(conversion)["table-uuid"] == metadata_of(first)["table-uuid"]
+    assert iceberg.convert(table).kind == "none"
+
+
+def test_a_replaced_table_whose_mirror_keeps_nothing_of_its_version_keeps_its_history(table: str) -> None:
+    first = iceberg.convert(table)
+    metadata = metadata_of(first)
+    del metadata["properties"][KEPT_VERSION]
+    Path(first.metadata_location).write_text(json.dumps(metadata))
+    replace_table(table, numbers(0, 3))
+    conversion = iceberg.convert(table)
+    assert (conversion.kind, sorted(snapshots_of(conversion))) == ("incremental", [0, 1, 2])
+
+
+def test_a_replaced_table_whose_log_was_cleaned_up_keeps_its_history(table: str) -> None:
+    iceberg.convert(table)
+    replace_table(table, numbers(0, 3))
+    tables.checkpoint(table)
+    for number in range(2):
+        (Path(table) / "_delta_log" / f"{number:020d}.json").unlink()
+    conversion = iceberg.convert(table)
+    assert (conversion.kind, sorted(snapshots_of(conversion))) == ("full", [0, 2])
+    assert iceberg.verify(table, rows=True).is_equal
+
+
+def test_a_replaced_table_with_other_field_ids_gets_one_snapshot_in_place_of_all(reader: Reader, table: str) -> None:
+    """Its ids contradict those that the mirror gave: earlier snapshots would be read by the wrong ones."""
+    iceberg.convert(table)
+    mapping = {"delta.columnMapping.mode": "name"}
+    replace_table(table, pa.table({"name": [1, 2, 3], "g": ["x", "y", "z"]}), ["g"], **mapping)
+    conversion = iceberg.convert(table)
+    assert conversion.kind in ("full", "incremental")
+    assert_mirrors(reader, table, conversion)
+    assert iceberg.verify(table, rows=True).is_equal
 
 
 def test_a_table_that_was_made_anew_gets_a_new_mirror(reader: Reader, table: str) -> None:
@@ -311,6 +472,39 @@ def test_progress_is_told_each_version(table: str) -> None:
     told: list[tuple[int, int]] = []
     iceberg.convert(table, since=4, progress=lambda version, latest: told.append((version, latest)))
     assert told == [(version, 9) for version in range(4, 10)]
+
+
+def test_a_data_file_that_the_table_has_twice_is_refused_and_named(tmp_path: Path) -> None:
+    """With and without a deletion vector: its rows would be read twice."""
+    table = TableBuilder(
+        default_engine(), str(tmp_path / "t"), struct(id="long"), protocol=protocol(features=["deletionVectors"])
+    )
+    once = table.add({"id": [1, 2]}, name="once")
+    twice = {"add": once["add"] | {"deletionVector": table.deletion_vector([0])}}
+    table.create(once).commit(twice)
+    with pytest.raises(CorruptTableError, match=r"has the data file .*/once' twice"):
+        iceberg.convert(table.root)
+    assert not list(Path(table.root, "_iceberg").rglob("*.*"))
+
+
+def test_a_data_file_that_a_commit_adds_a_second_time_is_refused_and_named(tmp_path: Path) -> None:
+    """The checksums agree: the table does have one file more."""
+    table = str(tmp_path / "table")
+    tables.create(table, numbers(0, 30), properties=VECTORS)
+    tables.delete(table, "id = 1")
+    first = iceberg.convert(table)
+    log = Path(table, "_delta_log")
+    [again] = [line for line in (log / f"{0:020d}.json").read_text().splitlines() if '"add"' in line]
+    (log / f"{2:020d}.json").write_text(again)
+    checksum = json.loads((log / f"{1:020d}.crc").read_text())
+    (log / f"{2:020d}.crc").write_text(json.dumps({**checksum, "numFiles": checksum["numFiles"] + 1}))
+    with pytest.raises(CorruptTableError, match=json.loads(again)["add"]["path"]):
+        iceberg.convert(table)
+    assert iceberg.verify(table, version=1, rows=True).snapshot_id == first.snapshot_id
+    tables.overwrite(table, numbers(0, 3))
+    conversion = iceberg.convert(table)
+    assert (conversion.kind, conversion.versions) == ("full", (3,))
+    assert iceberg.verify(table, rows=True).is_equal
 
 
 # Arguments and refusals
@@ -506,6 +700,18 @@ def test_other_columns_and_partitions_replace_the_former(reader: Reader, tmp_pat
     assert [len(spec["fields"]) for spec in metadata_of(conversion)["partition-specs"]] == [1, 1, 0]
 
 
+def test_partition_columns_that_must_not_be_null_are_optional_in_the_mirror(reader: Reader, tmp_path: Path) -> None:
+    """Data files do not have them, and pyiceberg refuses files that lack a required column."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("g", pa.int64(), nullable=False)])
+    path = str(tmp_path)
+    tables.create(path, pa.table({"id": [1, 2], "g": [0, 1]}, schema=schema), partition_by=["g"])
+    conversion = iceberg.convert(path)
+    [fields] = [s["fields"] for s in metadata_of(conversion)["schemas"]]
+    assert {field["name"]: field["required"] for field in fields} == {"id": True, "g": False}
+    assert_mirrors(reader, path, conversion, [0])
+    assert iceberg.verify(path, rows=True).is_equal
+
+
 def test_lists_without_ids_in_files_with_ids_are_refused(tmp_path: Path) -> None:
     path = str(tmp_path)
     rows = pa.table({"id": [1], "items": [[1, 2]]})
@@ -523,6 +729,58 @@ def test_ids_in_files_that_mean_other_columns_are_refused(tmp_path: Path) -> Non
     builder.create(builder.add(rows))
     with pytest.raises(ConversionError, match="'a' has the field id 2, not 1"):
         iceberg.convert(str(tmp_path))
+
+
+def test_one_file_of_many_with_other_field_ids_is_found(tmp_path: Path) -> None:
+    """Which file has them is not to be guessed: every footer is read, once."""
+    schema = struct(a="long", b="long")
+    table = TableBuilder(default_engine(), str(tmp_path / "t"), schema).create()
+    files = [table.add({"a": [n], "b": [-n]}, name=f"f{n:03d}") for n in range(150)]
+    files[75] = table.add(with_ids({"a": 2, "b": 1}), name="swapped")
+    table.commit(*files)
+    with pytest.raises(ConversionError, match=r"'a' has the field id 2, not 1, .*/swapped") as caught:
+        iceberg.convert(table.root)
+    assert caught.value.reason == "field ids in files"
+
+
+def with_ids(ids: dict[str, int]) -> pa.Table:
+    """A row whose columns have these field ids."""
+    fields = [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(number)}) for name, number in ids.items()]
+    return pa.Table.from_arrays([pa.array([number]) for number in ids.values()], schema=pa.schema(fields))
+
+
+@pytest.mark.parametrize("name", ["other", "_change_type"])
+def test_a_column_of_a_file_alone_must_not_have_the_field_id_of_another(tmp_path: Path, name: str) -> None:
+    """The file lacks `b`: by the ids, readers would take the other column for it."""
+    table = TableBuilder(default_engine(), str(tmp_path / "t"), struct(a="long", b="long"))
+    table.create(table.add(with_ids({"a": 1, name: 2}), name="odd"))
+    with pytest.raises(ConversionError, match=f"'{name}' has the field id 2, which is that of 'b'"):
+        iceberg.convert(table.root)
+
+
+def test_a_column_of_a_file_alone_must_not_have_a_field_id_that_a_new_column_may_get(tmp_path: Path) -> None:
+    table = TableBuilder(default_engine(), str(tmp_path / "t"), struct(a="long"))
+    table.create(table.add(with_ids({"a": 1, "other": 2}), name="odd"))
+    with pytest.raises(ConversionError, match="'other' has the field id 2, which a new column may get") as caught:
+        iceberg.convert(table.root)
+    assert caught.value.reason == "field ids in files"
+
+
+def test_a_column_of_a_file_alone_may_have_a_field_id_that_iceberg_reserves(tmp_path: Path) -> None:
+    table = TableBuilder(default_engine(), str(tmp_path / "t"), struct(a="long"))
+    table.create(table.add(with_ids({"a": 1, "_row_id": 2147483540})))
+    iceberg.convert(table.root)
+    assert iceberg.verify(table.root, rows=True).is_equal
+
+
+def test_only_the_footers_of_new_files_are_read(tmp_path: Path) -> None:
+    table = TableBuilder(default_engine(), str(tmp_path / "t"), struct(id="long"))
+    table.create(*(table.add({"id": [n]}, name=f"f{n}") for n in range(5)))
+    iceberg.convert(table.root)
+    table.commit(table.add({"id": [7]}, name="new"))
+    storage = CountingStorage(default_engine().storage)
+    iceberg.convert(table.root, engine=engine_over(storage))
+    assert [name for name in storage.opened if name in {"new", *(f"f{n}" for n in range(5))}] == ["new"]
 
 
 def test_ids_in_one_file_of_a_few_that_mean_other_columns_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from lakeport import tables
@@ -18,8 +18,10 @@ from lakeport.errors import CorruptTableError, LakeportError, UnsupportedFeature
 from lakeport.iceberg.delta_source import LogTruncatedError, open_increment, plan_full, plan_incremental
 from lakeport.iceberg.model import TableChange
 from lakeport.kernel.snapshot import Snapshot, Table
+from tests.acceptance.real_tables import NAMES, path_of
 from tests.builder import Action, TableBuilder, protocol, remove, struct
 from tests.counting import CountingStorage, counting_engine
+from tests.examples import examples
 
 VECTORS = protocol(features=["deletionVectors"])
 
@@ -368,7 +370,7 @@ _KINDS = ["append", "append", "delete", "delete", "update", "optimize", "overwri
 
 
 @given(st.lists(st.tuples(st.sampled_from(_KINDS), st.integers(0, 20)), min_size=1, max_size=8), st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_histories_lead_to_the_files_of_each_version(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], data: st.DataObject
 ) -> None:
@@ -389,11 +391,10 @@ def test_random_histories_lead_to_the_files_of_each_version(
     assert Mirror.of([plan_full(table.snapshot_at_version(start)), *squashed]) == mirror
 
 
-@pytest.mark.shared
-def test_the_commits_of_real_tables_lead_to_the_files_of_each_version(shared_tables: Path) -> None:
+def test_the_commits_of_real_tables_lead_to_the_files_of_each_version() -> None:
     followed = 0
-    for log in sorted((shared_tables / "tables").glob("**/_delta_log")):
-        table = Table.for_path(default_engine(), str(log.parent))
+    for name in NAMES:
+        table = Table.for_path(default_engine(), path_of(name))
         try:
             mirror = Mirror.of([plan_full(table.snapshot_at_version(0))])
             changes = list(plan_incremental(table, 0))
@@ -401,6 +402,6 @@ def test_the_commits_of_real_tables_lead_to_the_files_of_each_version(shared_tab
             continue
         for change in changes:
             mirror.apply(change)
-            assert mirror == expected(table.snapshot_at_version(change.version)), f"{log} {change.version}"
+            assert mirror == expected(table.snapshot_at_version(change.version)), f"{name} {change.version}"
             followed += 1
     assert followed > 100

@@ -97,14 +97,52 @@ def test_names_that_avro_does_not_allow_are_written_as_iceberg_does() -> None:
     assert (plain["name"], "iceberg-field-name" in plain) == ("day_1", False)
 
 
+def bounds(summary: Json, kind: str) -> tuple[str, str]:
+    """As text, in which -0.0 is not 0.0."""
+    return repr(decode_value(summary["lower_bound"], kind)), repr(decode_value(summary["upper_bound"], kind))
+
+
 def test_summaries_tell_the_least_and_the_greatest() -> None:
     parts = partitioning("double")
-    (summary,) = parts.summarise([(1.5,), (None,), (float("nan"),), (-2.0,)])
-    assert (summary["contains_null"], summary["contains_nan"]) == (True, True)
-    assert decode_value(summary["lower_bound"], "double") == -2.0
-    assert decode_value(summary["upper_bound"], "double") == 1.5
+    (summary,) = parts.summarise([(1.5,), (None,), (-2.0,)])
+    assert (summary["contains_null"], summary["contains_nan"]) == (True, False)
+    assert bounds(summary, "double") == ("-2.0", "1.5")
     (only_null,) = parts.summarise([(None,)])
     assert (only_null["lower_bound"], only_null["contains_nan"]) == (None, False)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("texts", [["0.0"], ["-0.0"], ["0.0", "-0.0"], ["-0.0", "0.0"]])
+def test_zeros_lie_between_both_zeros(kind: str, texts: list[str]) -> None:
+    """Iceberg's order has -0.0 before 0.0, while filters of SQL take them for the same."""
+    parts = partitioning(kind)
+    values = [parts.parse({"p": text}, "t") for text in texts]
+    assert [repr(value) for (value,) in values] == ["0.0"] * len(texts)
+    (summary,) = parts.summarise(values)
+    assert bounds(summary, kind) == ("-0.0", "0.0")
+    for other in (1.0, -1.0):
+        (more,) = merge_summaries([[summary], parts.summarise([(other,)])], [kind])
+        assert bounds(more, kind) == (("-0.0", "1.0") if other > 0 else ("-1.0", "0.0"))
+
+
+def test_summaries_from_before_zeros_were_widened_are_widened_when_they_are_merged() -> None:
+    zeros = [encode_value(value, "double") for value in (0.0, -0.0)]
+    former = [{"contains_null": False, "contains_nan": False, "lower_bound": z, "upper_bound": z} for z in zeros]
+    for summaries in ([[former[0]]], [[former[1]]], [[f] for f in former]):
+        (merged,) = merge_summaries(summaries, ["double"])
+        assert bounds(merged, "double") == ("-0.0", "0.0")
+
+
+def test_nan_lies_at_the_upper_end() -> None:
+    """Spark and DuckDB take it for greater than all else, Iceberg's filters of manifests go by the bounds alone."""
+    parts = partitioning("double")
+    (summary,) = parts.summarise([(1.5,), (float("nan"),), (-2.0,)])
+    assert summary["contains_nan"]
+    assert bounds(summary, "double") == ("-2.0", "inf")
+    (only_nan,) = parts.summarise([(float("nan"),)])
+    assert bounds(only_nan, "double") == ("inf", "inf")
+    (merged,) = merge_summaries([[only_nan], parts.summarise([(-3.0,)])], ["double"])
+    assert bounds(merged, "double") == ("-3.0", "inf")
 
 
 def test_text_is_ordered_by_its_bytes() -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import lakeport
 from lakeport import iceberg, tables
+from tests.examples import histories
 from tests.iceberg.readers import PyIceberg, assert_mirrors
-
-EXAMPLES = int(os.environ.get("LAKEPORT_STATEFUL_EXAMPLES", "8"))
 
 
 class MirroredTable(RuleBasedStateMachine):
@@ -100,6 +97,4 @@ class MirroredTable(RuleBasedStateMachine):
 
 
 TestMirroredTable = MirroredTable.TestCase
-TestMirroredTable.settings = settings(
-    max_examples=EXAMPLES, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestMirroredTable.settings = histories(8, stateful_step_count=12)

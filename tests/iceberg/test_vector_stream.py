@@ -58,6 +58,13 @@ def test_a_stream_has_the_positions_that_pyroaring_finds(positions: npt.NDArray[
     assert b"".join(vector.blob(engine)) == frame(payload)
 
 
+@pytest.mark.parametrize("count", [4095, 4096, 4097])
+def test_a_container_is_an_array_up_to_4096_values_and_bits_beyond(engine: Engine, count: int) -> None:
+    bitmap = BitMap64(range(0, 2 * count, 2))
+    vector = vector_in_file(engine, PATH, MAGIC + bitmap.serialize(), count)
+    assert all_ordinals(vector, engine).tolist() == list(bitmap)
+
+
 @given(position_sets)
 def test_an_inline_vector_has_the_same_positions_and_gets_its_checksum(positions: npt.NDArray[np.uint64]) -> None:
     engine = memory_engine()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 
@@ -13,7 +18,9 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, CorruptTableError, VersionNotFoundError
 from lakeport.iceberg import convert
+from lakeport.iceberg.fingerprint import Fingerprint
 from lakeport.iceberg.verify import Verification, verify
+from tests.acceptance.real_tables import path_of
 from tests.builder import Action, TableBuilder, protocol, struct
 
 pytest.importorskip("pyiceberg")
@@ -167,9 +174,8 @@ def test_files_without_rows_are_the_same_and_files_that_are_taken_for_such_are_n
     assert whats(verify(table.root)) == {"f2": "the mirror takes the file for empty, which it is not"}
 
 
-@pytest.mark.shared
-def test_a_mirror_that_pyiceberg_cannot_open_is_told(shared_tables: Path, tmp_path: Path) -> None:
-    root, out = str(shared_tables / "tables" / "krs" / "unshredded-variant"), str(tmp_path / "mirror")
+def test_a_mirror_that_pyiceberg_cannot_open_is_told(tmp_path: Path) -> None:
+    root, out = path_of("delta44--variants"), str(tmp_path / "mirror")
     convert(root, out=out, format_version=3)
     with pytest.raises(ConversionError, match="variant") as raised:
         verify(root, out=out)
@@ -201,3 +207,100 @@ def test_a_delete_file_that_applies_to_nothing_is_a_difference(table: TableBuild
         f"{table.root}/p=0/f0": "no row is deleted, the table lacks 1",
         mirror.location: "1 delete files of the mirror apply to none of its data files",
     }
+
+
+# A second reader of the Delta table
+
+
+class NullParquet:
+    """Reads nulls in place of the values of `id`, as if the kernel asked for the wrong column."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def read_parquet_files(self, *given: Any, **more: Any) -> Iterator[pa.RecordBatch]:
+        for batch in self._inner.read_parquet_files(*given, **more):
+            place = batch.schema.get_field_index("id")
+            yield batch if place < 0 else batch.set_column(place, "id", pa.nulls(batch.num_rows, pa.int64()))
+
+
+def test_rows_that_lakeport_and_the_mirror_have_wrong_in_the_same_way_are_a_difference(table: TableBuilder) -> None:
+    mirror = convert(table.root)
+    path = Path(mirror.metadata_location)
+    text = path.read_text()
+    path.write_text(text.replace('\\"field-id\\":1,\\"names\\":[\\"id\\"]', '\\"field-id\\":99,\\"names\\":[\\"id\\"]'))
+    engine = default_engine()
+    wrong = replace(engine, parquet=NullParquet(engine.parquet))
+    found = verify(table.root, rows=True, engine=wrong)
+    assert [(d.path, d.what) for d in found.differences] == [
+        (table.root, f"deltalake {deltalake.__version__} finds other values in id, in the Delta table than Lakeport")
+    ]
+    [right] = {difference.what for difference in verify(table.root, rows=True).differences}
+    assert right == "row 0 of those that live: in the mirror, the column 'id' is another"
+
+
+def test_the_second_reader_is_named(table: TableBuilder) -> None:
+    convert(table.root)
+    found = verify(table.root, rows=True)
+    assert (found.is_equal, found.second_reader, found.no_second_reader) == (
+        True,
+        f"deltalake {deltalake.__version__}",
+        None,
+    )
+    assert verify(table.root).second_reader is None
+
+
+def test_a_second_reader_that_cannot_read_the_table_is_told(tmp_path: Path) -> None:
+    root, out = path_of("delta44--vacuumed"), str(tmp_path / "mirror")
+    convert(root, out=out)
+    found = verify(root, out=out, rows=True)
+    assert (found.is_equal, found.second_reader) == (True, None)
+    assert "cannot read the table: " in str(found.no_second_reader)
+
+
+def test_without_a_second_reader_that_is_told(table: TableBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(table.root)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    found = verify(table.root, rows=True)
+    assert (found.is_equal, found.no_second_reader) == (True, "deltalake is not installed")
+
+
+def fingerprint(**columns: Any) -> Fingerprint:
+    rows = pa.table(columns)
+    return Fingerprint.of(sorted(columns), rows.to_batches(max_chunksize=2))
+
+
+def test_fingerprints_are_of_rows_and_neither_of_their_order_nor_of_their_types() -> None:
+    one = fingerprint(a=[1, None, 3], b=["x", "y", "z"])
+    views = pa.array(["z", "x", "y"], pa.string_view())
+    assert one.difference(fingerprint(b=views, a=pa.array([3, 1, None], pa.int8()))) is None
+    assert one.difference(fingerprint(b=["x", "z", "y"], a=[1, None, 3])) == "the same values in other rows"
+    assert one.difference(fingerprint(b=["x", "y", "z"], a=[1, 2, 3])) == "other values in a"
+    assert one.difference(fingerprint(b=["x", "y"], a=[1, None])) == "2 rows, not 3,"
+    twice = fingerprint(a=[1, 1, 3, 3])
+    assert twice.difference(fingerprint(a=[1, 1, 1, 3])) == "other values in a"
+    assert fingerprint(a=[None, None]).difference(fingerprint(a=[0, 0])) == "other values in a"
+
+
+def test_fingerprints_tell_decimals_apart_by_every_digit() -> None:
+    one, other = (pa.array([Decimal("1" * 37 + last)], pa.decimal128(38, 0)) for last in "12")
+    assert fingerprint(a=one).difference(fingerprint(a=other)) == "other values in a"
+
+
+def test_fingerprints_take_alike_what_readers_have_in_several_ways() -> None:
+    structs = pa.array([{"x": 1, "y": [2.5]}], pa.struct([("x", pa.int64()), ("y", pa.list_(pa.float64()))]))
+    turned = pa.array([{"y": [2.5], "x": 1}], pa.struct([("y", pa.large_list(pa.float64())), ("x", pa.int32())]))
+    moment = pa.array([0], pa.timestamp("us", "UTC"))
+    pairs: list[tuple[Any, Any]] = [
+        (structs, turned),
+        (moment, moment.cast(pa.timestamp("ms", "UTC"))),
+        (pa.array([float("nan"), 0.0]), pa.array([-0.0, float("nan")])),
+        (pa.array(["a"]).dictionary_encode(), pa.array(["a"])),
+        (pa.array([b"a"]), pa.array([b"a"], pa.binary_view())),
+        (pa.array([[("k", moment[0])]], pa.map_(pa.string(), moment.type)),) * 2,
+    ]
+    for one, other in pairs:
+        assert fingerprint(a=one).difference(fingerprint(a=other)) is None

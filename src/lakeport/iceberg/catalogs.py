@@ -41,14 +41,10 @@ def open_catalog(given: Catalog | Mapping[str, Any] | str) -> Catalog:
 
 
 class CatalogTarget:
-    """A table of a catalog; files are generated below `location`. With `may_replace`, one that cannot become what it
-    shall be is dropped there, and another registered."""
+    """A table of a catalog; files are generated below `location`."""
 
-    def __init__(
-        self, engine: Engine, location: str, catalog: Catalog, identifier: str, *, may_replace: bool = False
-    ) -> None:
+    def __init__(self, engine: Engine, location: str, catalog: Catalog, identifier: str) -> None:
         self._engine, self._catalog, self._identifier = engine, catalog, identifier
-        self._may_replace = may_replace
         self.location = engine.storage.resolve(location)
 
     def load(self) -> Published | None:
@@ -65,13 +61,7 @@ class CatalogTarget:
         return Published(load_metadata(self._engine, path), path)
 
     def publish(self, base: Published | None, start: Json, updates: Sequence[Json]) -> Published:
-        if base is None:
-            return self._register(apply_updates(start, updates, 0))
-        if start is base.metadata:
-            return self._commit(base, updates)
-        # In two steps, for few catalogs have it in one: who is broken off between them finds no table the next time.
-        metadata = apply_updates(start, updates, 0) | {"table-uuid": str(uuid.uuid4())}
-        return self._register(metadata, former=base)
+        return self._register(apply_updates(start, updates, 0)) if base is None else self._commit(base, updates)
 
     def check_format_version(self, version: int) -> None:
         if version >= 3 and not isinstance(self._catalog, RestCatalog):
@@ -81,34 +71,17 @@ class CatalogTarget:
                 reason="format version",
             )
 
-    def check_start(self, base: Published | None, start: Json) -> None:
-        if base is not None and start is not base.metadata and not self._may_replace:
-            raise ConversionError(
-                f"the Delta table has become another one, with other field ids, and {self._identifier} in the catalog "
-                "cannot follow: a full conversion replaces it there by a new table",
-                reason="another table",
-            )
-
-    def _register(self, metadata: Json, *, former: Published | None = None) -> Published:
+    def _register(self, metadata: Json) -> Published:
         path = f"{self.location}/metadata/00000-{uuid.uuid4()}.metadata.json"
         self._engine.storage.write(path, encode_metadata(metadata))
         try:
-            if former is not None:
-                self._drop(former)
             self._create_namespace()
             self._catalog.register_table(self._identifier, path)
-        except (CommitLostError, TableAlreadyExistsError):
+        except TableAlreadyExistsError:
             with suppress(StorageError):
                 self._engine.storage.delete([path])
             raise CommitLostError from None
         return Published(metadata, path)
-
-    def _drop(self, base: Published) -> None:
-        """Of the catalog only: the files stay, those of the data are Delta's. Raises `CommitLostError`."""
-        found = self.load()
-        if found is None or found.path != base.path:
-            raise CommitLostError
-        self._catalog.drop_table(self._identifier)
 
     def _create_namespace(self) -> None:
         namespace = Catalog.namespace_from(self._identifier)

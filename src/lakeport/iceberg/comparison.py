@@ -78,9 +78,9 @@ def _side_by_side(
 def _first_difference(left: pa.Array, right: pa.Array) -> int | None:
     if _as(right, left.type).equals(left):
         return None
-    comparable = (_comparable(value, array.type) for array in (left, right) for value in array.to_pylist())
-    ones = list(islice(comparable, len(left)))
-    return next((index for index, (one, other) in enumerate(zip(ones, comparable, strict=True)) if one != other), None)
+    values = (comparable(value, array.type) for array in (left, right) for value in array.to_pylist())
+    ones = list(islice(values, len(left)))
+    return next((index for index, (one, other) in enumerate(zip(ones, values, strict=True)) if one != other), None)
 
 
 def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
@@ -108,16 +108,17 @@ def _kind(data_type: pa.DataType) -> Any:
     return str(data_type)
 
 
-def _comparable(value: Any, data_type: pa.DataType) -> Any:
+def comparable(value: Any, data_type: pa.DataType) -> Any:
+    """The same for values that `first_other_row` takes for the same."""
     if value is None:
         return [] if _holds_structs(data_type) else None
     if types.is_list(data_type) or types.is_large_list(data_type):
-        return [_comparable(item, data_type.value_type) for item in value]
+        return [comparable(item, data_type.value_type) for item in value]
     if types.is_map(data_type):
         key_type, item_type = data_type.key_type, data_type.item_type
-        return [(_comparable(key, key_type), _comparable(item, item_type)) for key, item in value]
+        return [(comparable(key, key_type), comparable(item, item_type)) for key, item in value]
     if types.is_struct(data_type):
-        return {field.name: _comparable(value[field.name], field.type) for field in data_type}
+        return {field.name: comparable(value[field.name], field.type) for field in data_type}
     return _NAN if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -9,13 +9,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakeport.engine import default_engine
-from lakeport.errors import ConversionError, MissingFileError
+from lakeport.errors import ConversionError, MissingFileError, VersionNotFoundError
 from lakeport.iceberg.ahead import Ahead, look_ahead
 from lakeport.iceberg.delta_source import Increment, LogTruncatedError, open_increment, plan_full
 from lakeport.iceberg.evolution import plan_shape
-from lakeport.iceberg.footers import FOREIGN_IDS
-from lakeport.iceberg.manifest_set import OutOfStepError
-from lakeport.iceberg.metadata import current_snapshot, mirrored_time, mirrored_version, new_metadata
+from lakeport.iceberg.manifests import OutOfStepError
+from lakeport.iceberg.metadata import (
+    DELTA_TABLE_ID,
+    current_snapshot,
+    forget_history,
+    mirrored_time,
+    mirrored_version,
+    new_metadata,
+)
 from lakeport.iceberg.model import KnownFiles, TableChange
 from lakeport.iceberg.place import check_mirror, open_place
 from lakeport.iceberg.schema import FieldIdConflict, Json
@@ -84,8 +90,9 @@ def convert(
     no longer tells what changed, files of a version in between were vacuumed, or Iceberg cannot express it; the Delta
     table has got another history, or somebody else has written to the mirror or rolled it back.
 
-    A table of a catalog cannot become the mirror of another Delta table that has taken the place of the former: that is
-    refused; with `full`, it is dropped from the catalog, and a new one is registered.
+    A table that `CREATE OR REPLACE` has made anew gets one more snapshot, with another schema; the earlier ones stay.
+    Where another Delta table has taken the place of the former, or the table has moved, or gives columns other ids, one
+    snapshot takes the place of all earlier ones, in one step.
 
     `format_version` is 2 (the default) or 3; a mirror keeps its own, and can go from 2 to 3. `progress` is told the
     version that is mirrored, and the latest one. With a session in `spark`, delete files are written by its
@@ -100,7 +107,7 @@ def convert(
     if full and since is not None:
         raise ValueError("full makes one snapshot, since one of each version: give one of them, not both")
     engine = engine or default_engine(storage_options)
-    source, place = open_place(engine, target, out, catalog, table, may_replace=full)
+    source, place = open_place(engine, target, out, catalog, table)
     options = _Options(format_version, since, full, squash, progress)
     return _Converter(engine, source, place, options, open_workers(engine, spark)).run()
 
@@ -146,8 +153,8 @@ class _Converter:
                 raise
             return self._start_over(error)  # files of a version in between were vacuumed
         except ConversionError as error:
-            if plan is None or plan.kind != "incremental" or error.reason == FOREIGN_IDS:
-                raise  # of foreign ids, a whole snapshot might not notice: of many files it looks at some
+            if plan is None or plan.kind != "incremental":
+                raise
             plan_shape(plan.begun, ahead.latest)
             return self._start_over(error)  # only a version in between is refused
 
@@ -160,7 +167,7 @@ class _Converter:
         """Mirrors the latest version as a whole; some before it may have been published. Raises `error` if the mirror
         does not even have its first version."""
         base, latest = self.target.load(), self.table.latest_snapshot()
-        if base is None or not check_mirror(base, latest):
+        if base is None or not self._is_mirrored(base, latest):
             raise error
         return self._carry_out(self._plan_whole(base, latest), base, latest)
 
@@ -168,11 +175,30 @@ class _Converter:
         now = self.target.load()
         return now is not None and (base is None or now.path != base.path)
 
+    def _is_mirrored(self, base: Published, latest: Snapshot) -> bool:
+        """Whether what is published is a mirror of this table, at this place. Raises `ConversionError` if it is none,
+        or one of another table at another place."""
+        return check_mirror(base, latest) and not self._began_anew(base, latest)
+
+    def _began_anew(self, base: Published, latest: Snapshot) -> bool:
+        """Whether another table, with a log of its own, has taken the place of the mirrored one. One that was replaced
+        within its log has got another id, but had the former one at the mirrored version."""
+        known: str | None = base.metadata["properties"].get(DELTA_TABLE_ID)
+        version = mirrored_version(base.metadata)
+        if known == latest.metadata.id or version is None:
+            return False
+        if version > latest.version:
+            return True
+        try:
+            return self.table.snapshot_at_version(version).metadata.id != known
+        except VersionNotFoundError:  # cleaned up, and not taken by the log of another table
+            return False
+
     # Plans
 
     def _plan(self, base: Published | None, ahead: Ahead) -> Plan:
         latest = ahead.latest
-        if base is None or not check_mirror(base, latest):
+        if base is None or not self._is_mirrored(base, latest):
             return self._plan_anew(base, latest, self.options.since)
         version = mirrored_version(base.metadata)
         assert version is not None
@@ -192,11 +218,14 @@ class _Converter:
         return Plan("full", base.metadata, self._upgrades(base.metadata), plan_full(latest), _no_changes)
 
     def _plan_anew(self, base: Published | None, latest: Snapshot, since: int | None) -> Plan:
-        """A new mirror, or one that forgets all that it had but its identity."""
-        start = new_metadata(self.target.location, self._format_version(base))
-        if base is not None:
-            start |= {name: base.metadata[name] for name in ("table-uuid", "last-sequence-number")}
-        updates = [{"action": "set-properties", "updates": _OWN_FILES}]
+        """A new mirror, or one that forgets its snapshots and the ids of its columns."""
+        if base is None:
+            start = new_metadata(self.target.location, self.options.format_version or _DEFAULT_FORMAT_VERSION)
+            updates = []
+        else:
+            start = base.metadata
+            updates = [*self._upgrades(start), *forget_history(start, self.target.location)]
+        updates.append({"action": "set-properties", "updates": _OWN_FILES})
         if since is None or since == latest.version:
             return Plan("full", start, updates, plan_full(latest), _no_changes)
         first = self.table.snapshot_at_version(since)
@@ -215,15 +244,10 @@ class _Converter:
             )
         return [{"action": "upgrade-format-version", "format-version": wanted}]
 
-    def _format_version(self, base: Published | None) -> int:
-        given: int = _DEFAULT_FORMAT_VERSION if base is None else base.metadata["format-version"]
-        return self.options.format_version or given
-
     # Carrying them out
 
     def _carry_out(self, plan: Plan, base: Published | None, latest: Snapshot) -> Conversion:
         self.target.check_format_version(plan.begun["format-version"])
-        self.target.check_start(base, plan.start)
         plan_shape(plan.begun, latest)  # what is refused is refused before anything is written
         session = Session(self.engine, self.target, plan, base, self.workers)
         try:

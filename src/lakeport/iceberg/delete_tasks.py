@@ -15,7 +15,8 @@ from lakeport.workers import Workers, Workplace
 class DeleteTask:
     """A delete file to write. Can be pickled."""
 
-    vector: InternalDeletionVector
+    vectors: tuple[InternalDeletionVector, ...]
+    """Of data files of one partition, in the order of their names; one only in format version 3."""
     path: str
     """Where to, unique."""
     format_version: int
@@ -27,5 +28,7 @@ def write_deletes(workers: Workers, tasks: Sequence[DeleteTask]) -> list[DeleteF
 
 
 def _write(place: Workplace, task: DeleteTask) -> DeleteFile:
-    write = write_puffin if task.format_version >= 3 else write_position_deletes
-    return write(place.engine, task.vector, task.path)
+    if task.format_version < 3:
+        return write_position_deletes(place.engine, task.vectors, task.path)
+    [vector] = task.vectors
+    return write_puffin(place.engine, vector, task.path)

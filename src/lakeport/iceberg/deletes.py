@@ -1,12 +1,12 @@
-"""Delete files: the deleted rows of one data file, as Iceberg's format versions 2 and 3 write them down.
+"""Delete files: the deleted rows of data files, as Iceberg's format versions 2 and 3 write them down.
 
-Version 2 has Parquet files of positions; version 3 has deletion vectors in Puffin files, whose blobs are Delta's own
-bytes. A file is for one data file only: where that gets another vector, its former delete file goes as a whole.
+Version 2 has Parquet files of positions, in which several data files of a partition share one; version 3 has deletion
+vectors in Puffin files, whose blobs are Delta's own bytes, one in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,10 +27,10 @@ _ROW_POSITION_ID = 2147483645
 
 _SCHEMA = pa.schema(
     [
-        # A dictionary of one: in memory and in the file the path is there once, not once per row.
+        # In memory and in the file a path is there once, not once per row.
         pa.field(
             "file_path",
-            pa.dictionary(pa.int8(), pa.string()),
+            pa.dictionary(pa.int32(), pa.string()),
             nullable=False,
             metadata={FIELD_ID: str(DELETED_FILE_PATH_ID).encode()},
         ),
@@ -43,7 +43,7 @@ _NO_FLAGS = bytes(4)
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """A file of deleted positions of one data file, as a delete manifest lists it."""
+    """A file of deleted positions, as a delete manifest lists it."""
 
     path: str
     """Where it was written: plain, as storage takes it."""
@@ -51,32 +51,36 @@ class DeleteFile:
     file_size: int
     record_count: int
     """How many rows it deletes."""
-    referenced_data_file: str
-    """As the manifests name it."""
+    data_files: tuple[str, ...]
+    """Whose rows they are, as the manifests name them, in the order of their names."""
     content_offset: int | None = None
     content_size: int | None = None
     """Where the blob of the vector lies in a Puffin file."""
 
 
-def write_position_deletes(engine: Engine, vector: InternalDeletionVector, path: str) -> DeleteFile:
-    """Writes the positions of a vector, sorted, into a new Parquet file at `path`, whose name must be unique. The data
-    file has the name that the manifests must have for it too, byte for byte.
+def write_position_deletes(engine: Engine, vectors: Sequence[InternalDeletionVector], path: str) -> DeleteFile:
+    """Writes the positions of vectors, which are in the order of their data files' names, into a new Parquet file at
+    `path`, whose name must be unique. Data files have the names that the manifests must have for them too, byte for
+    byte.
 
     Raises what `InternalDeletionVector.ordinals` raises; then no file stays."""
-    names = array_of([vector.data_file_path], pa.string())
+    data_files = tuple(vector.data_file_path for vector in vectors)
+    names = array_of(list(data_files), pa.string())
     writer = engine.parquet.open_writer(path, _SCHEMA, "zstd")
     try:
-        for positions in vector.ordinals(engine):
-            writer.write(_delete_batch(names, positions))
+        for index, vector in enumerate(vectors):
+            for positions in vector.ordinals(engine):
+                writer.write(_delete_batch(names, index, positions))
         file = writer.close()
     except BaseException:
         writer.abort()
         raise
-    return DeleteFile(path, "parquet", file.size, vector.count_records_deleted, vector.data_file_path)
+    deleted = sum(vector.count_records_deleted for vector in vectors)
+    return DeleteFile(path, "parquet", file.size, deleted, data_files)
 
 
-def _delete_batch(names: pa.StringArray, positions: npt.NDArray[np.uint64]) -> pa.RecordBatch:
-    indices = from_numpy(np.zeros(len(positions), dtype=np.int8))
+def _delete_batch(names: pa.StringArray, index: int, positions: npt.NDArray[np.uint64]) -> pa.RecordBatch:
+    indices = from_numpy(np.full(len(positions), index, dtype=np.int32))
     paths = pa.DictionaryArray.from_arrays(indices, names)
     return pa.RecordBatch.from_arrays([paths, from_numpy(positions.view(np.int64))], schema=_SCHEMA)
 
@@ -93,7 +97,7 @@ def write_puffin(engine: Engine, vector: InternalDeletionVector, path: str) -> D
         output.abort()
         raise
     size = start + length + footer_length
-    return DeleteFile(path, "puffin", size, vector.count_records_deleted, vector.data_file_path, start, length)
+    return DeleteFile(path, "puffin", size, vector.count_records_deleted, (vector.data_file_path,), start, length)
 
 
 def _copy(parts: Iterable[bytes | memoryview], output: OutputFile) -> int:

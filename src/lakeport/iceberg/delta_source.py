@@ -30,6 +30,9 @@ from lakeport.kernel.state import TableState
 _READ_AHEAD_BYTES = 32 << 20
 """Commits that are not larger are kept in memory once they are read."""
 
+_RESTORE = "RESTORE"
+"""Delta's name of the operation."""
+
 
 class LogTruncatedError(VersionNotFoundError):
     """The log no longer tells what changed since a version: only `plan_full` tells what the table is now."""
@@ -143,6 +146,7 @@ class Increment:
                 vectors_added=diff.vectors_added,
                 vectors_removed=diff.vectors_removed,
                 data_change=actions.changes_data,
+                restores=actions.info.get("operation") == _RESTORE,
             )
 
     def _read(self, version: int) -> CommitActions:

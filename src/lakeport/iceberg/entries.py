@@ -11,18 +11,18 @@ import pyarrow.parquet as pq
 
 from lakeport.errors import CorruptTableError
 from lakeport.iceberg.avro import NULL, PRESENT, encode_array, encode_bytes, encode_long
+from lakeport.iceberg.delete_tasks import DeleteTask
 from lakeport.iceberg.deletes import DELETED_FILE_PATH_ID, DeleteFile
 from lakeport.iceberg.evolution import Shape
-from lakeport.iceberg.manifests import Entry, hash_path
+from lakeport.iceberg.manifests import PARQUET, PUFFIN, Entry, hash_path
 from lakeport.iceberg.metrics import MetricsEncoder
-from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg.packs import members_of, new_delete_entry
 from lakeport.iceberg.partitions import Values
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
 
 _THREADS = 16
-_PARQUET, _PUFFIN = encode_bytes(b"PARQUET"), encode_bytes(b"PUFFIN")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class EntryMaker:
         for file, (rows, encoded) in zip(files, told, strict=True):
             values, partition = self._partition(file.partition_values)
             partitions.add(values)
-            tail = b"".join((encode_bytes(file.path.encode()), _PARQUET, partition, encoded))
+            tail = b"".join((encode_bytes(file.path.encode()), PARQUET, partition, encoded))
             records = counted[file.path] if rows is None else rows
             entries.append(Entry(hash_path(file.path), records, file.size, tail, snapshot_id=self.snapshot_id))
         return Batch(entries, partitions)
@@ -86,27 +86,26 @@ class EntryMaker:
         return rows
 
     def delete_files(
-        self, vectors: Sequence[InternalDeletionVector], files: Sequence[DeleteFile], batch_size: int
+        self, tasks: Sequence[DeleteTask], files: Sequence[DeleteFile], batch_size: int
     ) -> Iterator[Batch]:
-        """Delete files, each with the vector that it was made of."""
+        """Delete files, each with the task that it was made by."""
         for start in range(0, len(files), batch_size):
             entries, partitions = [], set()
             chosen = slice(start, start + batch_size)
-            for vector, file in zip(vectors[chosen], files[chosen], strict=True):
-                values, partition = self._partition(vector.partition_values)
+            for task, file in zip(tasks[chosen], files[chosen], strict=True):
+                values, partition = self._partition(task.vectors[0].partition_values)
                 partitions.add(values)
                 tail = self._delete_tail(file, partition)
-                key = hash_path(file.referenced_data_file)
-                entries.append(Entry(key, file.record_count, file.file_size, tail, snapshot_id=self.snapshot_id))
+                entries.append(new_delete_entry(file, tail, members_of(task.vectors), self.snapshot_id))
             yield Batch(entries, partitions)
 
     def _delete_tail(self, file: DeleteFile, partition: bytes) -> bytes:
-        about = encode_bytes(file.referenced_data_file.encode())
         parts = [encode_bytes(file.path.encode())]
         # By the bounds pyiceberg knows which data file it is for, of Puffin files too: it does not read the next field.
-        bound = PRESENT + encode_array(1, [encode_long(DELETED_FILE_PATH_ID) + about])
-        parts += [_PARQUET if file.format == "parquet" else _PUFFIN, partition]
-        parts += [NULL, NULL, bound, bound, PRESENT + about]
+        lower, upper = (encode_bytes(name.encode()) for name in (file.data_files[0], file.data_files[-1]))
+        bounds = (PRESENT + encode_array(1, [encode_long(DELETED_FILE_PATH_ID) + about]) for about in (lower, upper))
+        parts += [PARQUET if file.format == "parquet" else PUFFIN, partition]
+        parts += [NULL, NULL, *bounds, PRESENT + lower if len(file.data_files) == 1 else NULL]
         if self.shape.format_version >= 3:
             parts += [
                 NULL if number is None else PRESENT + encode_long(number)

@@ -31,10 +31,12 @@ def plan_shape(metadata: Json, snapshot: Snapshot) -> tuple[Shape, list[Json]]:
     Raises `ConversionError` for what Iceberg cannot express, and `FieldIdConflict`."""
     known, version = known_ids(metadata), metadata["format-version"]
     converted = convert_schema(snapshot.schema, snapshot.mapping_mode, known, version, snapshot.properties)
-    schema, updates = _plan_schema(metadata, converted.fields, converted.ids)
+    fields = [_optional(field) if field["name"] in snapshot.partition_columns else field for field in converted.fields]
+    schema, updates = _plan_schema(metadata, fields, converted.ids)
     by_name = {field["name"]: field for field in schema["fields"]}
     columns = [by_name[name] for name in snapshot.partition_columns]
-    spec = plan_spec(columns, metadata["partition-specs"], metadata["last-partition-id"])
+    # A mirror that has forgotten its ids may have given those of a spec to other columns.
+    spec = plan_spec(columns, metadata["partition-specs"], metadata["last-partition-id"], by_name=not known.by_path)
     check_spec_names(spec, schema["fields"])
     if spec not in metadata["partition-specs"]:
         updates.append({"action": "add-spec", "spec": spec})
@@ -48,15 +50,21 @@ def plan_shape(metadata: Json, snapshot: Snapshot) -> tuple[Shape, list[Json]]:
     return Shape(schema, partitioning, version), updates
 
 
-def _plan_schema(metadata: Json, fields: tuple[Json, ...], ids: FieldIds) -> tuple[Json, list[Json]]:
+def _optional(field: Json) -> Json:
+    """pyiceberg refuses data files that lack a required column, as all lack those of partitions."""
+    return field | {"required": False}
+
+
+def _plan_schema(metadata: Json, fields: list[Json], ids: FieldIds) -> tuple[Json, list[Json]]:
     """The schema with these fields: the current one, an earlier one, or a new one."""
     candidates = [current_schema(metadata), *metadata["schemas"]]
-    found = next((s for s in candidates if s is not None and s["fields"] == list(fields)), None)
+    found = next((s for s in candidates if s is not None and s["fields"] == fields), None)
     updates: list[Json] = []
     if found is None:
         number = max((schema["schema-id"] for schema in metadata["schemas"]), default=-1) + 1
-        found = {"type": "struct", "schema-id": number, "fields": list(fields)}
-        updates.append({"action": "add-schema", "schema": found, "last-column-id": ids.last})
+        found = {"type": "struct", "schema-id": number, "fields": fields}
+        last = max(ids.last, metadata["last-column-id"])
+        updates.append({"action": "add-schema", "schema": found, "last-column-id": last})
     if found["schema-id"] != metadata["current-schema-id"]:
         updates.append({"action": "set-current-schema", "schema-id": found["schema-id"]})
     return found, updates

@@ -1,14 +1,13 @@
 """Field ids in data files. Iceberg's readers go by them where a file has any, and by the name mapping where it has
 none: ids that are not the mirror's, or not on every column, would give them nulls or the wrong columns.
 
-Ids come from the writer, so of a change with many files the footers of some are looked at. All of them are where there
-are few, and where the table is bound to have files that Iceberg cannot read: with column mapping, Delta's writers give
-ids to columns and to fields of structs, but not to what is in lists and maps, unless the table asks for it.
+So the footer of every new file is read. A name mapping does not help: Spark, pyiceberg and DuckDB prefer the ids of a
+file that has any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -19,23 +18,22 @@ from lakeport.iceberg.names import FIRST_NESTED_ID, FieldIds, Path
 from lakeport.kernel.engine import FIELD_ID, Engine
 from lakeport.kernel.scan_files import ScanFile
 
-FOREIGN_IDS = "field ids in files"
+_FOREIGN_IDS = "field ids in files"
 """The reason of a refusal."""
-_SAMPLE = 4
-_FEW = 100
-"""Of so many files all are looked at."""
 _THREADS = 16
+_GREATEST_ID = 2147483446
+"""Iceberg reserves the ids above it for metadata columns."""
 
 
 def check_field_ids(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, is_mapped: bool) -> None:
-    """Raises `ConversionError` if a data file has field ids that contradict `ids`, the mirror's."""
-    lacks_ids = is_mapped and any(number >= FIRST_NESTED_ID for path, number in ids.by_path.items() if len(path) > 1)
-    chosen = files if lacks_ids or len(files) <= _FEW else files[:: len(files) // _SAMPLE]
-    if not chosen:
+    """Raises `ConversionError` if a data file has field ids that contradict `ids`, the mirror's. Unless columns are
+    mapped, the mirror gives ids to new columns by itself: then it also raises for ids that it may give later."""
+    if not files:
         return
-    with ThreadPoolExecutor(min(_THREADS, len(chosen)), "lakeport-footers") as pool:
-        for file, schema in zip(chosen, pool.map(lambda file: _read_schema(engine, file), chosen), strict=True):
-            _check_file(file, dict(_ids_in(schema, ())), ids)
+    owners = {number: path for path, number in ids.by_path.items()}
+    with ThreadPoolExecutor(min(_THREADS, len(files)), "lakeport-footers") as pool:
+        for file, schema in zip(files, pool.map(lambda file: _read_schema(engine, file), files), strict=True):
+            _check_file(file, dict(_ids_in(schema, ())), ids, owners, is_mapped)
 
 
 def _read_schema(engine: Engine, file: ScanFile) -> pa.Schema:
@@ -49,20 +47,32 @@ def _read_schema(engine: Engine, file: ScanFile) -> pa.Schema:
         raise CorruptTableError(f"the data file is no Parquet file: {error}", path=file.path) from error
 
 
-def _check_file(file: ScanFile, found: dict[Path, int | None], ids: FieldIds) -> None:
+def _check_file(
+    file: ScanFile, found: dict[Path, int | None], ids: FieldIds, owners: Mapping[int, Path], is_mapped: bool
+) -> None:
     if not any(number is not None for number in found.values()):
         return
     for path, number in found.items():
         wanted = ids.by_path.get(path)
-        is_foreign = len(path) == 1 and wanted is not None and wanted >= FIRST_NESTED_ID  # no column of the table
-        if wanted is not None and number != wanted and not is_foreign:
-            what = "no field id" if number is None else f"the field id {number}, not {wanted}"
-            raise ConversionError(
-                f"the column {'.'.join(path)!r} has {what} in a data file whose other columns have ids: Iceberg would "
-                "not find it; rewrite the table without field ids, or with ids for lists and maps too (the table "
-                f"feature icebergCompatV2) [{file.path}]",
-                reason=FOREIGN_IDS,
-            )
+        is_column = wanted is not None and not (len(path) == 1 and wanted >= FIRST_NESTED_ID)
+        if is_column and number is None:
+            raise _refusal(path, "no field id in a data file whose other columns have ids", file)
+        if is_column and number != wanted:
+            raise _refusal(path, f"the field id {number}, not {wanted}, in a data file", file)
+        owner = path if number is None else owners.get(number, path)
+        if not is_column and owner != path:
+            what = f"the field id {number}, which is that of {'.'.join(owner)!r}, in a data file"
+            raise _refusal(path, what, file)
+        if wanted is None and number is not None and number <= _GREATEST_ID and not is_mapped:
+            raise _refusal(path, f"the field id {number}, which a new column may get, in a data file", file)
+
+
+def _refusal(path: Path, what: str, file: ScanFile) -> ConversionError:
+    return ConversionError(
+        f"the column {'.'.join(path)!r} has {what}: Iceberg would read the wrong column, or none; rewrite the table "
+        f"without field ids, or with ids for lists and maps too (the table feature icebergCompatV2) [{file.path}]",
+        reason=_FOREIGN_IDS,
+    )
 
 
 def _ids_in(fields: pa.Schema | pa.DataType, parents: Path) -> Iterator[tuple[Path, int | None]]:

@@ -7,7 +7,7 @@ credentials is needed. pyiceberg is an optional dependency: import this module w
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +110,7 @@ class MirrorReader:
             ) from error
         table = StaticTable(("mirror",), metadata, published.path, _EngineFiles(engine), NoopCatalog("mirror"))
         self._scan = table.scan(snapshot_id=snapshot_id)
+        self._shared: dict[str, list[pa.RecordBatch]] = {}
 
     def files(self) -> Iterator[MirrorFile]:
         """Those with records: pyiceberg leaves the others out."""
@@ -141,19 +142,27 @@ class MirrorReader:
         return reader.to_record_batches([file.task])
 
     def positions(self, file: MirrorFile, deletes: DataFile) -> Iterator[npt.NDArray[np.uint64]]:
-        """What a delete file deletes from a data file, in parts. Raises `CorruptTableError`."""
+        """What a delete file deletes from a data file, in parts; nothing if it only might have been about it. Raises
+        `CorruptTableError`."""
         if deletes.file_format == FileFormat.PUFFIN:
             return _vector_positions(self._engine, deletes, file.path)
-        return _parquet_positions(self._engine, deletes, file.path)
+        if deletes.lower_bounds == deletes.upper_bounds:
+            return _parquet_positions(self._read_parts(deletes), file.path)
+        if deletes.file_path not in self._shared:  # read once for all of its data files, which mostly follow each other
+            self._shared = {deletes.file_path: list(self._read_parts(deletes))}
+        return _parquet_positions(self._shared[deletes.file_path], file.path)
+
+    def _read_parts(self, deletes: DataFile) -> Iterator[pa.RecordBatch]:
+        status = FileStatus(deletes.file_path, deletes.file_size_in_bytes)
+        with self._engine.storage.open_input(status) as source, pq.ParquetFile(source) as parquet:
+            yield from parquet.iter_batches(_POSITIONS, columns=["file_path", "pos"])
 
 
-def _parquet_positions(engine: Engine, deletes: DataFile, data_file: str) -> Iterator[npt.NDArray[np.uint64]]:
-    status = FileStatus(deletes.file_path, deletes.file_size_in_bytes)
-    with engine.storage.open_input(status) as source, pq.ParquetFile(source) as parquet:
-        for batch in parquet.iter_batches(_POSITIONS, columns=["file_path", "pos"]):
-            rows = batch.filter(pa.compute.equal(batch.column("file_path"), data_file))
-            if rows.num_rows:
-                yield rows.column("pos").to_numpy().view(np.uint64)
+def _parquet_positions(parts: Iterable[pa.RecordBatch], data_file: str) -> Iterator[npt.NDArray[np.uint64]]:
+    for batch in parts:
+        rows = batch.filter(pa.compute.equal(batch.column("file_path"), data_file))
+        if rows.num_rows:
+            yield rows.column("pos").to_numpy().view(np.uint64)
 
 
 def _vector_positions(engine: Engine, deletes: DataFile, data_file: str) -> Iterator[npt.NDArray[np.uint64]]:

@@ -1,14 +1,15 @@
-"""What a mirror keeps of the version that it shows, in a property: the next conversion begins with it, and reads of the
-Delta table only what is newer."""
+"""What a mirror keeps of the version that it shows, in its properties. With `KEPT_VERSION` the next conversion begins,
+and reads of the Delta table only what is newer; the others are for readers."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 
 import msgspec
 
 from lakeport.errors import CorruptTableError, MissingFileError, VersionNotFoundError
-from lakeport.iceberg.metadata import DELTA_LOCATION, mirrored_version
+from lakeport.iceberg.metadata import DELTA_LOCATION, DELTA_TABLE_ID, DELTA_VERSION, mirrored_version
 from lakeport.iceberg.schema import Json
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.engine import Engine, FileStatus
@@ -17,6 +18,10 @@ from lakeport.kernel.replay import LogReplay
 from lakeport.kernel.snapshot import Snapshot, Table
 
 KEPT_VERSION = "lakeport.delta.state"
+_PROPERTY = "lakeport.delta.property."
+"""Before the name of a property of the Delta table: to Iceberg's libraries it may mean something else, or nothing."""
+_COMMENT = "comment"
+"""What Spark shows as the comment on an Iceberg table."""
 _HEAD_BYTES = 4096
 
 
@@ -36,6 +41,23 @@ class _Kept(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     commit_size: int
     commit_time: int
     commit_head: int
+
+
+def property_updates(properties: Mapping[str, str], snapshot: Snapshot) -> list[Json]:
+    """The updates after which the properties of a mirror are about this version."""
+    wanted = {
+        DELTA_VERSION: str(snapshot.version),
+        DELTA_TABLE_ID: snapshot.metadata.id,
+        DELTA_LOCATION: snapshot.root,
+        KEPT_VERSION: format_kept(snapshot),
+        **{_PROPERTY + name: text for name, text in snapshot.properties.items() if text is not None},
+        **({_COMMENT: snapshot.metadata.description} if snapshot.metadata.description else {}),
+    }
+    former = {name for name in properties if name.startswith(_PROPERTY) or name == _COMMENT}
+    updates: list[Json] = [{"action": "set-properties", "updates": wanted}]
+    if removals := sorted(former - wanted.keys()):
+        updates.append({"action": "remove-properties", "removals": removals})
+    return updates
 
 
 def format_kept(snapshot: Snapshot) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile
 from lakeport.iceberg.manifest_reader import ManifestReader
-from lakeport.iceberg.manifests import Entry, ManifestLayout, Status, hash_path
+from lakeport.iceberg.manifests import Entry, ManifestLayout, OutOfStepError, Status, hash_path
+from lakeport.iceberg.packs import repack
 from lakeport.iceberg.partitions import Partitioning, merge_summaries
 from lakeport.iceberg.schema import Json
 from lakeport.kernel.engine import Engine
@@ -19,10 +20,6 @@ _MERGED = 100
 """So many small manifests become one."""
 
 
-class OutOfStepError(Exception):
-    """The mirror lacks a file that the Delta table removed: it is not what it is taken for."""
-
-
 @dataclass
 class Removed:
     """What a snapshot no longer has."""
@@ -30,11 +27,21 @@ class Removed:
     files: int = 0
     records: int = 0
     bytes: int = 0
+    vectors: int | None = 0
+    """How many of the files are deletion vectors; None if that is not known."""
+    by_key: dict[int, int] = field(default_factory=dict)
+    """The records by the data files that they are of, or about: see `Entry.keys`. What comes back in another delete
+    file is not among them."""
+    repacked_bytes: int = 0
+    """Of the delete files in which that comes back."""
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry, gone: Collection[int]) -> None:
         self.files += 1
         self.records += entry.record_count
         self.bytes += entry.file_size
+        self.vectors = (self.vectors or 0) + entry.is_vector
+        records = {member.key: member.records for member in entry.members} or {entry.key: entry.record_count}
+        self.by_key |= {key: count for key, count in records.items() if key in gone}
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,8 @@ class ManifestWriter:
     """Writes the manifests of one snapshot."""
 
     engine: Engine
-    directory: str
+    location: str
+    """The directory of the mirror."""
     snapshot_id: int
     sequence_number: int
     format_version: int
@@ -52,11 +60,11 @@ class ManifestWriter:
     written: list[str] = field(default_factory=list)
 
     def write(self, layout: ManifestLayout, entries: Sequence[Entry], partitions: list[Json]) -> ManifestFile:
-        path = f"{self.directory}/{uuid.uuid4()}-m0.avro"
+        path = f"{self.location}/metadata/{uuid.uuid4()}-m0.avro"
         data = layout.encode(entries)
         self.written.append(path)
         self.engine.storage.write(path, data)
-        self.reader.learn(path, [entry.key for entry in entries])
+        self.reader.learn(path, [key for entry in entries for key in entry.keys])
         counts = {status: _count(entries, status) for status in Status}
         live = [self._sequence_number(entry) for entry in entries if entry.status != Status.DELETED]
         return ManifestFile(
@@ -94,7 +102,7 @@ class ManifestWriter:
             for m, hit in zip(living, affected, strict=True)
         )
         kept = [manifest for manifest in left if manifest is not None]
-        if any(removed[content].files != len(gone[content]) for content in gone):
+        if any(removed[content].by_key.keys() != gone[content] for content in gone):
             raise OutOfStepError
         return self._merge_small(kept), removed[DATA], removed[DELETES]
 
@@ -102,9 +110,12 @@ class ManifestWriter:
         layout, found = self._read(manifest)
         entries = []
         for entry in found:
-            if entry.key in gone:
-                removed.add(entry)
+            if not gone.isdisjoint(entry.keys):
+                removed.add(entry, gone)
                 entries.append(replace(entry, status=Status.DELETED, snapshot_id=self.snapshot_id))
+                kept = repack(self.engine, self.location, layout, entry, gone, self.snapshot_id, self.written)
+                entries += kept
+                removed.repacked_bytes += sum(other.file_size for other in kept)
             else:
                 entries.append(replace(entry, status=Status.EXISTING))
         if all(entry.status == Status.EXISTING for entry in entries):  # a hash of another file

@@ -1,8 +1,9 @@
 """Manifests: the data files and delete files of a table, in files that later snapshots share.
 
 A manifest of Lakeport's has an index in its header: for each entry a hash of the data file that it is about, and its
-length. With it, a removed file is found without reading the manifests that it is not in, and an entry that stays is
-copied as the bytes that it is. Other manifests are decoded instead.
+length; and what is in delete files of several data files. With it, a removed file is found without reading the
+manifests that it is not in, and an entry that stays is copied as the bytes that it is. Other manifests are decoded
+instead.
 
 An entry is written as a head, of numbers that change from snapshot to snapshot, and a tail that never does.
 """
@@ -14,7 +15,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from itertools import islice, repeat
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,6 +32,7 @@ from lakeport.iceberg.avro import (
     decode_header,
     decode_long,
     decoder,
+    encode_bytes,
     encode_file,
     encode_long,
     encoder,
@@ -41,12 +44,20 @@ from lakeport.iceberg.schema import Json
 from lakeport.kernel.engine import StorageClient
 
 _INDEX = "lakeport.entries"
+_MEMBERS = "lakeport.members"
 _INDEX_BYTES = 16
 """Of an entry."""
 _BESIDES_INDEX = 64 << 10
 """What a header has besides is mostly less."""
+PARQUET, PUFFIN = encode_bytes(b"PARQUET"), encode_bytes(b"PUFFIN")
+"""The formats of files, encoded."""
 _HEADER = ("schema", "schema-id", "partition-spec", "partition-spec-id", "format-version", "content")
 """What Iceberg wants in it."""
+
+
+class OutOfStepError(Exception):
+    """The mirror lacks a file that the Delta table removed, or has one that it adds: it is not what it is taken
+    for. Or others have rewritten it, and what it had of its own is lost."""
 
 
 class Status(IntEnum):
@@ -55,12 +66,23 @@ class Status(IntEnum):
     DELETED = 2
 
 
+class Member(NamedTuple):
+    """One of several data files that a delete file is about."""
+
+    key: int
+    """Of the data file: `hash_path`."""
+    vector: int
+    """Of the unique id of its deletion vector: `hash_path`."""
+    records: int
+    """How many of its rows are deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file in a manifest. Numbers that are None are inherited from the manifest."""
 
     key: int
-    """Of the data file that it is, or is about: `hash_path`."""
+    """Of the data file that it is, or is about, or of one of them: `hash_path`."""
     record_count: int
     file_size: int
     tail: bytes
@@ -70,6 +92,20 @@ class Entry:
     sequence_number: int | None = None
     file_sequence_number: int | None = None
     first_row_id: int | None = None
+    members: tuple[Member, ...] = ()
+    """Of a delete file that is about several data files."""
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """Of all data files that it is about."""
+        return tuple(member.key for member in self.members) or (self.key,)
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is a deletion vector: its tail begins with its path and its format."""
+        view = memoryview(self.tail)
+        length, start = decode_long(view, 0)
+        return self.tail[start + length :].startswith(PUFFIN)
 
 
 def hash_path(path: str) -> int:
@@ -106,8 +142,10 @@ class ManifestLayout:
     def encode(self, entries: Sequence[Entry]) -> bytes:
         """The manifest with these entries."""
         records = [self._encode_head(entry) + entry.tail for entry in entries]
-        index = _format_index([entry.key for entry in entries], [len(record) for record in records])
-        return encode_file(self.avro_schema, {**self.metadata, _INDEX: index}, records)
+        index = {_INDEX: _format_index([entry.key for entry in entries], [len(record) for record in records])}
+        if any(entry.members for entry in entries):
+            index[_MEMBERS] = _format_members([entry.members for entry in entries])
+        return encode_file(self.avro_schema, {**self.metadata, **index}, records)
 
     def _encode_head(self, entry: Entry) -> bytes:
         numbers = [
@@ -125,7 +163,7 @@ class ManifestLayout:
         """The entries of a manifest of this layout: their tails are copied."""
         view = memoryview(b"".join(block for _, block in decode_blocks(data, header)))
         start = 0
-        for key, length in zip(index.keys.tolist(), index.lengths.tolist(), strict=True):
+        for key, length, members in zip(index.keys.tolist(), index.lengths.tolist(), index.members, strict=True):
             numbers, position = _decode_head(view, start, self.has_row_ids)
             status, snapshot_id, sequence_number, file_sequence_number, _, records, size, *row_id = numbers
             start += length
@@ -139,17 +177,26 @@ class ManifestLayout:
                 sequence_number,
                 file_sequence_number,
                 row_id[0] if row_id else None,
+                members,
             )
 
-    def recode(self, data: bytes, header: Header) -> Iterator[Entry]:
-        """The entries of a manifest of another layout, decoded and encoded anew."""
+    @property
+    def tail_schema(self) -> Schema:
+        """That of the tails of entries."""
         fields = self.avro_schema["fields"][-1]["type"]["fields"][4 if self.has_row_ids else 3 :]
-        encode = encoder({"type": "record", "name": "tail", "fields": fields})
-        for record in _records(data, header):
+        return {"type": "record", "name": "tail", "fields": fields}
+
+    def recode(self, data: bytes, header: Header, index: _Index | None) -> Iterator[Entry]:
+        """The entries of a manifest of another layout, decoded and encoded anew."""
+        encode = encoder(self.tail_schema)
+        members = repeat(()) if index is None else index.members
+        for record, packed in zip(_records(data, header), members, strict=index is not None):
             file = record["data_file"]
             about = file["file_path"] if self.content == DATA else file["referenced_data_file"]
+            if about is None and not packed:
+                raise OutOfStepError
             yield Entry(
-                hash_path(about),
+                packed[0].key if packed else hash_path(about),
                 file["record_count"],
                 file["file_size_in_bytes"],
                 encode(file),
@@ -158,6 +205,7 @@ class ManifestLayout:
                 record.get("sequence_number"),
                 record.get("file_sequence_number"),
                 file.get("first_row_id"),
+                packed,
             )
 
 
@@ -179,7 +227,7 @@ def decode_manifest(data: bytes, manifest: ManifestFile, format_version: int) ->
     """The live entries of a manifest, with nothing left to inherit, and the layout to write them again: its own, in
     which the values of its partitions keep their types, or the like of it for another format version.
 
-    Raises `CorruptTableError`."""
+    Raises `CorruptTableError`, and `OutOfStepError` if it does not tell which data files a delete file is about."""
     try:
         header = decode_header(data)
         if header is None:
@@ -188,7 +236,9 @@ def decode_manifest(data: bytes, manifest: ManifestFile, format_version: int) ->
         metadata = {name: header.metadata[name] for name in _HEADER} | {"format-version": str(format_version)}
         wanted = entry_schema(manifest.content, format_version, partition_fields(written))
         layout = ManifestLayout(manifest.content, format_version, wanted, metadata)
-        entries = layout.split(data, header, index) if index and written == wanted else layout.recode(data, header)
+        entries = (
+            layout.split(data, header, index) if index and written == wanted else layout.recode(data, header, index)
+        )
         return layout, list(_inherit(entries, manifest, with_row_ids=layout.has_row_ids))
     except (ValueError, KeyError, IndexError, msgspec.MsgspecError) as error:
         raise CorruptTableError(f"the manifest cannot be read: {error}", path=manifest.path) from error
@@ -253,6 +303,13 @@ def _records(data: bytes, header: Header) -> Iterator[dict[str, Any]]:
 class _Index:
     keys: npt.NDArray[np.uint64]
     lengths: npt.NDArray[np.uint32]
+    members: list[tuple[Member, ...]]
+    """Of each entry."""
+
+    @property
+    def all_keys(self) -> npt.NDArray[np.uint64]:
+        packed = [member.key for members in self.members for member in members]
+        return np.concatenate([self.keys, np.array(packed, dtype=np.uint64)])
 
 
 def _format_index(keys: list[int], lengths: list[int]) -> str:
@@ -266,7 +323,23 @@ def _parse_index(header: Header) -> _Index | None:
         return None
     data = base64.b64decode(text)
     count = len(data) // 12
-    return _Index(np.frombuffer(data, "<u8", count), np.frombuffer(data, "<u4", count, count * 8))
+    members = _parse_members(header.metadata.get(_MEMBERS), count)
+    return _Index(np.frombuffer(data, "<u8", count), np.frombuffer(data, "<u4", count, count * 8), members)
+
+
+def _format_members(members: Sequence[tuple[Member, ...]]) -> str:
+    """How many each entry has, then all of them."""
+    counts = np.array([len(found) for found in members], dtype="<u8").tobytes()
+    numbers = np.array([member for found in members for member in found], dtype="<u8").tobytes()
+    return base64.b64encode(counts + numbers).decode()
+
+
+def _parse_members(text: str | None, entries: int) -> list[tuple[Member, ...]]:
+    if text is None:
+        return [()] * entries
+    numbers = np.frombuffer(base64.b64decode(text), "<u8")
+    members = iter([Member(*row) for row in numbers[entries:].reshape(-1, 3).tolist()])
+    return [tuple(islice(members, count)) for count in numbers[:entries].tolist()]
 
 
 def read_keys(storage: StorageClient, manifest: ManifestFile) -> tuple[npt.NDArray[np.uint64] | None, bytes]:
@@ -283,4 +356,4 @@ def read_keys(storage: StorageClient, manifest: ManifestFile) -> tuple[npt.NDArr
         index = None if header is None else _parse_index(header)
     except ValueError as error:
         raise CorruptTableError(f"the manifest cannot be read: {error}", path=manifest.path) from error
-    return None if index is None else index.keys, data
+    return None if index is None else index.all_keys, data

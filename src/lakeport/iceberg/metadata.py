@@ -105,6 +105,17 @@ def snapshots_by_version(metadata: Json) -> dict[int, Json]:
 # Updates
 
 
+def forget_history(metadata: Json, location: str) -> list[Json]:
+    """The updates that take all snapshots from a table, and the ids from its columns: what follows has nothing to do
+    with what was before. The table is at `location` then."""
+    updates: list[Json] = [{"action": "remove-properties", "removals": [NAME_MAPPING]}]
+    if snapshots := metadata.get("snapshots"):
+        updates.append({"action": "remove-snapshots", "snapshot-ids": [s["snapshot-id"] for s in snapshots]})
+    if metadata["location"] != location:
+        updates.append({"action": "set-location", "location": location})
+    return updates
+
+
 def apply_updates(metadata: Json, updates: Iterable[Json], now: int) -> Json:
     """The metadata after updates, by Iceberg's rules."""
     changed = dict(metadata)
@@ -167,6 +178,7 @@ def _remove_snapshots(metadata: Json, update: Json) -> Json:
     # What is before a gap is not known to have been current: see "snapshot-log" in Iceberg's specification.
     last_gap = max((i for i, entry in enumerate(log) if entry["snapshot-id"] in gone), default=-1)
     return {
+        "current-snapshot-id": None if metadata.get("current-snapshot-id") in gone else metadata["current-snapshot-id"],
         "snapshots": [s for s in metadata["snapshots"] if s["snapshot-id"] not in gone],
         "snapshot-log": log[last_gap + 1 :],
         "refs": {name: ref for name, ref in metadata.get("refs", {}).items() if ref["snapshot-id"] not in gone},
@@ -191,6 +203,7 @@ _APPLY: Mapping[str, Callable[[Json, Json], Json]] = {
     "add-snapshot": _add_snapshot,
     "set-snapshot-ref": _set_ref,
     "remove-snapshots": _remove_snapshots,
+    "set-location": lambda _, update: {"location": update["location"]},
     "set-properties": _set_properties,
     "remove-properties": _remove_properties,
 }

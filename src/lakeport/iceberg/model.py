@@ -94,6 +94,8 @@ class TableChange:
     """Paths of the data files whose former vector counts no more: replaced, taken back, or gone with its file."""
     data_change: bool
     """False if the rows are the same as before: the files were only rewritten."""
+    restores: bool = False
+    """Whether a commit restored an earlier version: deletion vectors may have been replaced by others of other rows."""
 
     @property
     def is_empty(self) -> bool:

@@ -12,10 +12,11 @@ from lakeport.kernel.scan_files import ScanFile
 
 def squash(changes: Callable[[KnownFiles], Iterator[TableChange]], known: KnownFiles | None) -> Iterator[TableChange]:
     """One change for all, or none if there are none. `known` knows the files of the version before the first."""
-    net, last, data_change = _Net(known), None, False
+    net, last, data_change, restores = _Net(known), None, False, False
     for last in changes(net):
         net.include(last)
         data_change |= last.data_change
+        restores |= last.restores
     if last is not None:
         yield replace(
             last,
@@ -24,6 +25,7 @@ def squash(changes: Callable[[KnownFiles], Iterator[TableChange]], known: KnownF
             vectors_added=tuple(net.vectors.values()),
             vectors_removed=tuple(net.former_vectors),
             data_change=data_change,
+            restores=restores,
         )
 
 

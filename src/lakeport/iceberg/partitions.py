@@ -24,12 +24,14 @@ Values = tuple[Any, ...]
 """The plain values of a partition, in the order of its spec."""
 
 
-def plan_spec(columns: Sequence[Json], specs: Sequence[Json], last_partition_id: int) -> Json:
+def plan_spec(columns: Sequence[Json], specs: Sequence[Json], last_partition_id: int, *, by_name: bool = False) -> Json:
     """The spec, in the JSON of the metadata, that partitions by `columns`, which are fields of the current schema: one
-    of `specs` if there is one, otherwise a new one. A column keeps its partition field's id from spec to spec."""
-    wanted = [column["id"] for column in columns]
+    of `specs` if there is one, with `by_name` one that has the same names too, otherwise a new one. A column keeps its
+    partition field's id from spec to spec."""
+    wanted, names = [column["id"] for column in columns], [column["name"] for column in columns]
     for spec in specs:
-        if [field["source-id"] for field in spec["fields"]] == wanted:
+        is_same = [field["source-id"] for field in spec["fields"]] == wanted
+        if is_same and (not by_name or [field["name"] for field in spec["fields"]] == names):
             return spec
     given = {field["source-id"]: field["field-id"] for spec in specs for field in spec["fields"]}
     following = iter(range(last_partition_id + 1, last_partition_id + 1 + len(columns)))
@@ -78,7 +80,9 @@ class Partitioning:
     def parse(self, texts: Mapping[str, str | None], path: str) -> Values:
         """The values of a file's partition, from Delta's texts. Raises `CorruptTableError`, naming the table."""
         pairs = zip(self.columns, self.physical_names, strict=True)
-        return tuple(to_plain(parse_partition_value(texts.get(name), column, path=path)) for column, name in pairs)
+        values = (to_plain(parse_partition_value(texts.get(name), column, path=path)) for column, name in pairs)
+        # Iceberg's Java library treats -0.0 and 0.0 as different: a filter on one would miss the other.
+        return tuple(0.0 if isinstance(value, float) and value == 0 else value for value in values)
 
     def encode(self, values: Values) -> bytes:
         """A partition as a record in a manifest."""
@@ -95,15 +99,35 @@ class Partitioning:
         return [_summarise(values, kind) for values, kind in zip(columns, self.types, strict=True)]
 
 
+def has_nan(values: Iterable[Any]) -> bool:
+    return any(map(_is_nan, values))
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
 def _summarise(values: Sequence[Any], iceberg_type: str) -> Json:
     known = [value for value in values if value is not None]
-    ordered = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
-    keys = sorted(ordered, key=_order)
+    ordered = [value for value in known if not _is_nan(value)]
+    return _summary(
+        ordered, ordered, iceberg_type, has_null=len(known) < len(values), has_nan=len(ordered) < len(known)
+    )
+
+
+def _summary(lower: Sequence[Any], upper: Sequence[Any], iceberg_type: str, *, has_null: bool, has_nan: bool) -> Json:
+    """The bounds are those of these values. Both zeros are between -0.0 and 0.0, which Iceberg orders so. NaN is not
+    allowed as a bound, but greater than all else in filters of Spark and DuckDB: infinity stands for it."""
+    if has_nan:
+        lower, upper = [*lower, math.inf], [math.inf]
+    least, greatest = min(lower, key=_order, default=None), max(upper, key=_order, default=None)
+    if isinstance(least, float) and isinstance(greatest, float):
+        least, greatest = least or -0.0, greatest or 0.0
     return {
-        "contains_null": len(known) < len(values),
-        "contains_nan": len(ordered) < len(known),
-        "lower_bound": encode_value(keys[0], iceberg_type) if keys else None,
-        "upper_bound": encode_value(keys[-1], iceberg_type) if keys else None,
+        "contains_null": has_null,
+        "contains_nan": has_nan,
+        "lower_bound": None if least is None else encode_value(least, iceberg_type),
+        "upper_bound": None if greatest is None else encode_value(greatest, iceberg_type),
     }
 
 
@@ -162,14 +186,13 @@ def merge_summaries(summaries: Sequence[Sequence[Json]], types: Sequence[str]) -
 
 
 def _merged(columns: Sequence[Json], iceberg_type: str) -> Json:
-    lower = [decode_value(c["lower_bound"], iceberg_type) for c in columns if c["lower_bound"] is not None]
-    upper = [decode_value(c["upper_bound"], iceberg_type) for c in columns if c["upper_bound"] is not None]
-    return {
-        "contains_null": any(column["contains_null"] for column in columns),
-        "contains_nan": any(column["contains_nan"] for column in columns),
-        "lower_bound": encode_value(min(lower, key=_order), iceberg_type) if lower else None,
-        "upper_bound": encode_value(max(upper, key=_order), iceberg_type) if upper else None,
-    }
+    return _summary(
+        [decode_value(c["lower_bound"], iceberg_type) for c in columns if c["lower_bound"] is not None],
+        [decode_value(c["upper_bound"], iceberg_type) for c in columns if c["upper_bound"] is not None],
+        iceberg_type,
+        has_null=any(column["contains_null"] for column in columns),
+        has_nan=any(column["contains_nan"] for column in columns),
+    )
 
 
 def _order(value: Any) -> Any:

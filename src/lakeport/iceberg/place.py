@@ -23,11 +23,9 @@ def open_place(
     out: str | None = None,
     catalog: Any = None,
     table: str | None = None,
-    *,
-    may_replace: bool = False,
 ) -> tuple[Table, Target]:
-    """The Delta table, and where its mirror is or will be: the arguments are those of `convert`, `may_replace` is for
-    `CatalogTarget`. Raises `ValueError`."""
+    """The Delta table, and where its mirror is or will be: the arguments are those of `convert`. Raises
+    `ValueError`."""
     source = Table.for_path(engine, _without_links(engine.storage.resolve(parse_target(target))))
     if (catalog is None) != (table is None):
         raise ValueError("give a catalog together with the name of the table in it, or neither")
@@ -36,7 +34,7 @@ def open_place(
         return source, PathTarget(engine, location)
     from lakeport.iceberg.catalogs import CatalogTarget, open_catalog  # pyiceberg is needed for catalogs only
 
-    return source, CatalogTarget(engine, location, open_catalog(catalog), table, may_replace=may_replace)
+    return source, CatalogTarget(engine, location, open_catalog(catalog), table)
 
 
 def _without_links(root: str) -> str:
@@ -51,8 +49,8 @@ def _default_folder(table: str | None) -> str:
 
 
 def check_mirror(base: Published, latest: Snapshot) -> bool:
-    """Whether the published table is a mirror of this Delta table. False if it is one of a table that stood here
-    before, or of this one when it stood elsewhere.
+    """Whether the published table is a mirror of a Delta table at this place; False if it is one of this table when it
+    stood elsewhere.
 
     Raises `ConversionError` if it is neither."""
     properties = base.metadata.get("properties", {})
@@ -61,7 +59,7 @@ def check_mirror(base: Published, latest: Snapshot) -> bool:
             f"there is an Iceberg table that Lakeport did not make: give another directory [{base.path}]",
             reason="no mirror",
         )
-    same_place = properties.get(DELTA_LOCATION) == latest.root
+    same_place: bool = properties.get(DELTA_LOCATION) == latest.root
     same_table = properties.get(DELTA_TABLE_ID) == latest.metadata.id
     if not same_place and not same_table:
         raise ConversionError(
@@ -69,4 +67,4 @@ def check_mirror(base: Published, latest: Snapshot) -> bool:
             f"[{base.path}]",
             reason="another table",
         )
-    return bool(same_place and same_table)
+    return same_place

@@ -9,32 +9,24 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
+from lakeport.errors import CorruptTableError
 from lakeport.iceberg.delete_tasks import DeleteTask, write_deletes
 from lakeport.iceberg.entries import EntryMaker
 from lakeport.iceberg.evolution import Shape, plan_shape
 from lakeport.iceberg.footers import check_field_ids
-from lakeport.iceberg.kept_version import KEPT_VERSION, format_kept
+from lakeport.iceberg.kept_version import property_updates
 from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile, encode_manifest_list, read_manifest_list
 from lakeport.iceberg.manifest_reader import ManifestReader
-from lakeport.iceberg.manifest_set import MANIFEST_ENTRIES, ManifestWriter, Removed
-from lakeport.iceberg.manifests import Entry, hash_path
-from lakeport.iceberg.metadata import (
-    DELTA_LOCATION,
-    DELTA_OPERATION,
-    DELTA_TABLE_ID,
-    DELTA_TIMESTAMP,
-    DELTA_VERSION,
-    MAIN,
-    apply_updates,
-    current_snapshot,
-    known_ids,
-)
+from lakeport.iceberg.manifest_set import MANIFEST_ENTRIES, ManifestWriter
+from lakeport.iceberg.manifests import Entry, OutOfStepError, hash_path
+from lakeport.iceberg.metadata import MAIN, apply_updates, current_snapshot, known_ids
 from lakeport.iceberg.model import TableChange
+from lakeport.iceberg.packs import members_of, new_path, pack, vector_mark
 from lakeport.iceberg.schema import Json
+from lakeport.iceberg.summaries import Added, Gone, everything, summarise
 from lakeport.kernel.engine import Engine
 from lakeport.workers import Workers
 
@@ -63,13 +55,14 @@ class SnapshotWriter:
         """The updates that publish what was made: with what the mirror says and keeps of the last version."""
         if self._latest is None:
             return self.updates
-        return [*self.updates, {"action": "set-properties", "updates": _state(self._latest)}]
+        return [*self.updates, *property_updates(self.metadata["properties"], self._latest.snapshot)]
 
     def apply(self, change: TableChange, *, whole: bool = False) -> None:
         """Makes the snapshot of a change. With `whole` the change is all of the table, in place of what there was.
 
-        Raises `ConversionError`, `FieldIdConflict` and `OutOfStepError`, before anything of this change is in
-        `updates`."""
+        Raises `ConversionError`, `FieldIdConflict`, `OutOfStepError`, and `CorruptTableError` if the table has a data
+        file twice, before anything of this change is in `updates`."""
+        self._check_new(change, whole=whole)
         shape, updates = plan_shape(self.metadata, change.snapshot)
         shaped = apply_updates(self.metadata, updates, 0)
         is_mapped = change.snapshot.mapping_mode != "none"
@@ -78,7 +71,7 @@ class SnapshotWriter:
         number = self.metadata["last-sequence-number"] + 1
         writer = ManifestWriter(
             self._engine,
-            f"{self._location}/metadata",
+            self._location,
             snapshot_id,
             number,
             shape.format_version,
@@ -89,13 +82,13 @@ class SnapshotWriter:
         added = self._write_added(change, shape, writer)
         kept: list[ManifestFile] = []
         if whole:
-            gone = _Gone(_everything(self._manifests, DATA), _everything(self._manifests, DELETES))
+            gone = everything(self._manifests, shape.format_version)
         else:
             kept, *removed = writer.carry_over(self._manifests, change.files_removed, change.vectors_removed)
-            gone = _Gone(*removed)
+            gone = Gone(*removed)
         manifests, assigned = _with_row_ids([*added.manifests, *kept], self.metadata.get("next-row-id"))
         snapshot = self._snapshot(change, shape, writer, assigned)
-        snapshot["summary"] = _summary(change, added, gone, manifests)
+        snapshot["summary"] = summarise(change, added, gone, manifests, shape.format_version)
         snapshot["manifest-list"] = self._write_list(manifests, snapshot, shape.format_version)
         updates += [
             {"action": "add-snapshot", "snapshot": snapshot},
@@ -107,6 +100,20 @@ class SnapshotWriter:
         self._manifests = manifests
         self._reader.forget(manifests)
 
+    def _check_new(self, change: TableChange, *, whole: bool) -> None:
+        """A data file that a snapshot had twice would give readers its rows twice."""
+        paths: set[str] = set()
+        for file in change.files_added:
+            if file.path in paths:
+                raise CorruptTableError(
+                    f"version {change.version} has the data file {file.path!r} twice, with two deletion vectors: "
+                    "remove one of the two from the Delta table",
+                    path=change.snapshot.root,
+                )
+            paths.add(file.path)
+        if not whole and self._find_entries({DATA: frozenset(map(hash_path, paths)), DELETES: frozenset()})[DATA]:
+            raise OutOfStepError
+
     def agrees(self, files: Mapping[str, str], absent: Collection[str]) -> bool:
         """See `KnownFiles`: the files are those of the latest snapshot."""
         asked = frozenset(map(hash_path, (*files, *absent)))
@@ -114,7 +121,7 @@ class SnapshotWriter:
         keys = {hash_path(path): vector for path, vector in files.items()}
         if live[DATA].keys() != keys.keys() or live[DELETES].keys() != {key for key, vector in keys.items() if vector}:
             return False
-        return all(vector_mark(keys[key]).encode() in entry.tail for key, entry in live[DELETES].items())
+        return all(_is_made_of(entry, key, keys[key]) for key, entry in live[DELETES].items())
 
     def _find_entries(self, wanted: Mapping[int, Collection[int]]) -> dict[int, dict[int, Entry]]:
         """The live entries with these keys, by what they are and by their keys."""
@@ -123,30 +130,36 @@ class SnapshotWriter:
         for manifest, hit in zip(self._manifests, self._reader.find(self._manifests, wanted), strict=True):
             if hit:
                 _, entries = self._reader.read(manifest, version)
-                found[manifest.content] |= {e.key: e for e in entries if e.key in wanted[manifest.content]}
+                about = ((key, entry) for entry in entries for key in entry.keys)
+                found[manifest.content] |= {key: entry for key, entry in about if key in wanted[manifest.content]}
         return found
 
-    def _write_added(self, change: TableChange, shape: Shape, writer: ManifestWriter) -> _Added:
+    def _write_added(self, change: TableChange, shape: Shape, writer: ManifestWriter) -> Added:
         maker = EntryMaker(self._engine, shape, change.snapshot, writer.snapshot_id)
-        suffix = "puffin" if shape.format_version >= 3 else "parquet"
+        is_packed = shape.format_version < 3
+        groups = (
+            pack(change.vectors_added, lambda texts: shape.partitioning.parse(texts, change.snapshot.root))
+            if is_packed
+            else ((vector,) for vector in change.vectors_added)
+        )
+        suffix = "parquet" if is_packed else "puffin"
         tasks = [
-            DeleteTask(vector, self._delete_path(vector.descriptor.unique_id, suffix), shape.format_version)
-            for vector in change.vectors_added
+            DeleteTask(group, new_path(self._location, members_of(group)[0], suffix), shape.format_version)
+            for group in groups
         ]
         self.written += [task.path for task in tasks]
         deletes = write_deletes(self._workers, tasks)
         batches = [
             *((DATA, batch) for batch in maker.data_files(change.files_added, MANIFEST_ENTRIES)),
-            *((DELETES, batch) for batch in maker.delete_files(change.vectors_added, deletes, MANIFEST_ENTRIES)),
+            *((DELETES, batch) for batch in maker.delete_files(tasks, deletes, MANIFEST_ENTRIES)),
         ]
         manifests = [
             writer.write(shape.layout(content), batch.entries, shape.partitioning.summarise(batch.partitions))
             for content, batch in batches
         ]
-        return _Added(manifests, sum(file.size for file in change.files_added), sum(d.file_size for d in deletes))
-
-    def _delete_path(self, vector_id: str, suffix: str) -> str:
-        return f"{self._location}{vector_mark(vector_id)}{uuid.uuid4()}.{suffix}"
+        return Added(
+            writer.snapshot_id, manifests, sum(f.size for f in change.files_added), sum(d.file_size for d in deletes)
+        )
 
     def _snapshot(self, change: TableChange, shape: Shape, writer: ManifestWriter, assigned: int | None) -> Json:
         """The snapshot without its summary and its manifest list."""
@@ -179,28 +192,12 @@ class SnapshotWriter:
         return path
 
 
-def vector_mark(vector_id: str) -> str:
-    """What the path of a delete file has in it, to tell of which deletion vector it was made."""
-    return f"/deletes/{hash_path(vector_id):016x}-"
-
-
-@dataclass(frozen=True)
-class _Added:
-    manifests: list[ManifestFile]
-    data_bytes: int
-    delete_bytes: int
-
-
-@dataclass(frozen=True)
-class _Gone:
-    data: Removed
-    deletes: Removed
-
-
-def _everything(manifests: Sequence[ManifestFile], content: int) -> Removed:
-    """All that manifests have; how many bytes they do not tell."""
-    chosen = [manifest for manifest in manifests if manifest.content == content]
-    return Removed(sum(m.live_files_count for m in chosen), sum(m.live_rows_count for m in chosen))
+def _is_made_of(entry: Entry, key: int, vector_id: str) -> bool:
+    """Whether what a delete file has of a data file is from this deletion vector."""
+    vector = hash_path(vector_id)
+    if entry.members:
+        return any(member.key == key and member.vector == vector for member in entry.members)
+    return vector_mark(vector).encode() in entry.tail
 
 
 def _with_row_ids(manifests: list[ManifestFile], start: int | None) -> tuple[list[ManifestFile], int | None]:
@@ -216,47 +213,3 @@ def _with_row_ids(manifests: list[ManifestFile], start: int | None) -> tuple[lis
             following += manifest.live_rows_count
         assigned.append(manifest)
     return assigned, following - start
-
-
-def _state(change: TableChange) -> dict[str, str]:
-    return {
-        DELTA_VERSION: str(change.version),
-        DELTA_TABLE_ID: change.snapshot.metadata.id,
-        DELTA_LOCATION: change.snapshot.root,
-        KEPT_VERSION: format_kept(change.snapshot),
-    }
-
-
-def _operation(change: TableChange, gone: _Gone) -> str:
-    if not change.data_change and change.files_added and change.files_removed:
-        return "replace"
-    if not gone.data.files and not gone.deletes.files and not change.vectors_added:
-        return "append"
-    return "overwrite" if change.files_added or not (gone.data.files or change.vectors_added) else "delete"
-
-
-def _summary(change: TableChange, added: _Added, gone: _Gone, manifests: Sequence[ManifestFile]) -> dict[str, str]:
-    """What changed and what there is now; counts of nothing are left out."""
-    data, deletes = ([m for m in added.manifests if m.content == content] for content in (DATA, DELETES))
-    changes = {
-        "added-data-files": sum(m.added_files_count for m in data),
-        "deleted-data-files": gone.data.files,
-        "added-records": sum(m.added_rows_count for m in data),
-        "deleted-records": gone.data.records,
-        "added-files-size": added.data_bytes + added.delete_bytes,
-        "removed-files-size": gone.data.bytes + gone.deletes.bytes,
-        "added-delete-files": sum(m.added_files_count for m in deletes),
-        "removed-delete-files": gone.deletes.files,
-        "added-position-deletes": sum(m.added_rows_count for m in deletes),
-        "removed-position-deletes": gone.deletes.records,
-    }
-    totals = {
-        "total-data-files": sum(m.live_files_count for m in manifests if m.content == DATA),
-        "total-records": sum(m.live_rows_count for m in manifests if m.content == DATA),
-        "total-delete-files": sum(m.live_files_count for m in manifests if m.content == DELETES),
-        "total-position-deletes": sum(m.live_rows_count for m in manifests if m.content == DELETES),
-        "total-equality-deletes": 0,
-    }
-    delta = {DELTA_VERSION: change.version, DELTA_TIMESTAMP: change.timestamp, DELTA_OPERATION: change.operation}
-    told = {**{name: count for name, count in changes.items() if count}, **totals, **delta}
-    return {"operation": _operation(change, gone), **{name: str(value) for name, value in told.items()}}

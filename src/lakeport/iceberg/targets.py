@@ -46,15 +46,13 @@ class Target(Protocol):
     def check_format_version(self, version: int) -> None:
         """Raises `ConversionError` if it cannot hold a table of this version."""
 
-    def check_start(self, base: Published | None, start: Json) -> None:
-        """Raises `ConversionError` if what is published, `base`, cannot make way for what begins with `start`."""
-
     def load(self) -> Published | None:
         """What is published; None if there is no table yet. Raises `CorruptTableError`."""
 
     def publish(self, base: Published | None, start: Json, updates: Sequence[Json]) -> Published:
         """Makes the table what `updates` make of `start`, if `base` is still what is published: `start` is its
-        metadata, or that of a new table. Raises `CommitLostError` if it is not; then nothing has changed."""
+        metadata, or that of a new table if there is none. Raises `CommitLostError` if it is not; then nothing has
+        changed."""
 
 
 class PathTarget:
@@ -68,9 +66,6 @@ class PathTarget:
 
     def check_format_version(self, version: int) -> None:
         """It can hold any."""
-
-    def check_start(self, base: Published | None, start: Json) -> None:
-        """Any can follow any."""
 
     def load(self) -> Published | None:
         hinted = self._hinted()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.engine import default_engine
 from lakeport.engine.reading import RowReader, read_rows
 from lakeport.errors import ConversionError, CorruptTableError, LakeportError, VersionNotFoundError
 from lakeport.iceberg.comparison import first_other_position, first_other_row
+from lakeport.iceberg.delta_reader import SecondOpinion, ask_another_reader
 from lakeport.iceberg.duckdb_reader import find_difference
 from lakeport.iceberg.metadata import current_snapshot, mirrored_version, snapshots_by_version, version_of
 from lakeport.iceberg.model import InternalDeletionVector
@@ -25,6 +29,7 @@ from lakeport.kernel.snapshot import Snapshot
 if TYPE_CHECKING:
     from lakeport.iceberg.independent_reader import MirrorFile, MirrorReader
 
+Positions = npt.NDArray[np.uint64]
 Progress = Callable[[int, int], object]
 """Told how many files are compared, and how many there are."""
 
@@ -51,6 +56,10 @@ class Verification:
     """How many data files the Delta table has, and how many of their rows are deleted."""
     rows_compared: bool
     differences: tuple[Difference, ...]
+    second_reader: str | None = None
+    """The reader of Delta tables, not Lakeport, that found the same rows in the table; None if none was asked."""
+    no_second_reader: str | None = None
+    """Why no such reader could be asked for the rows; None if one was, or if rows were not compared."""
 
     @property
     def is_equal(self) -> bool:
@@ -74,6 +83,9 @@ def verify(
     how many rows are deleted from each, and which; with `rows`, also the rows themselves, in every column; with
     `duckdb`, the rows also as DuckDB reads them from a mirror on a disk.
 
+    What Lakeport reads wrongly, the mirror shows wrongly too. So if rows are equal, they are compared with those that
+    deltalake finds in the Delta table, if it is installed and can read the table; `second_reader` tells.
+
     `version` is the version of the Delta table to compare. Unless given, the current snapshot of the mirror, which is
     what readers see, is compared with the version that the mirror is said to show. `out`, `catalog` and `table` say
     where the mirror is, as for `convert`.
@@ -95,7 +107,14 @@ def verify(
         *comparison.differences(place.location, progress),
         *(comparison.differences_in_duckdb(published.path, snapshot_id) if duckdb else ()),
     )
-    return Verification(shown, snapshot_id, comparison.files, comparison.deleted_rows, rows or duckdb, differences)
+    found = Verification(shown, snapshot_id, comparison.files, comparison.deleted_rows, rows or duckdb, differences)
+    return _confirm(found, comparison, storage_options or {}) if found.rows_compared and found.is_equal else found
+
+
+def _confirm(found: Verification, comparison: _Comparison, options: Mapping[str, Any]) -> Verification:
+    opinion = comparison.ask_another_reader(found.version, options)
+    differences = tuple(Difference(comparison.root, what) for what in (opinion.difference,) if what)
+    return replace(found, differences=differences, second_reader=opinion.reader, no_second_reader=opinion.why_not)
 
 
 def _find_snapshot(target: Target, version: int | None) -> tuple[Published, int, Json]:
@@ -130,7 +149,7 @@ class _Comparison:
     """A version of a Delta table beside a snapshot of its mirror."""
 
     def __init__(self, snapshot: Snapshot, mirror: MirrorReader, *, with_rows: bool) -> None:
-        self._engine, self._root, self._mirror = snapshot.engine, snapshot.root, mirror
+        self._engine, self.root, self._mirror = snapshot.engine, snapshot.root, mirror
         scan = snapshot.scan_builder().with_stats().build()
         self._expected = {file.path: file for file in scan.files()}
         self._reader, self._with_rows = RowReader.for_scan(scan), with_rows
@@ -163,6 +182,9 @@ class _Comparison:
         if what := find_difference(metadata_path, snapshot_id, self._read_table):
             yield Difference(metadata_path, f"in DuckDB, {what}")
 
+    def ask_another_reader(self, version: int, options: Mapping[str, Any]) -> SecondOpinion:
+        return ask_another_reader(self.root, version, self._read_table(), options)
+
     def _read_table(self) -> pa.RecordBatchReader:
         rows = read_rows(self._engine, self._reader, self._expected.values())
         return pa.RecordBatchReader.from_batches(self._reader.output, rows)
@@ -188,24 +210,25 @@ class _Comparison:
         yield from (Difference(found.path, what) for what in whats)
 
     def _compare_deletes(self, expected: ScanFile, found: MirrorFile) -> Iterator[str]:
-        vector = InternalDeletionVector.of(expected, self._root)
-        if len(found.deletes) > 1:
-            yield f"{len(found.deletes)} delete files apply to it, not one"
-        elif vector is None and found.deletes:
-            yield f"{found.deletes[0].record_count} rows are deleted, the table has all of them"
-        elif vector is not None and not found.deletes:
-            yield f"no row is deleted, the table lacks {vector.count_records_deleted}"
-        elif vector is not None:
-            [deletes] = found.deletes
-            if deletes.record_count != vector.count_records_deleted:
-                yield f"{deletes.record_count} rows are deleted, the table lacks {vector.count_records_deleted}"
-            try:
-                other = first_other_position(vector.ordinals(self._engine), self._mirror.positions(found, deletes))
-            except CorruptTableError as error:
-                yield str(error)
+        vector = InternalDeletionVector.of(expected, self.root)
+        lacking = 0 if vector is None else vector.count_records_deleted
+        try:
+            deleted = [self._mirror.positions(found, deletes) for deletes in found.deletes]
+            streams = [stream for stream in map(_begun, deleted) if stream is not None]
+            if len(streams) > 1:
+                yield f"{len(streams)} delete files apply to it, not one"
                 return
-            if other is not None:
-                yield f"the row at position {other} is deleted in one of the two only"
+            counted = _Counted(streams[0] if streams else ())
+            other = first_other_position(vector.ordinals(self._engine) if vector else (), counted)
+            number = counted.finish()
+        except CorruptTableError as error:
+            yield str(error)
+            return
+        if number != lacking:
+            what = f"lacks {lacking}" if lacking else "has all of them"
+            yield f"{number or 'no'} row{'s are' if number else ' is'} deleted, the table {what}"
+        if number and lacking and other is not None:
+            yield f"the row at position {other} is deleted in one of the two only"
 
     def _compare_rows(self, expected: ScanFile, found: MirrorFile) -> Iterator[str]:
         if not self._with_rows:
@@ -219,6 +242,28 @@ class _Comparison:
             return
         if other is not None:
             yield f"row {other[0]} of those that live: in the mirror, {other[1]}"
+
+
+def _begun(positions: Iterator[Positions]) -> Iterator[Positions] | None:
+    """The stream, or None if nothing is in it."""
+    first = next(positions, None)
+    return None if first is None else chain([first], positions)
+
+
+class _Counted:
+    """A stream whose positions are counted on the way."""
+
+    def __init__(self, parts: Iterable[Positions]) -> None:
+        self._parts, self._count = iter(parts), 0
+
+    def __iter__(self) -> Iterator[Positions]:
+        for part in self._parts:
+            self._count += len(part)
+            yield part
+
+    def finish(self) -> int:
+        """How many there are, after the rest of them."""
+        return self._count + sum(map(len, self._parts))
 
 
 def _compare_numbers(expected: ScanFile, found: MirrorFile) -> Iterator[str]:
