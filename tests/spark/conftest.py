@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakeport.spark.native.jar import JAR
-from tests.client.shares import profile_text
-from tests.client.test_shared_table import NUMBERS, name_of
 from tests.conftest import missing
-from tests.server.running import running, sharing
-from tests.test_acceptance import path_of
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -44,15 +39,6 @@ def pushing(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(PUSHDOWN, "true")
     yield spark
     spark.conf.unset(PUSHDOWN)
-
-
-@pytest.fixture(scope="session")
-def profile(shared_tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The profile for a server that shares all of the real tables."""
-    path = tmp_path_factory.mktemp("profile") / "all.share"
-    with running(sharing({name_of(name): path_of(name) for name in NUMBERS}, history_shared=True)) as server:
-        path.write_text(profile_text(server.endpoint))
-        yield path
 
 
 @pytest.fixture(scope="session")

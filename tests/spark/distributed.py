@@ -16,6 +16,8 @@ from lakeport.tables import Result
 
 FILES = 6
 ROWS = 10
+SMALL_FILES = {"delta.targetFileSize": "3mb"}
+"""With what it costs to open a file, a task takes two or three of them."""
 POSITIVE = {"delta.constraints.positive": "id >= 0"}
 
 

@@ -4,6 +4,9 @@ Spark can express all that the kernel reads: no table is left out but those that
 
 from __future__ import annotations
 
+import json
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,43 +17,59 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakeport
 from lakeport.errors import LakeportError
-from tests.client.test_shared_table import is_shareable, name_of
-from tests.spark.ways import collected_by_way, has_variants, read_lakeport, read_shared, rows_by_way
-from tests.test_acceptance import (
+from tests.acceptance.comparing import assert_expected, assert_same_rows, with_json_variants
+from tests.acceptance.real_tables import (
     BY_NAME,
     LARGE,
-    TABLES,
     Entry,
-    assert_expected,
-    assert_same_rows,
     change_cases,
     chosen,
+    has_variants,
+    is_shareable,
     latest_rows,
     path_of,
-    with_json_variants,
+    shared_name,
 )
-
-pytestmark = pytest.mark.shared
+from tests.spark.ways import collected_by_way, read_lakeport, read_shared, rows_by_way
 
 
 @chosen(lambda entry: is_shareable(entry) and not has_variants(entry))
-def test_every_way_gives_the_rows_that_are_expected(spark: SparkSession, profile: Path, name: str) -> None:
-    frames = every_way(spark, name, profile)
+def test_every_way_gives_the_rows_that_are_expected(spark: SparkSession, real_tables_profile: Path, name: str) -> None:
+    frames = every_way(spark, name, real_tables_profile)
     if BY_NAME[name]["expected"]["rows"] > LARGE:
         frames = {way: frames[way] for way in ("lakeport", "shared frame")}
-    for found in rows_by_way(frames).values():
-        assert_expected(name, found, BY_NAME[name]["expected"])
+    for way, found in rows_by_way(frames).items():
+        assert_expected(name, found, BY_NAME[name]["expected"], way)
 
 
 @chosen(lambda entry: is_shareable(entry) and has_variants(entry))
-def test_every_way_gives_the_variants_that_are_expected(spark: SparkSession, profile: Path, name: str) -> None:
+def test_every_way_gives_the_variants_that_are_expected(
+    spark: SparkSession, real_tables_profile: Path, name: str
+) -> None:
     expected = with_json_variants(latest_rows(name))  # other tests compare them with what is expected
-    for found in collected_by_way(every_way(spark, name, profile)).values():
-        assert_same_rows(pa.Table.from_pylist(found, expected.schema), expected)
+    for way, found in collected_by_way(every_way(spark, name, real_tables_profile)).items():
+        rows, theirs = ([with_plain_json(row) for row in rows] for rows in (found, expected.to_pylist()))
+        assert_same_rows(*(pa.Table.from_pylist(r, expected.schema) for r in (rows, theirs)), f"{name} by {way}")
 
 
-def every_way(spark: SparkSession, name: str, profile: Path) -> dict[str, DataFrame]:
-    target = f"{profile}#{name_of(name)}"
+def with_plain_json(value: Any) -> Any:
+    """A row whose JSON text has sorted keys: PySpark writes floats with the digits of doubles, and more zeros."""
+    match value:
+        case dict():
+            return {name: with_plain_json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return type(value)(map(with_plain_json, value))
+        case str():
+            with suppress(ValueError):
+                text = json.dumps(
+                    json.loads(value, parse_float=lambda number: float(f"{float(number):.7g}")), sort_keys=True
+                )
+                return re.sub(r"(\.\d*?)0+(?!\d)", r"\1", text).replace(".,", ",").replace(".}", "}")
+    return value
+
+
+def every_way(spark: SparkSession, name: str, real_tables_profile: Path) -> dict[str, DataFrame]:
+    target = f"{real_tables_profile}#{shared_name(name)}"
     return {
         "lakeport": read_lakeport(spark, path_of(name)),
         "deltaSharing": read_shared(spark, target),
@@ -69,22 +88,22 @@ def other_versions(entry: Entry) -> list[int]:
 
 
 @chosen(lambda entry: is_shareable(entry) and not has_variants(entry) and other_versions(entry))
-def test_both_formats_give_other_versions(spark: SparkSession, profile: Path, name: str) -> None:
+def test_both_formats_give_other_versions(spark: SparkSession, real_tables_profile: Path, name: str) -> None:
     kept = {version: rows_at(name, version) for version in other_versions(BY_NAME[name])}
     for group in by_columns({version: rows for version, rows in kept.items() if rows is not None}):
         frames = {
             f"{way} {version}": frame
             for version in group
-            for way, frame in both_formats(spark, name, profile, versionAsOf=version).items()
+            for way, frame in both_formats(spark, name, real_tables_profile, versionAsOf=version).items()
         }
         for way, found in rows_by_way(frames).items():
             assert_same_rows(found, group[int(way.split()[-1])])
 
 
-def both_formats(spark: SparkSession, name: str, profile: Path, **options: Any) -> dict[str, DataFrame]:
+def both_formats(spark: SparkSession, name: str, real_tables_profile: Path, **options: Any) -> dict[str, DataFrame]:
     return {
         "lakeport": read_lakeport(spark, path_of(name), **options),
-        "deltaSharing": read_shared(spark, f"{profile}#{name_of(name)}", **options),
+        "deltaSharing": read_shared(spark, f"{real_tables_profile}#{shared_name(name)}", **options),
     }
 
 
@@ -112,16 +131,16 @@ def by_columns(versions: dict[int, pa.Table]) -> list[dict[int, pa.Table]]:
 
 @pytest.mark.parametrize(("name", "case"), change_cases("parquet"))
 def test_every_way_gives_the_changes_that_are_expected(
-    spark: SparkSession, profile: Path, name: str, case: Entry
+    spark: SparkSession, real_tables_profile: Path, name: str, case: Entry
 ) -> None:
     start, end = case["start"], case["end"]
-    shared = lakeport.scan(f"{profile}#{name_of(name)}")
+    shared = lakeport.scan(f"{real_tables_profile}#{shared_name(name)}")
     frames = {
-        **both_formats(spark, name, profile, readChangeFeed=True, startingVersion=start, endingVersion=end),
+        **both_formats(spark, name, real_tables_profile, readChangeFeed=True, startingVersion=start, endingVersion=end),
         "frame": lakeport.scan(path_of(name)).changes(start, end).to_spark(spark),
         "shared frame": shared.changes(start, end).to_spark(spark),
     }
     whole = lakeport.scan(path_of(name)).changes(start, end).to_arrow()
     for found in rows_by_way(frames).values():
-        assert_same_rows(found.drop(["_commit_timestamp"]), pq.read_table(TABLES / case["parquet"]))
+        assert_same_rows(found.drop(["_commit_timestamp"]), pq.read_table(case["parquet"]))
         assert_same_rows(found, whole)

@@ -16,12 +16,9 @@ from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import ConstraintError, InvalidDataError
 from lakeport.tables import Result
 from lakeport.workers import Workplace, open_workers
-from tests.spark.cluster import run_driver, spark_cluster
-from tests.spark.distributed import changes_of, copy_of, merge_into, operate, rows_of, table_in
+from tests.spark.distributed import SMALL_FILES, changes_of, copy_of, merge_into, rows_of, table_in
 from tests.tables.maintained import FEED, MAPPED, ROW_TRACKING, VECTORS, data_files
 
-SMALL_FILES = {"delta.targetFileSize": "3mb"}
-"""With what it costs to open a file, a task takes two or three of them."""
 KINDS = {
     "plain": {},
     "vectors": VECTORS,
@@ -43,6 +40,7 @@ def without_layout(metrics: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in metrics.items() if not any(part in name for part in OF_FILES)}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_does_the_same_with_spark(tmp_path: Path, spark: SparkSession, kind: str, operation: str) -> None:
@@ -204,38 +202,3 @@ def test_storage_options_are_not_in_the_plan(spark: SparkSession, capfd: pytest.
 
 def _options(place: Workplace, item: int) -> str:
     return str(place.engine.storage._options["aws_secret_access_key"])  # type: ignore[attr-defined]  # of `Storage`
-
-
-# Other sessions
-
-
-def compare_elsewhere(target: str, run: Callable[[str], Any]) -> None:
-    """The operations by another driver do the same as in this process."""
-    distributed = copy_of(target)
-    expected = operate(target, None)
-    found = run(distributed)
-    assert found["elsewhere"]
-    assert found["mirrored"] == [max(version for version, _ in found["results"])] * 2
-    assert "ConstraintError" in found["message"]
-    assert rows_of(lakeport.scan(distributed)) == rows_of(lakeport.scan(target))
-    for (version, metrics), result in zip(found["results"], expected[:3], strict=False):
-        assert version == result.version
-        assert changed_rows(metrics) == changed_rows(result.metrics)
-        assert changes_of(distributed, version) == changes_of(target, version)
-
-
-def changed_rows(metrics: Mapping[str, int]) -> dict[str, int]:
-    """How many rows were deleted, updated and inserted. How many were copied depends on the files that they were in."""
-    names = [name for name in metrics if "Rows" in name and "Copied" not in name and "Output" not in name]
-    return {name: metrics[name] for name in names}
-
-
-def test_operations_run_on_a_cluster(tmp_path: Path) -> None:
-    target = table_in(tmp_path, VECTORS, FEED, SMALL_FILES)
-    with spark_cluster(tmp_path / "cluster") as master:
-        compare_elsewhere(target, lambda copy: run_driver(master, "tests.spark.distribution_driver", copy))
-
-
-def test_operations_run_through_spark_connect(tmp_path: Path) -> None:
-    target = table_in(tmp_path, FEED, SMALL_FILES)
-    compare_elsewhere(target, lambda copy: run_driver("local[2]", "tests.spark.distribution_driver", copy))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import datasource as pushed
@@ -32,6 +32,7 @@ from lakeport.spark.tasks import TaskPartition
 from lakeport.spark.types import to_spark_schema
 from tests.builder import TableBuilder, protocol, struct
 from tests.client.shares import profile_text
+from tests.examples import examples
 from tests.server.running import running, sharing
 from tests.spark.conftest import PUSHDOWN
 from tests.spark.ways import read_lakeport, read_shared
@@ -194,7 +195,7 @@ def made_rows(draw: st.DrawFn) -> tuple[list[list[dict[str, Any]]], dict[str, li
     return [rows[:3], rows[3:6], rows[6:]], asked
 
 
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@examples(5, suppress_health_check=list(HealthCheck))
 @given(made_rows())
 def test_what_is_taken_is_decided_as_spark_decides_it(
     spark: SparkSession,
@@ -256,7 +257,11 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write(tmp_path_factory.mktemp("edges") / "t", [rows[:4], rows[4:]])
 
 
-@pytest.mark.parametrize("kind", TYPES)
+QUICK = {"string", "double", "timestamp", "decimal(38,10)"}
+OTHERS = pytest.mark.exhaustive(instead="types of other kinds here, all types in what is taken")
+
+
+@pytest.mark.parametrize("kind", [kind if kind in QUICK else pytest.param(kind, marks=OTHERS) for kind in TYPES])
 def test_the_rows_are_the_same_with_and_without_pushing(spark: SparkSession, edges: str, kind: str) -> None:
     values = VALUES[kind][1]
     cases = [case for value in values for case in cases_for((kind,), kind, [value]) if f"{kind} = " in case.name]

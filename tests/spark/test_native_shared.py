@@ -71,7 +71,7 @@ def through(orders: str, choose: Choose, life_seconds: int = 3600) -> Iterator[t
         yield frame_of(client, NAME), proxy
 
 
-def no_harm(path: str, is_file: bool) -> Fault:
+def no_harm(path: str, byte_range: str | None) -> Fault:
     return Fault.NONE
 
 
@@ -188,7 +188,7 @@ def test_urls_that_expire_again_and_again_during_a_scan_are_renewed(spark: Spark
         assert proxy.asked["query"] >= 3
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.exhaustive(instead="the other seed"))])
 def test_a_storage_that_does_harm_gives_the_right_rows(impatient: SparkSession, orders: str, seed: int) -> None:
     with through(orders, at_random(seed, 0.25, PASSING), life_seconds=5) as (frame, proxy):
         rows = native(impatient, frame)
@@ -199,13 +199,16 @@ def test_a_storage_that_does_harm_gives_the_right_rows(impatient: SparkSession, 
 
 def test_many_ranges_that_are_refused_at_once_get_new_urls(spark: SparkSession, tmp_path: Path) -> None:
     """More than there are threads that fetch: none of them may wait for another."""
-    path, refused = str(tmp_path / "wide"), threading.Semaphore(100)
+    path, refused = str(tmp_path / "wide"), set[str]()
     rows = pa.table({f"c{number}": range(number, number + 2000) for number in range(240)})
     tables.create(path, rows)
     planned = threading.Event()
 
-    def choose(path: str, is_file: bool) -> Fault:
-        return Fault.FORBIDDEN if is_file and planned.is_set() and refused.acquire(blocking=False) else Fault.NONE
+    def choose(path: str, byte_range: str | None) -> Fault:
+        if byte_range is None or not planned.is_set() or byte_range in refused:
+            return Fault.NONE
+        refused.add(byte_range)
+        return Fault.FORBIDDEN
 
     with through(path, choose) as (frame, proxy):
         sums = native(spark, frame).selectExpr(*(f"sum(c{number})" for number in range(0, 240, 2)))
@@ -216,6 +219,24 @@ def test_many_ranges_that_are_refused_at_once_get_new_urls(spark: SparkSession, 
         job.join(120)
         assert proxy.done[Fault.FORBIDDEN] > 64
         assert found == [tuple(2000 * (number + 999) + 1000 for number in range(0, 240, 2))]
+
+
+def test_a_url_that_is_refused_for_good_is_renewed(impatient: SparkSession, orders: str) -> None:
+    """It has not expired: only the storage knows that it is worthless."""
+    planned, revoked = threading.Event(), set[str]()
+
+    def choose(path: str, byte_range: str | None) -> Fault:
+        if ".parquet" in path and planned.is_set() and not revoked:
+            revoked.add(path)
+        return Fault.FORBIDDEN if path in revoked else Fault.NONE
+
+    with through(orders, choose) as (frame, proxy):
+        rows = native(impatient, frame)
+        time.sleep(1.1)  # URLs of the same second are the same
+        planned.set()
+        assert summed(rows) == expected(orders)
+        assert proxy.done[Fault.FORBIDDEN] > 0
+        assert proxy.asked["query"] == 2
 
 
 def test_a_url_that_is_none_of_http_is_not_read(spark: SparkSession, orders: str, tmp_path: Path) -> None:
@@ -234,12 +255,21 @@ def test_a_url_that_is_none_of_http_is_not_read(spark: SparkSession, orders: str
             scan.url(0, None)
 
 
-@pytest.mark.parametrize("fault", [Fault.FORBIDDEN, Fault.ERROR, Fault.OTHER_BYTES, Fault.NO_RANGE, Fault.TRUNCATED])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.FORBIDDEN,
+        *(
+            pytest.param(fault, marks=pytest.mark.exhaustive(instead="one of the faults"))
+            for fault in (Fault.TRUNCATED, Fault.ERROR, Fault.OTHER_BYTES, Fault.NO_RANGE)
+        ),
+    ],
+)
 def test_harm_that_does_not_end_is_an_error_that_tells_no_secret(
     impatient: SparkSession, orders: str, fault: Fault
 ) -> None:
-    def choose(path: str, is_file: bool) -> Fault:
-        return fault if is_file else Fault.NONE
+    def choose(path: str, byte_range: str | None) -> Fault:
+        return fault if byte_range else Fault.NONE
 
     with through(orders, choose) as (frame, proxy):
         rows = native(impatient, frame).where("part = 0")  # these files have no deletion vectors
@@ -253,8 +283,8 @@ def test_harm_that_does_not_end_is_an_error_that_tells_no_secret(
 def test_a_job_that_is_cancelled_ends_at_once_though_the_storage_stalls(spark: SparkSession, orders: str) -> None:
     planned, asked = threading.Event(), threading.Event()
 
-    def choose(path: str, is_file: bool) -> Fault:
-        if not is_file or not planned.is_set():
+    def choose(path: str, byte_range: str | None) -> Fault:
+        if not byte_range or not planned.is_set():
             return Fault.NONE
         asked.set()
         return Fault.STALL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -108,3 +109,9 @@ def test_neither_a_task_nor_its_partition_shows_what_it_holds(tmp_path: Path) ->
             for shown in (repr(task), repr(TaskPartition(task)), str(TaskPartition(task))):
                 assert TOKEN not in shown
                 assert "http" not in shown
+
+
+def test_a_size_that_no_file_has_does_not_make_millions_of_tasks(mixed: str) -> None:
+    frame = lakeport.scan(mixed)
+    file = msgspec.structs.replace(next(iter(frame.plan().files())), size=10**15)
+    assert len(plan_tasks(frame.source, [file])) == 10_000

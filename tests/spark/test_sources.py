@@ -1,9 +1,7 @@
-"""The two formats as a person uses them: found by their names, with columns chosen, in SQL, and with nothing shown."""
+"""The two formats as a person uses them: with columns chosen, in SQL, and at other versions."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,7 +14,7 @@ from pyspark.sql import SparkSession
 import lakeport
 from lakeport import tables
 from tests.client.shares import Shared, profile_text, sharing_tables
-from tests.server.running import TOKEN, running, sharing, wait_until
+from tests.server.running import running, sharing, wait_until
 from tests.spark.ways import read_lakeport, read_shared
 
 ORDERS = "sales.eu.orders"
@@ -116,64 +114,6 @@ def test_the_changes_of_a_range_come_with_their_commits(spark: SparkSession, sha
 
 def test_a_server_may_answer_in_the_parquet_format(spark: SparkSession, shared: Shared) -> None:
     assert read_shared(spark, shared.target(ORDERS), responseFormat="parquet").count() == 4
-
-
-# Finding the formats, and what is seen of a profile
-
-FRESH = """
-import sys, os
-os.environ["PYSPARK_PYTHON"] = sys.executable
-from pyspark.sql import SparkSession
-
-folder, target, endpoint, token = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local[1]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.driver.host", "127.0.0.1")
-    .config("spark.eventLog.enabled", "true")
-    .config("spark.eventLog.compress", "false")
-    .config("spark.eventLog.dir", folder)
-    .config("spark.sql.python.filterPushdown.enabled", "true")
-    .getOrCreate()
-)
-spark.sparkContext.setLogLevel("INFO")
-inline = {"endpoint": endpoint, "bearerToken": token}
-frame = spark.read.format("deltaSharing").options(**inline).load("sales.eu.orders").where("id > 1")
-frame.explain(extended=True)
-print("rows:", frame.count(), spark.read.format("deltaSharing").load(target).count())
-import lakeport
-late = lakeport.scan(target).to_spark(spark)
-late.explain(extended=True)
-print("frame:", late.count())
-spark.sql(f"CREATE TEMPORARY VIEW v USING deltaSharing OPTIONS (path 'sales.eu.orders', shareCredentialsVersion '1', "
-          f"endpoint '{endpoint}', bearerToken '{token}')")
-print("view:", spark.sql("SELECT * FROM v").count())
-try:
-    spark.read.format("deltaSharing").options(**inline, versionAsOf="99").load("sales.eu.orders").count()
-except Exception as error:
-    print(error)
-spark.stop()
-"""
-
-
-def test_a_new_session_finds_the_formats_and_shows_no_secret(shared: Shared, tmp_path: Path) -> None:
-    """Neither plans nor logs nor the event log, which is what the UI shows, have a token or a signature."""
-    events = tmp_path / "events"
-    events.mkdir()
-    script = tmp_path / "fresh.py"
-    script.write_text(FRESH)
-    arguments = [str(events), shared.target(ORDERS), shared.server.endpoint, TOKEN]
-    ran = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=600)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert "rows: 3 4" in ran.stdout
-    assert "frame: 4" in ran.stdout
-    assert "view: 4" in ran.stdout
-    assert "no version 99" in ran.stdout
-    logged = {path.name: path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()}
-    assert any("SparkListenerSQLExecutionStart" in text for text in logged.values())
-    for name, text in {**logged, "out": ran.stdout, "err": ran.stderr}.items():
-        for secret in (TOKEN, "X-Amz-Signature", "expires="):
-            assert secret not in text, (name, text[max(0, text.find(secret) - 300) :][:600])
 
 
 # URLs that expire

@@ -10,22 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxFiles
 
-from tests.client.test_shared_table import is_shareable, name_of
-from tests.spark.streaming import Checkpoint, Followed, batches_between
-from tests.spark.ways import has_variants
-from tests.test_acceptance import (
+from tests.acceptance.comparing import assert_expected, assert_same_rows
+from tests.acceptance.real_tables import (
     BY_NAME,
     LARGE,
-    TABLES,
     Entry,
-    assert_expected,
-    assert_same_rows,
     change_cases,
     chosen,
+    has_variants,
+    is_shareable,
     path_of,
+    shared_name,
 )
+from tests.spark.streaming import Checkpoint, Followed, batches_between
 
-pytestmark = pytest.mark.shared
 FEW_FILES = ReadMaxFiles(3)
 
 
@@ -34,8 +32,8 @@ def is_streamed(entry: Entry) -> bool:
     return is_shareable(entry) and not has_variants(entry) and 0 < entry["expected"]["rows"] <= LARGE
 
 
-def followed(kind: str, name: str, profile: Path) -> Followed:
-    target = path_of(name) if kind == "lakeport" else f"{profile}#{name_of(name)}"
+def followed(kind: str, name: str, real_tables_profile: Path) -> Followed:
+    target = path_of(name) if kind == "lakeport" else f"{real_tables_profile}#{shared_name(name)}"
     return Followed(path_of(name), target, sharing=kind == "deltaSharing")
 
 
@@ -52,12 +50,14 @@ def rows_of(table: Followed, **options: Any) -> pa.Table:
 
 @pytest.mark.parametrize("kind", ["lakeport", "deltaSharing"])
 @chosen(is_streamed)
-def test_a_stream_begins_with_the_rows_of_the_table(profile: Path, name: str, kind: str) -> None:
-    assert_expected(name, rows_of(followed(kind, name, profile)), BY_NAME[name]["expected"])
+def test_a_stream_begins_with_the_rows_of_the_table(real_tables_profile: Path, name: str, kind: str) -> None:
+    assert_expected(name, rows_of(followed(kind, name, real_tables_profile)), BY_NAME[name]["expected"])
 
 
 @pytest.mark.parametrize("kind", ["lakeport", "deltaSharing"])
 @pytest.mark.parametrize(("name", "case"), [case for case in change_cases("parquet") if is_open_ended(*case.values)])
-def test_a_stream_has_the_changes_from_a_version_on(profile: Path, name: str, case: Entry, kind: str) -> None:
-    found = rows_of(followed(kind, name, profile), readChangeFeed=True, startingVersion=case["start"])
-    assert_same_rows(found.drop(["_commit_timestamp"]), pq.read_table(TABLES / case["parquet"]))
+def test_a_stream_has_the_changes_from_a_version_on(
+    real_tables_profile: Path, name: str, case: Entry, kind: str
+) -> None:
+    found = rows_of(followed(kind, name, real_tables_profile), readChangeFeed=True, startingVersion=case["start"])
+    assert_same_rows(found.drop(["_commit_timestamp"]), pq.read_table(case["parquet"]))

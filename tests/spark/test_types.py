@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,9 +26,10 @@ from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructFiel
 from lakeport.kernel.variant_shredding import encode_variant
 from lakeport.spark.frames import to_python_frame
 from lakeport.spark.types import selected_columns, spark_arrow_schema, to_spark_schema
+from tests.acceptance.comparing import assert_same_rows
 from tests.builder import TableBuilder, protocol, struct
+from tests.examples import examples
 from tests.spark.ways import read_lakeport, rows_by_way
-from tests.test_acceptance import assert_same_rows
 
 ZONES = ("UTC", "Asia/Kolkata", "America/Los_Angeles", "Pacific/Apia")
 EPOCH = datetime(1970, 1, 1)
@@ -352,7 +353,7 @@ def any_table(draw: st.DrawFn) -> tuple[StructType, list[dict[str, Any]]]:
     return schema, draw(st.lists(row, min_size=3, max_size=8))
 
 
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@examples(6, suppress_health_check=list(HealthCheck))
 @given(any_table())
 def test_tables_of_any_kind_have_the_rows_that_the_kernel_reads(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, made: tuple[StructType, list[dict[str, Any]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -314,6 +315,10 @@ def test_a_failed_task_leaves_nothing_visible_and_the_files_of_the_others_are_re
     def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.column(0)[0].as_py() >= 500:
+                ends = time.monotonic() + 30
+                while len(data_files(path)) == len(before) and time.monotonic() < ends:
+                    time.sleep(0.1)  # until the other task has written
+                time.sleep(1)  # and the driver knows it: what a cancelled task leaves, only vacuum finds
                 raise RuntimeError("this task is lost")
             yield batch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import reduce
 from typing import Any
@@ -39,18 +38,13 @@ def rows_by_way(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
 
 
 def collected_by_way(frames: Mapping[str, DataFrame]) -> dict[str, list[dict[str, Any]]]:
-    """The same as Python values, variants as JSON text with sorted keys: PySpark's `toArrow` fails where an array of
+    """The same as Python values, variants as JSON text: PySpark's `toArrow` fails where an array of
     variants has a null."""
     rows: dict[str, list[dict[str, Any]]] = {way: [] for way in frames}
     for row in _tagged(frames).collect():
         values = row.asDict()
         rows[values.pop(WAY)].append({name: _plain(value) for name, value in values.items()})
     return rows
-
-
-def has_variants(entry: Mapping[str, Any]) -> bool:
-    """Whether a real table has a column of that type."""
-    return any("variant" in kind for kind in entry.get("types", ()))
 
 
 def _tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -60,7 +54,7 @@ def _tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
 def _plain(value: Any) -> Any:
     match value:
         case VariantVal():
-            return json.dumps(json.loads(value.toJson()), sort_keys=True)
+            return value.toJson()
         case Row():
             return {name: _plain(inner) for name, inner in value.asDict().items()}
         case list():

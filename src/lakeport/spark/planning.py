@@ -11,6 +11,9 @@ from lakeport.kernel.scan_files import ScanFile
 from lakeport.source import TableSource
 from lakeport.spark.tasks import Piece, ReadTask
 
+_MOST_PARTS = 10_000
+"""Of one file, whatever size the log says: more than files have row groups, and no more than a driver can hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskSizes:
@@ -43,7 +46,7 @@ def _task(source: TableSource, pieces: list[Piece]) -> ReadTask:
 
 
 def _pieces(file: ScanFile | ChangeFile, target: int) -> Iterator[Piece]:
-    parts = max(1, -(-file.size // target))
+    parts = min(_MOST_PARTS, max(1, -(-file.size // target)))
     return (Piece(file, part, parts) for part in range(parts))
 
 

@@ -81,12 +81,13 @@ def _compare(op: str, column: Column, value: Any, schema: StructType) -> SparkCo
 
 def _compare_float(op: str, column: SparkColumn, value: float) -> SparkColumn:
     """Spark has NaN above all numbers; the kernel, as Arrow, has it neither above nor below. Both zeros are the same to
-    both, but not to the dictionaries by which row groups are skipped: there the one is below the other."""
-    if value == 0 and op in ("=", "<=>"):
+    both, but not to the dictionaries by which row groups are skipped: there the one is below the other. Spark turns a
+    negated comparison into its opposite: both have to name the right zero."""
+    if value == 0 and op in ("=", "<=>", "<>"):
         is_zero = (column >= F.lit(-0.0)) & (column <= F.lit(0.0))
-        return is_zero if op == "=" else F.coalesce(is_zero, F.lit(False))
+        return {"=": is_zero, "<>": ~is_zero, "<=>": F.coalesce(is_zero, F.lit(False))}[op]
     if value == 0:
-        value = -0.0 if op == ">=" else 0.0
+        value = -0.0 if op in (">=", "<") else 0.0
     found: SparkColumn = _COMPARISONS[op](column, F.lit(value))
     return found & ~F.isnan(column) if op in (">", ">=") else found
 

@@ -23,8 +23,8 @@ from lakeport.spark.native.service import service_for
 from lakeport.spark.native.signing import SignedObjects, why_not_signed
 from lakeport.spark.types import to_spark_schema
 
-_LEAST_BYTES = 12
-"""Of a Parquet file. Spark leaves out what has none, without a word."""
+_LEAST_BYTES, _MOST_BYTES = 12, 1 << 40
+"""Of a Parquet file. Spark leaves out what has none, without a word, and plans a split for every 128 MB of the rest."""
 
 
 def why_not_native(frame: Frame, spark: SparkSession) -> str | None:
@@ -75,7 +75,7 @@ def _why_not(frame: Frame, spark: SparkSession) -> str | None:
 
 
 def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | None:
-    if any(file.size < _LEAST_BYTES for file in files):
+    if any(not _LEAST_BYTES <= file.size <= _MOST_BYTES for file in files):
         return "its log tells wrong sizes of files"
     remote = [file.path for file in files if "://" in file.path]
     return why_not_signed(remote, storage) if remote and not isinstance(storage, SharedStorage) else None

@@ -1,9 +1,11 @@
-"""A standalone Spark cluster on this machine: a master and workers, each a process of its own, on the loopback only.
+"""Spark's servers on this machine, each a process of its own, on the loopback only: a standalone cluster, and Connect.
 
     with spark_cluster(tmp_path) as master:             # spark://127.0.0.1:…
-        run_driver(master, "tests.spark.distribution_driver", str(tmp_path))
+        run_driver(master, "tests.spark.processes.distribution_driver", str(tmp_path))
+    with connect_server(tmp_path) as remote:            # sc://127.0.0.1:…
+        run_driver(remote, "tests.spark.processes.distribution_driver", str(tmp_path))
 
-A process has one session of Spark: a driver for the cluster is another process.
+A process has one session of Spark: a driver for one of these is another process.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -23,11 +26,19 @@ from urllib.request import urlopen
 
 import pyspark
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.conftest import ROOT
+
 _HOST = "127.0.0.1"
 _SPARK_HOME = Path(pyspark.__file__).parent
 _PATIENCE = 120.0
 """Seconds."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    master: str
+    folder: Path
+    """Has the logs and the work of all its processes."""
 
 
 @contextmanager
@@ -46,6 +57,27 @@ def spark_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
 def spark_worker(directory: Path, master: str, host: str = _HOST) -> AbstractContextManager[None]:
     """One more worker of a cluster that runs. Spark takes those at other addresses (`127.0.0.2`) for other machines."""
     return _daemon(directory, "worker.Worker", f"--cores 1 --memory 1g --webui-port 0 {master}", host)
+
+
+@contextmanager
+def connect_server(directory: Path) -> Iterator[str]:
+    """The URL of a server of Spark Connect, with its log in the directory."""
+    port = _free_port()
+    settings = {
+        "spark.connect.grpc.binding.address": _HOST,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.bindAddress": _HOST,
+        "spark.driver.host": _HOST,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    options = [option for name, value in settings.items() for option in ("--conf", f"{name}={value}")]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    submit = str(_SPARK_HOME / "bin" / "spark-submit")
+    command = [submit, "--master", "local[2]", "--driver-memory", "1g", "--class", server, *options, "spark-internal"]
+    with _process(directory, command, environment(directory)):
+        _wait_for(lambda: _listens(port), "Spark Connect has not started")
+        yield f"sc://{_HOST}:{port}"
 
 
 def run_driver(master: str, module: str, *arguments: str, patience: float = 600) -> Any:
@@ -70,16 +102,16 @@ def environment(directory: Path | None = None) -> dict[str, str]:
 
 @contextmanager
 def _daemon(directory: Path, name: str, options: str, host: str = _HOST) -> Iterator[None]:
-    directory.mkdir(parents=True, exist_ok=True)
     command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
+    with _process(directory, [*command, *options.split()], environment(directory) | {"SPARK_LOCAL_IP": host}):
+        yield
+
+
+@contextmanager
+def _process(directory: Path, command: list[str], env: dict[str, str]) -> Iterator[None]:
+    directory.mkdir(parents=True, exist_ok=True)
     with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, *options.split()],
-            env=environment(directory) | {"SPARK_LOCAL_IP": host},
-            cwd=directory,
-            stdout=log,
-            stderr=log,
-        )
+        process = subprocess.Popen(command, env=env, cwd=directory, stdout=log, stderr=log)
         try:
             yield
         finally:
@@ -92,16 +124,27 @@ def _daemon(directory: Path, name: str, options: str, host: str = _HOST) -> Iter
 
 
 def _wait_for_workers(page: str, workers: int) -> None:
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until:
+    def are_there() -> bool:
         try:
             with urlopen(page, timeout=5) as answer:
-                if json.load(answer)["aliveworkers"] == workers:
-                    return
+                return bool(json.load(answer)["aliveworkers"] == workers)
         except (URLError, OSError, ValueError):  # not yet there, or only half of it
-            pass
-        time.sleep(0.2)
-    raise TimeoutError(f"the cluster has not got its {workers} workers")
+            return False
+
+    _wait_for(are_there, f"the cluster has not got its {workers} workers")
+
+
+def _wait_for(condition: Callable[[], bool], failure: str) -> None:
+    until = time.monotonic() + _PATIENCE
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(failure)
+        time.sleep(0.1)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((_HOST, port)) == 0
 
 
 def _free_port() -> int:

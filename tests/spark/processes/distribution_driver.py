@@ -1,6 +1,6 @@
 """Operations with the tasks of another session of Spark: a process that prints, as JSON, what they did.
 
-python -m tests.spark.distribution_driver <master or Connect's remote> <table>
+python -m tests.spark.processes.distribution_driver <master or Connect's remote> <table>
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine
 from lakeport.workers import Workplace, open_workers
+from tests.conftest import SHORT_LIVED
 from tests.spark.distributed import operate
 
 
@@ -33,11 +34,11 @@ def main(master: str, target: str) -> None:
 
 
 def _session(master: str) -> SparkSession:
-    if not master.startswith("spark://"):
-        os.environ["SPARK_TESTING"] = "1"  # else Connect's server has one port, whoever else runs one
-        return SparkSession.builder.remote(master).config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    if master.startswith("sc://"):
+        return SparkSession.builder.remote(master).getOrCreate()
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "4").config("spark.executor.memory", "600m")
+    builder = builder.config("spark.executor.extraJavaOptions", SHORT_LIVED)
     return builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
 
 

@@ -1,4 +1,4 @@
-"""Drivers on a cluster that read tables by Spark's own reader; see `test_native_cluster.py`."""
+"""Drivers on a cluster that read tables by Spark's own reader; see `test_cluster.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakeport
 from lakeport.spark.native.frames import to_native_frame, why_not_native
-from tests.spark.cluster import spark_worker
+from tests.conftest import SHORT_LIVED
+from tests.spark.processes.servers import spark_worker
 
 
 def read_and_dump(master: str, target: str, secret: str, folder: str) -> dict[str, Any]:
@@ -76,6 +77,7 @@ def session(master: str, folder: str, settings: Mapping[str, str] | None = None)
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"file://{folder}/events",
