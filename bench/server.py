@@ -152,7 +152,7 @@ def signing_rates(count: int) -> tuple[float, float]:
     keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "aws_region": "us-east-1"}
     signers = Signers(b"key", endpoint="/delta-sharing", seconds=3600, storage=keys)
     table = Table(id="t", share="s", schema="d", name="t", location="s3://bucket/table")
-    signer = signers.for_table(table, "http://127.0.0.1")
+    signer = signers.for_table(table, "http://127.0.0.1", "ann")
     names = [
         f"part={i % 50}/part-{i:05d}-8b0086f2-7b27-4935-ac5a-8ed6215a6640.c000.snappy.parquet" for i in range(count)
     ]

@@ -6,6 +6,7 @@
 # tests need, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/packages.sh
 
 VERSITYGW=v1.8.0
 MINIO=v0.0.0-20260212201848-7aac2a2c5b7c # its last: has a token service (STS), which versitygw has not
@@ -52,9 +53,7 @@ once() {
 
 # DuckDB in an environment of its own: the extension fits one version only.
 duckdb() {
-    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/duckdb" &&
-        "$peers/duckdb/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-            "duckdb==$DUCKDB" "pyarrow==25.*" duckdb-extension-{avro,delta,iceberg,parquet}=="$DUCKDB"
+    environment "$peers/duckdb" "duckdb==$DUCKDB" "pyarrow==25.*" duckdb-extension-{avro,delta,iceberg,parquet}=="$DUCKDB"
 }
 once duckdb-with-iceberg "$DUCKDB" duckdb
 [ "${1:-}" = duckdb ] && exit
@@ -77,9 +76,7 @@ need pg_ctlcluster postgresql || say "The catalog's tests need PostgreSQL: insta
 # Spark in an environment of its own, and the jars of Delta beside it.
 spark() {
     rm -rf "$peers/jars"
-    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/spark" &&
-        "$peers/spark/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-            "pyspark==$PYSPARK" "pyarrow==25.*" "pandas==2.*" || return
+    environment "$peers/spark" "pyspark==$PYSPARK" "pyarrow==25.*" "pandas==2.*" || return
     local artifact
     for artifact in delta-spark_4.2_2.13 delta-storage delta-kernel-api delta-kernel-defaults delta-kernel-unitycatalog; do
         mvn --batch-mode --quiet dependency:copy -Dartifact="io.delta:$artifact:$DELTA" -DoutputDirectory="$peers/jars" || return
@@ -94,9 +91,7 @@ sharing_connector() {
 }
 # Other versions of Spark that Lakeport runs on, each in an environment of its own with what Lakeport needs.
 other_spark() {
-    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/spark-$1" &&
-        "$peers/spark-$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-            "pyspark==$1" "pyarrow==25.*" "pandas==2.*" \
+    environment "$peers/spark-$1" "pyspark==$1" "pyarrow==25.*" "pandas==2.*" \
             msgspec numpy obstore pyroaring rich sqlglot typer urllib3
 }
 once oldest-spark "$OLDEST_PYSPARK" other_spark "$OLDEST_PYSPARK"
@@ -119,14 +114,11 @@ fi
 
 # The client of Delta Sharing for Python in an environment of its own: it asks for older versions than ours.
 delta_sharing() {
-    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/delta-sharing" &&
-        "$peers/delta-sharing/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-            "delta-sharing==$DELTA_SHARING"
+    environment "$peers/delta-sharing" "delta-sharing==$DELTA_SHARING"
 }
 once delta-sharing "$DELTA_SHARING" delta_sharing
 
 moto() {
-    "${PYTHON:-.venv/bin/python}" -m venv --clear "$peers/moto" &&
-        "$peers/moto/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "moto[glue,server]==$MOTO"
+    environment "$peers/moto" "moto[glue,server]==$MOTO"
 }
 once moto "$MOTO" moto

@@ -135,12 +135,14 @@ class TableBuilder:
         stats: bool | str | None = True,
         row_group_size: int | None = None,
         tight: bool | None = None,
+        parquet: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Action:
-        """Writes a data file and gives its add. `name` is where the file is, `path` what the log calls it."""
+        """Writes a data file and gives its add. `name` is where the file is, `path` what the log calls it; `parquet`
+        has options of pyarrow's writer."""
         table = data if isinstance(data, pa.Table) else to_table(data, self.physical_schema())
         name = name or f"part-{uuid.uuid4()}.parquet"
-        size = self.write(f"{self.root}/{name}", parquet_bytes(table, row_group_size))
+        size = self.write(f"{self.root}/{name}", parquet_bytes(table, row_group_size, **(parquet or {})))
         if stats is True:
             stats = _STATS_ENCODER.encode(spark_stats(table, tight)).decode()
         body = {"path": path or name, "partitionValues": dict(partition or {}), "size": size, "modificationTime": 0}

@@ -428,6 +428,11 @@ class EngineContract(WritingContract):
         batch = pa.record_batch({"n": [number]})
         return bool(engine.expressions.predicate_evaluator(batch.schema, predicate)(batch, None)[0].as_py())
 
+    def test_nulls_are_found_in_a_file_without_statistics(self, engine: Engine, root: str) -> None:
+        data = parquet_bytes(pa.table({"n": [1, None, 3]}), write_statistics=False)
+        file = self.write(engine, f"{root}/f", data)
+        assert None in self.column(engine, file, pa.field("n", pa.int64()), predicate=col("n").is_null())
+
     @pytest.mark.parametrize("parts", [1, 2, 3, 7, 50])
     def test_the_parts_of_a_file_are_together_the_whole(self, engine: Engine, root: str, parts: int) -> None:
         file = self.parquet(engine, f"{root}/f", pa.table({"n": range(100)}), 15)

@@ -41,11 +41,13 @@ EXTRAS: dict[str, set[str]] = {
     "iceberg": {"pyiceberg"},
 }
 CLOUDS = {"boto3", "botocore", "azure", "google"}
-OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "cryptography"}, *EXTRAS.values())
+OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "deltalake", "cryptography"}, *EXTRAS.values())
 # Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
 DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.client", "lakeport.server.catalog.sql_source"}
 DEFERRED |= {"lakeport.cli.app", "lakeport.spark.loading"}
+# A catalog in SQLite or in a file does without psycopg.
+DEFERRED |= {"lakeport.server.catalog.postgresql"}
 # pyiceberg takes a second to load: who converts to a path does without it.
 DEFERRED |= {"lakeport.iceberg.catalogs", "lakeport.iceberg.independent_reader"}
 # What only one command needs: datasets of Arrow, and the terminal's lines.

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from lakeport.engine import default_engine, engine_over
@@ -37,11 +37,12 @@ from lakeport.kernel.expressions import col
 from lakeport.kernel.snapshot import Table
 from tests.builder import TableBuilder, mapped, protocol, read, remove, rows, struct
 from tests.conftest import missing
+from tests.examples import examples
 
 ROOT = "memory:///t"
 ROWS = [(i, f"name {i}", i % 2) for i in (0, 2, 3, 10, 11, 20, 21, 22, 30)]
 FORMS = ["classic", "v2-json", "v2-parquet-sidecars"]
-LOTS = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+LOTS = examples(150, suppress_health_check=[HealthCheck.too_slow])
 
 Files = dict[str, bytes]
 
@@ -171,7 +172,7 @@ def test_damaged_bytes_anywhere_are_never_another_exception(form: str, data: st.
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data())
 def test_a_damaged_deletion_vector_is_an_error_or_has_the_right_rows(form: str, data: st.DataObject) -> None:
     files = dict(files_of(form))
@@ -181,7 +182,7 @@ def test_a_damaged_deletion_vector_is_an_error_or_has_the_right_rows(form: str, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data())
 def test_a_damaged_hint_does_not_matter(form: str, data: st.DataObject) -> None:
     files = dict(files_of(form))
@@ -193,7 +194,7 @@ def test_a_damaged_hint_does_not_matter(form: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_a_checksum_that_is_cut_or_garbage_does_not_matter(form: str, data: st.DataObject) -> None:
     files = dict(files_of(form))
@@ -253,7 +254,7 @@ def test_odd_values_in_the_log_are_never_another_exception(form: str, data: st.D
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_the_order_of_lines_and_their_repetition_mean_nothing(form: str, data: st.DataObject) -> None:
     files = dict(files_of(form))
@@ -265,7 +266,7 @@ def test_the_order_of_lines_and_their_repetition_mean_nothing(form: str, data: s
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_missing_lines_are_never_another_exception(form: str, data: st.DataObject) -> None:
     files = dict(files_of(form))
@@ -295,7 +296,7 @@ stats_texts = st.text(max_size=40) | st.fixed_dictionaries(
 ).map(json.dumps)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(stats=stats_texts, where=st.sampled_from(["commit", "v2-json", "classic"]))
 def test_damaged_statistics_give_the_right_rows(stats: str, where: str) -> None:
     engine = engine_over(MemoryStorage())

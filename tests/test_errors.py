@@ -39,3 +39,10 @@ def test_an_error_can_be_pickled(kind: type[LakeportError]) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
     assert (str(copy), vars(copy)) == (str(error), vars(error))
+
+
+@pytest.mark.parametrize("kind", list(kinds()))
+def test_control_characters_in_a_message_do_not_reach_the_terminal(kind: type[LakeportError]) -> None:
+    wanted = inspect.signature(kind.__init__).parameters
+    error = kind("gone\x1b[2J\x9b1m\u202e\r\n ^ here", **{name: VALUES[name] for name in VALUES if name in wanted})
+    assert str(error).startswith("gone\\x1b[2J\\x9b1m\\u202e\\r\n ^ here")

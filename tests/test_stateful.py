@@ -1,15 +1,11 @@
 """Random operations against a plain model. `make soak` runs more of them: `LAKEPORT_STATEFUL_EXAMPLES=1000`."""
 
-import os
-
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.examples import histories
 from tests.stateful import TableMachine, counted
-
-EXAMPLES = int(os.environ.get("LAKEPORT_STATEFUL_EXAMPLES", "12"))
 
 
 class DeltalakeMachine(TableMachine):
@@ -21,5 +17,4 @@ class DeltalakeMachine(TableMachine):
 
 
 def test_whatever_is_done_to_a_table_it_is_as_a_plain_model_says() -> None:
-    given = settings(max_examples=EXAMPLES, stateful_step_count=20, suppress_health_check=list(HealthCheck))
-    run_state_machine_as_test(DeltalakeMachine, settings=given)
+    run_state_machine_as_test(DeltalakeMachine, settings=histories(12, stateful_step_count=20))

@@ -11,14 +11,10 @@ from tests.interop.servers import Bucket
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests are distributed, those of a module stay together, and so do those that need the tables of Spark:
-    what costs much is made once."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.interop)
-            needs_tables = "written_by_spark" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("written_by_spark" if needs_tables else item.path.name))
 
 
 @pytest.fixture(scope="session")

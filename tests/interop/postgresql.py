@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -57,6 +58,20 @@ class Postgresql:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)
+
+    @contextmanager
+    def hung(self, *, whole: bool = True) -> Iterator[None]:
+        """Its backends are stopped: they keep their connections and answer nothing. `whole`: nor are there new ones."""
+        leader = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        backends = [int(pid) for pid in Path(f"/proc/{leader}/task/{leader}/children").read_text().split()]
+        backends += [leader] * whole
+        for pid in backends:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in backends:
+                os.kill(pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """At once, whoever is still connected."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,14 @@ import pyarrow as pa
 import lakeport
 from lakeport import tables
 from lakeport.server.catalog.model import CatalogContent
+from tests.acceptance.real_tables import BY_NAME, SHAREABLE, Entry, path_of, shared_name, table_of
 from tests.interop.written_tables import BY_NAME as MAPPED
 from tests.interop.written_tables import FEED, VECTORS, with_everything
 from tests.server.running import sharing
-from tests.test_acceptance import BY_NAME, MANIFEST, Entry, has_rows, path_of
 
-SHAREABLE = [entry["name"] for entry in MANIFEST if has_rows(entry) and "needs" not in entry["expected"]]
-"""All that have rows, less those that cannot be read without their catalog."""
 OWN = {"plain": FEED, "advanced": FEED | VECTORS | MAPPED}
 """Two tables with the same rows: one for either format."""
 _ONLY_IN_THE_LOG = {"v2Checkpoint", "vacuumProtocolCheck"}
-
-
-def address(name: str) -> str:
-    """The name under which a table of the shared set is shared: names in the protocol have no dots in them."""
-    return f"tables.{name.partition('--')[0]}.{name.replace('.', '_')}"
 
 
 def content(folder: Path) -> CatalogContent:
@@ -36,7 +30,7 @@ def content(folder: Path) -> CatalogContent:
         write_orders(str(folder / name), properties)
     write_appended(str(folder / "appended"))
     with_everything(str(folder / "everything"))
-    shared = {address(name): path_of(name) for name in SHAREABLE}
+    shared = {shared_name(name): path_of(name) for name in SHAREABLE}
     return sharing({**shared, **own}, history_shared=True)
 
 
@@ -83,7 +77,13 @@ def beyond_parquet(name: str) -> set[str]:
     """Those of the features that the data make use of: the parquet format cannot tell of them."""
     entry: Entry = BY_NAME[name]
     unused = set() if _is_mapped(entry) else {"columnMapping"}
-    return features_of(name) - unused - (set() if entry["state"]["active_with_dv"] else {"deletionVectors"})
+    return features_of(name) - unused - (set() if _has_vectors(name) else {"deletionVectors"})
+
+
+@cache
+def _has_vectors(name: str) -> bool:
+    files = table_of(name).latest_snapshot().scan_builder().build().files()
+    return any(file.deletion_vector for file in files)
 
 
 def _is_mapped(entry: Entry) -> bool:

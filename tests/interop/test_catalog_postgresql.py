@@ -1,12 +1,14 @@
 """A catalog in PostgreSQL."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from lakeport.errors import StorageError
 from lakeport.server.catalog.admin import ShareAdmin
 from lakeport.server.catalog.database import Database
+from lakeport.server.catalog.postgresql import ARGUMENTS
 from lakeport.server.catalog.sql_source import SqlSource
 from lakeport.server.catalog.watcher import CatalogWatcher
 from tests.interop.postgresql import Postgresql, postgresql_server
@@ -39,6 +41,30 @@ def test_a_database_that_was_restarted_is_followed_again(
     watcher.look()
     assert watcher.problem is None
     source.close()
+
+
+def test_a_database_that_hangs_is_given_up_and_followed_again(
+    postgresql: Postgresql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeport.server.catalog.postgresql._ANSWER_SECONDS", 1)
+    monkeypatch.setitem(ARGUMENTS, "connect_timeout", 2)
+    with closing(SqlSource(postgresql.new_database())) as source:
+        watcher = CatalogWatcher(source)
+        with postgresql.hung():
+            watcher.look()
+            assert isinstance(watcher.problem, StorageError)
+            assert "timeout" in str(watcher.problem)
+        watcher.look()
+        assert watcher.problem is None
+
+
+def test_a_backend_that_hangs_is_replaced(postgresql: Postgresql, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakeport.server.catalog.postgresql._ANSWER_SECONDS", 1)
+    with closing(SqlSource(postgresql.new_database())) as source:
+        watcher = CatalogWatcher(source)
+        with postgresql.hung(whole=False):
+            watcher.look()
+            assert watcher.problem is None
 
 
 def test_two_servers_on_one_database_see_the_same_catalog(postgresql: Postgresql) -> None:

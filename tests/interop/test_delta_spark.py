@@ -19,6 +19,8 @@ from tests.interop.rows import (
     versions,
 )
 
+pytestmark = pytest.mark.exhaustive(instead="the tables of the corpus, which the same statements made")
+
 FEEDS = {"generated": (0, 3), "fed_by_vectors": (0, 9), "fed_by_copies": (0, 8), "fed_and_mapped": (0, 7)}
 
 each_table = pytest.mark.parametrize("name", spark_tables.TABLES)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lakeport
 from lakeport import iceberg
 from lakeport.iceberg import Conversion
+from tests.acceptance.real_tables import table_of
+from tests.examples import histories
 from tests.iceberg.readers import PyIceberg, canonical, ids_of
 from tests.iceberg.real_tables import SPARK_FAULTS, assert_rows, convert, convertible, failing
 from tests.interop.iceberg_spark import IcebergSpark, running_iceberg_spark
 from tests.interop.peers import Peer
-from tests.test_acceptance import table_of
-
-EXAMPLES = int(os.environ.get("LAKEPORT_STATEFUL_EXAMPLES", "3"))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,7 @@ def iceberg_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergS
     [(name, number) for number in (2, 3) for name in convertible(number)] or [("", 0)],
 )
 def test_spark_sees_the_rows_of_every_version(
-    shared_tables: Path, iceberg_spark: IcebergSpark, tmp_path: Path, name: str, format_version: int
+    iceberg_spark: IcebergSpark, tmp_path: Path, name: str, format_version: int
 ) -> None:
     conversion = convert(name, format_version, tmp_path)
     snapshots = ids_of(conversion)
@@ -74,11 +72,7 @@ MAPPINGS = st.sampled_from(["none", "name", "id"])
 WIDENING = "'delta.enableTypeWidening' = 'true'"
 
 
-@settings(
-    max_examples=EXAMPLES,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@histories(3)
 @given(
     operations=st.lists(st.tuples(OPERATIONS, st.booleans(), st.booleans()), min_size=3, max_size=5),
     layout=LAYOUTS,

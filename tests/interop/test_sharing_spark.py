@@ -15,11 +15,12 @@ import pytest
 
 import lakeport
 from lakeport import tables
+from tests.acceptance.comparing import assert_same_rows
+from tests.acceptance.real_tables import LARGE, Entry, change_cases, chosen, latest_rows, path_of, shared_name
 from tests.interop.rows import canonical, read, spark_columns
 from tests.interop.shareable import (
     OWN,
     SHAREABLE,
-    address,
     beyond_parquet,
     content,
     moment,
@@ -31,16 +32,6 @@ from tests.interop.sharing_clients import ClientError, Read, SparkClient, Stream
 from tests.interop.written_tables import BY_NAME as MAPPED
 from tests.interop.written_tables import FEED, VECTORS
 from tests.server.running import Running, running, sharing
-from tests.test_acceptance import (
-    LARGE,
-    TABLES,
-    Entry,
-    assert_same_rows,
-    change_cases,
-    chosen,
-    latest_rows,
-    path_of,
-)
 
 # Rows that Spark does not find when it reads the table itself, either: those of an inline deletion vector of 34 bytes.
 LOST = {"krs--cdf-table-with-dv": {(3, "delete", 5), (3, "insert", 6)}}
@@ -107,14 +98,12 @@ def shared(spark_with_connector: SparkClient, tmp_path_factory: pytest.TempPathF
 def snapshots(shared: Shared) -> dict[str, Any]:
     """Every table of the shared set as Spark reads it, several at a time."""
     columns = {name: spark_columns(lakeport.scan(path_of(name)).snapshot.schema) for name in SHAREABLE}
-    reads = [shared.read(address(name), f"SELECT {columns[name]} FROM {{t}}") for name in SHAREABLE]
+    reads = [shared.read(shared_name(name), f"SELECT {columns[name]} FROM {{t}}") for name in SHAREABLE]
     return dict(zip(SHAREABLE, shared.spark.read(*reads), strict=True))
 
 
 @chosen(lambda entry: entry["name"] in SHAREABLE)
-def test_spark_reads_every_table_in_the_format_that_it_finds_out(
-    shared_tables: Path, snapshots: dict[str, Any], name: str
-) -> None:
+def test_spark_reads_every_table_in_the_format_that_it_finds_out(snapshots: dict[str, Any], name: str) -> None:
     found = snapshots[name]
     if isinstance(found, ClientError):
         raise found
@@ -126,11 +115,11 @@ def test_spark_reads_every_table_in_the_format_that_it_finds_out(
         assert canonical(found) == canonical(ours)
 
 
-def test_spark_reads_tables_in_the_format_that_it_asks_for(shared_tables: Path, shared: Shared) -> None:
+def test_spark_reads_tables_in_the_format_that_it_asks_for(shared: Shared) -> None:
     """Some of them, for the sake of time."""
     names = [name for name in SHAREABLE[::15] if "decimal-dictionaries" not in name and "variant" not in name]
     kinds = [(name, kind) for name in names for kind in ("delta", "parquet")]
-    reads = [shared.read(address(name), responseFormat=kind) for name, kind in kinds]
+    reads = [shared.read(shared_name(name), responseFormat=kind) for name, kind in kinds]
     for (name, kind), found in zip(kinds, shared.spark.read(*reads), strict=True):
         if kind == "parquet" and beyond_parquet(name):
             assert isinstance(found, ClientError)
@@ -144,18 +133,16 @@ def test_spark_reads_tables_in_the_format_that_it_asks_for(shared_tables: Path, 
 def changes(shared: Shared) -> dict[str, Any]:
     """The changes of every range of the shared set as Spark reads them, by the table and the range."""
     ranges = {str(case.values): (case.values[0], case.values[1]) for case in change_cases("parquet")}
-    reads = [shared.changes(address(name), case["start"], case["end"]) for name, case in ranges.values()]
+    reads = [shared.changes(shared_name(name), case["start"], case["end"]) for name, case in ranges.values()]
     return dict(zip(ranges, shared.spark.read(*reads), strict=True))
 
 
 @pytest.mark.parametrize(("name", "case"), change_cases("parquet"))
-def test_spark_reads_the_changes_of_every_table(
-    shared_tables: Path, changes: dict[str, Any], name: str, case: Entry
-) -> None:
+def test_spark_reads_the_changes_of_every_table(changes: dict[str, Any], name: str, case: Entry) -> None:
     found = changes[str((name, case))]
     if isinstance(found, ClientError):
         raise found
-    expected = pq.read_table(TABLES / case["parquet"])
+    expected = pq.read_table(case["parquet"])
     if lost := LOST.get(name):
         rows = [row for row in expected.to_pylist() if tuple(row.values()) not in lost]
         assert len(rows) == expected.num_rows - len(lost)

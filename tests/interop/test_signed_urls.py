@@ -32,7 +32,7 @@ def sign(bucket: Bucket, paths: list[str], **more: Any) -> list[str]:
     options |= bucket.options["client_options"] | more
     table = Table(id="4b1c", share="s", schema="d", name="t", location=f"{bucket.url}/signed urls/t", storage=options)
     signers = Signers(b"of no use here", endpoint="/delta-sharing", seconds=3600)
-    return signers.for_table(table, "http://unused").sign(paths)
+    return signers.for_table(table, "http://unused", "ann").sign(paths)
 
 
 def get(url: str, **headers: str) -> tuple[int, bytes]:

@@ -14,6 +14,8 @@ from tests.interop import spark_tables
 from tests.interop.peers import Peer
 from tests.interop.rows import assert_spark_reads_the_same, assert_spark_reads_the_same_changes
 
+pytestmark = pytest.mark.exhaustive(instead="test_written_tables, where Spark writes on top of Lakeport")
+
 READ_ONLY = {"identity": "identityColumns"}
 FEEDS = ["fed_by_vectors", "fed_by_copies", "fed_and_mapped"]
 

@@ -1,27 +1,15 @@
 """Random operations on tables: in the end DuckDB and Delta's own Spark library read what a plain model says."""
 
-import os
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.examples import histories
 from tests.interop.peers import Peer
 from tests.interop.rows import assert_spark_reads_the_same, assert_spark_reads_the_same_changes, duckdb_query
 from tests.stateful import FEED, TableMachine, counted
 
-EXAMPLES = int(os.environ.get("LAKEPORT_STATEFUL_EXAMPLES", "8"))
 SPARK_STEPS, DUCKDB_STEPS = 40, 20
-
-
-def given(examples: int, steps: int) -> settings:
-    """Peers are too slow to make a failure small, too."""
-    return settings(
-        max_examples=examples,
-        stateful_step_count=steps,
-        phases=[Phase.explicit, Phase.reuse, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 def test_duckdb_reads_what_a_plain_model_says(duckdb: Peer) -> None:
@@ -33,7 +21,7 @@ def test_duckdb_reads_what_a_plain_model_says(duckdb: Peer) -> None:
                 expected = self.versions[version].rows
                 assert seen_by_duckdb(self, rows.to_pylist()) == seen_by_duckdb(self, expected), f"version {version}"
 
-    run_state_machine_as_test(Machine, settings=given(EXAMPLES * 3, DUCKDB_STEPS))
+    run_state_machine_as_test(Machine, settings=histories(24, stateful_step_count=DUCKDB_STEPS))
 
 
 def seen_by_duckdb(machine: TableMachine, rows: list[dict[str, Any]]) -> object:
@@ -53,4 +41,4 @@ def test_spark_reads_what_a_plain_model_says(spark: Peer) -> None:
             if FEED in self.properties and all(v.columns.items() <= columns for v in self.versions[older:]):
                 assert_spark_reads_the_same_changes(spark, self.path, [(min(older + 1, latest), latest)])
 
-    run_state_machine_as_test(Machine, settings=given(EXAMPLES, SPARK_STEPS))
+    run_state_machine_as_test(Machine, settings=histories(8, stateful_step_count=SPARK_STEPS))

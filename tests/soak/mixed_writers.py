@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier, Event
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ from tests.soak.reading import Row, rows_by_deltalake, rows_by_lakeport
 
 ROWS = 40
 """In each batch, in two partitions; those who delete take a quarter, so that they meet in the same files."""
+PATIENCE = 120.0
+"""Seconds."""
 COPY_ON_WRITE: Mapping[str, str] = {}
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
 ALL_FEATURES = DELETION_VECTORS | {
@@ -55,7 +58,9 @@ def run(target: str, properties: Mapping[str, str], seconds: float, seed: int = 
     schema = pa.schema([("batch", pa.string()), ("part", pa.int64()), ("n", pa.int64()), ("value", pa.int64())])
     tables.create(target, schema=schema, partition_by=["part"], properties=properties)
     roles = [append, append, delete, delete, update, optimize]
-    with ProcessPoolExecutor(len(roles), get_context("spawn")) as pool:
+    context = get_context("spawn")
+    together = (context.Barrier(len(roles)), context.Event())
+    with ProcessPoolExecutor(len(roles), context, _share, together) as pool:
         work = [pool.submit(write, role, target, seconds, seed + index) for index, role in enumerate(roles)]
         done = [future.result() for future in work]
     expected = implied_rows(done)
@@ -81,14 +86,24 @@ def implied_rows(done: list[Done]) -> list[Row]:
 Role = Callable[[str, random.Random, Done], None]
 
 
+def _share(started: Barrier, have_met: Event) -> None:
+    """Give this process what all of them have in common."""
+    global _started, _have_met
+    _started, _have_met = started, have_met
+
+
 def write(role: Role, target: str, seconds: float, seed: int) -> Done:
-    """One process."""
-    done, choice, end = Done(), random.Random(seed), time.monotonic() + seconds
-    while time.monotonic() < end:
+    """One process. On a busy machine it goes on until it has done something, and writers have met."""
+    _started.wait(PATIENCE)
+    done, choice, start = Done(), random.Random(seed), time.monotonic()
+    while (passed := time.monotonic() - start) < PATIENCE:
+        if passed > seconds and done.counts[role.__name__] and _have_met.is_set():
+            break
         try:
             role(target, choice, done)
         except CommitConflictError:
             done.counts[f"{role.__name__} refused"] += 1
+            _have_met.set()
     return done
 
 

@@ -118,7 +118,7 @@ def _scan_slowly(spark: SparkSession, target: str, expected: tuple[int, int], se
             time.sleep(pause)
             yield batch
 
-    with _served(target, lambda path, is_file: Fault.NONE) as (client, proxy):
+    with _served(target, lambda path, byte_range: Fault.NONE) as (client, proxy):
         began = time.monotonic()
         used = _native(spark, client).select("id").mapInArrow(use, "id long")
         found = used.selectExpr("count(*)", "sum(id)").collect()[0]
