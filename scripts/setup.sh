@@ -50,11 +50,9 @@ apt_install() {
     say "Reading the lists of packages (apt-get update) …"
     run apt-get update -qq || say "apt-get update failed; going on with the lists as they are."
     for package; do
-        if apt-cache show "$package" >/dev/null 2>&1; then
-            say "Installing $package with apt-get …"
-            run env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package"
-            return
-        fi
+        say "Installing $package with apt-get …"
+        run env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package" && return
+        say "  $package cannot be installed: $(grep '^E: ' "$log" | head -n 1)"
     done
     return 1
 }
@@ -130,7 +128,7 @@ if ! { get_uv && install_packages "${uv[@]}"; }; then
     install_packages "${pip[@]}" || fail "The packages could not be installed: check the network, or pip's settings of an index or a proxy, and run this again. ($(grep -i error "$log" | tail -n 1 | cut -c 1-200))"
 fi
 
-if ! find_java && ! { can_install && apt_install openjdk-21-jre-headless openjdk-17-jre-headless && find_java; }; then
+if ! find_java && ! { can_install && apt_install openjdk-21-jdk-headless openjdk-17-jdk-headless && find_java; }; then
     say "No Java 17 or newer was found; only Spark needs it: install one (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless) or set JAVA_HOME."
 fi
 
