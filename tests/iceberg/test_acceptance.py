@@ -88,7 +88,6 @@ def test_duckdb_sees_the_rows_of_every_version(
 
 
 VARIANTS_IN_SQL = {
-    "delta44--variants-shredded": r"id, regexp_replace(v::JSON::VARCHAR, '\.0\b', '', 'g') AS v",  # whole decimals
     "spark--variant-stats-nested-no-checkpoint": "i, {'v': s.v::JSON::VARCHAR} AS s",
     "spark--variant-stats-state-reconstruction": "v::JSON::VARCHAR AS v",
     "spark--variant-stats-with-struct-no-checkpoint": "v::JSON::VARCHAR AS v, s",
