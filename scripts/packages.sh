@@ -1,4 +1,4 @@
-# Installs Python packages; read by the other scripts (`. scripts/packages.sh`). uv does it where it works, else pip.
+# Installs packages of Python, where uv works with it, and jars; read by the other scripts (`. scripts/packages.sh`).
 
 export UV_COMPILE_BYTECODE=1 # as pip does; else each process compiles what it imports, where PYTHONDONTWRITEBYTECODE is set
 
@@ -23,4 +23,46 @@ environment() {
     use_pip_settings
     .venv/bin/uv pip install --quiet --python "$folder/bin/python" "$@" ||
         "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
+}
+
+# What tests run against. Everything below works there.
+peers=$PWD/.peers
+
+say() { printf '%s\n' "$*" >&2; }
+
+# once NAME VERSION COMMAND...: run COMMAND unless it has already put this version in place. One process at a time does it.
+once() {
+    local stamp=$peers/$1-$2.ready name="$1 $2" log=$peers/$1.log
+    shift 2
+    [ -e "$stamp" ] && return
+    mkdir -p "$peers"
+    {
+        flock 9
+        [ -e "$stamp" ] && return
+        say "Building $name …"
+        if "$@" >"$log" 2>&1 9>&-; then
+            touch "$stamp"
+        else
+            say "$name could not be built:"
+            tail -n 5 "$log" >&2
+        fi
+    } 9>"${stamp%.ready}.lock"
+}
+
+# jars FOLDER GROUP:ARTIFACT:VERSION...: these jars, without those that they ask for.
+jars() {
+    local folder=$peers/$1 coordinates
+    shift
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    {
+        echo "<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version><dependencies>"
+        for coordinates; do
+            IFS=: read -r group artifact version <<<"$coordinates"
+            echo "<dependency><groupId>$group</groupId><artifactId>$artifact</artifactId><version>$version</version>"
+            echo "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
+        done
+        echo "</dependencies></project>"
+    } >"$folder/pom.xml"
+    MAVEN_OPTS=-XX:TieredStopAtLevel=1 mvn --batch-mode --quiet --file "$folder/pom.xml" dependency:copy-dependencies -DoutputDirectory="$folder"
 }

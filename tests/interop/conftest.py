@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
-    """A bucket on versitygw."""
+    """A bucket on MinIO."""
     with servers.s3_bucket(tmp_path_factory.mktemp("s3")) as bucket:
         yield bucket
 

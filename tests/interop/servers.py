@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import boto3
 import obstore
 import pyspark
 from obstore.store import ObjectStore, from_url
@@ -63,31 +64,9 @@ class FakeGcsBucket(Bucket):
 
 @contextmanager
 def s3_bucket(folder: Path) -> Iterator[Bucket]:
-    """versitygw on a folder; to it, a folder in its root is a bucket."""
-    (folder / "root" / NAME).mkdir(parents=True)
-    # Metadata beside the files, not in extended attributes, which not every file system has.
-    (folder / "metadata").mkdir()
-    access, secret = "lakeport-access", "lakeport-secret"
-    port = free_port()
-    command = [program("bin/versitygw"), "--access", access, "--secret", secret, "--port", f"127.0.0.1:{port}"]
-    command += ["--quiet", "--keep-alive", "posix", "--sidecar", folder / "metadata", folder / "root"]
-    with running(command, port, folder / "server.log"):
-        yield Bucket(
-            f"s3://{NAME}",
-            {
-                "endpoint": f"http://127.0.0.1:{port}",
-                "region": "us-east-1",
-                "access_key_id": access,
-                "secret_access_key": secret,
-                "client_options": {"allow_http": True},
-            },
-        )
-
-
-@contextmanager
-def minio_bucket(folder: Path) -> Iterator[Bucket]:
-    """MinIO on a folder: beside S3 it has a token service, and holds sessions to their policies."""
-    (folder / "root" / NAME).mkdir(parents=True)
+    """MinIO on a folder: S3 with a token service that holds sessions to their policies. A later
+    server on the folder has the same objects."""
+    (folder / "root" / NAME).mkdir(parents=True, exist_ok=True)
     access, secret = "lakeport-access", "lakeport-secret"
     port = free_port()
     command = ["env", f"MINIO_ROOT_USER={access}", f"MINIO_ROOT_PASSWORD={secret}", "MINIO_BROWSER=off"]
@@ -104,6 +83,17 @@ def minio_bucket(folder: Path) -> Iterator[Bucket]:
                 "client_options": {"allow_http": True},
             },
         )
+
+
+def s3_client(bucket: Bucket) -> Any:
+    """Amazon's own client, for what obstore has no call for."""
+    return boto3.client(
+        "s3",
+        endpoint_url=bucket.options["endpoint"],
+        region_name=bucket.options["region"],
+        aws_access_key_id=bucket.options["access_key_id"],
+        aws_secret_access_key=bucket.options["secret_access_key"],
+    )
 
 
 @contextmanager

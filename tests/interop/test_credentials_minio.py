@@ -15,7 +15,7 @@ from lakeport.errors import AccessDeniedError
 from lakeport.server.catalog.model import Table
 from lakeport.server.credentials import CredentialVendor
 from lakeport.sharing.models import Credentials
-from tests.interop.servers import NAME, Bucket, minio_bucket
+from tests.interop.servers import NAME, Bucket, s3_bucket
 from tests.interop.test_tables import options
 
 ROLE = "arn:minio:iam:::role/any"  # MinIO has one role: that of the user who asks
@@ -24,7 +24,7 @@ ROLE = "arn:minio:iam:::role/any"  # MinIO has one role: that of the user who as
 @pytest.fixture(scope="module")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
     """Two tables whose names begin alike, one of them with a second location."""
-    with minio_bucket(tmp_path_factory.mktemp("minio")) as bucket:
+    with s3_bucket(tmp_path_factory.mktemp("minio")) as bucket:
         tables.create(f"{bucket.url}/data/t1", {"id": [1, 2]}, storage_options=options(bucket))
         tables.create(f"{bucket.url}/data/t10", {"id": [3]}, storage_options=options(bucket))
         bucket.put("more/t1/part", b"second")

@@ -23,7 +23,7 @@ from lakeport.server.catalog.model import Table
 from lakeport.sharing.models import Credentials
 from lakeport.sharing.names import TableName, parse_table_name
 from tests.client.shares import profile_text
-from tests.interop.servers import NAME, Bucket, azure_container, minio_bucket
+from tests.interop.servers import NAME, Bucket, azure_container, s3_bucket
 from tests.interop.test_credentials_minio import ROLE
 from tests.interop.test_tables import options
 from tests.server.running import running, sharing
@@ -51,7 +51,7 @@ class Provider:
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
     """`orders` is offered by its directory only, `both` by URLs too; `clone` has its files in another directory."""
     folder = tmp_path_factory.mktemp("minio")
-    with minio_bucket(folder) as bucket:
+    with s3_bucket(folder) as bucket:
         own = options(bucket)
         orders = f"{bucket.url}/data/orders"
         feed = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 import lakeport
 from lakeport import tables
 from lakeport.server.config import load_config
-from tests.interop.servers import Bucket, FakeGcsBucket, minio_bucket
+from tests.interop.servers import Bucket, FakeGcsBucket, s3_bucket
 from tests.interop.test_tables import options
 from tests.server.running import TOKEN, Running, running
 
@@ -43,7 +43,7 @@ def written(folder: Path) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
-    with minio_bucket(tmp_path_factory.mktemp("minio")) as bucket:
+    with s3_bucket(tmp_path_factory.mktemp("minio")) as bucket:
         yield bucket
 
 

@@ -29,7 +29,7 @@ from lakeport.errors import CorruptTableError, MissingFileError, SharingError, S
 from lakeport.sharing.names import parse_table_name
 from tests.client.shares import profile_text
 from tests.client.syncing import changes, data_files, rows, snapshot, synced_version
-from tests.interop.servers import Bucket, azure_container, minio_bucket
+from tests.interop.servers import Bucket, azure_container, s3_bucket
 from tests.interop.shareable import OWN, orders, write_orders
 from tests.interop.test_credentials_minio import ROLE
 from tests.interop.test_directory_access import Provider as DirectoryProvider
@@ -100,7 +100,7 @@ def providing(bucket: Bucket, folder: Path, prefix: str, **settings: Any) -> Ite
 
 @pytest.fixture(scope="module")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
-    with minio_bucket(tmp_path_factory.mktemp("minio")) as bucket:
+    with s3_bucket(tmp_path_factory.mktemp("minio")) as bucket:
         yield bucket
 
 
