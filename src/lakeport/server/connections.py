@@ -10,7 +10,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from lakeport.server.admission import Visit
+from lakeport.server.admission import Refused, Visit
 from lakeport.server.asgi import Application, Receive, Scope, Send
 from lakeport.server.config import Limits
 from lakeport.server.errors import Refusal, error_reply
@@ -33,8 +33,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, limits: Limits, body_bytes: int, visit: Visit, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
-        if visit.crowded:
-            self.app = _probes_only(self.app)
+        if visit.refused is not None:
+            self.app = _probes_only(self.app, visit.refused)
         self._limits, self._most_body_bytes, self._visit = limits, body_bytes, visit
         self._refusal: tuple[HTTPStatus, str] | None = None
         self._begun = self._ended = False
@@ -47,7 +47,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if self._visit.crowded:
+        if self._visit.refused is not None:
             self.loop.call_later(CROWDED_SECONDS, transport.abort)
         self._await(self._limits.head_seconds)
 
@@ -164,17 +164,20 @@ class LimitedProtocol(HttpToolsProtocol):
             self._cut_off(HTTPStatus.REQUEST_TIMEOUT, "the body of the request has not arrived in time")
 
 
-def _probes_only(app: Application) -> Application:
-    """What is left of the application when the server has all connections that it can afford."""
+def _probes_only(app: Application, refused: Refused) -> Application:
+    """The application for connections beyond the limits."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in _PROBES:
             await app(scope, receive, send)
             return
+        address = scope["client"][0] if scope["client"] else "-"
+        _log.warning(f"refused with {refused.status}", "refused a request from %s with %d: %s", address, *refused)
+        too_many = refused.status == HTTPStatus.TOO_MANY_REQUESTS
         refusal = Refusal(
-            "the server has too many connections: try again later",
-            status=503,
-            code="TEMPORARILY_UNAVAILABLE",
+            f"{refused.reason}: try again later",
+            status=refused.status,
+            code="RATE_LIMIT_EXCEEDED" if too_many else "TEMPORARILY_UNAVAILABLE",
             headers=((b"retry-after", b"1"), (b"connection", b"close")),
         )
         await error_reply(refusal)(scope, receive, send)
