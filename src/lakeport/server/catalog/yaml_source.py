@@ -89,18 +89,18 @@ class YamlSource:
     def __init__(self, path: str | Path, kind: type[Settings] = CatalogSettings) -> None:
         self._path, self._kind = Path(path), kind
         self._seen: object = None
-        self._settled: object = None
+        """The state of the file when it was last looked at."""
         self._loaded = self._had_recipients = self._had_authorization = False
         self._unknown: set[str] = set()
 
     def generation(self) -> object:
-        """Changes only when the file was found twice in the same state: it may be half written at first."""
+        """None if the file has changed since the last look: it may be half written."""
+        before, self._seen = self._seen, self._state()
+        return self._seen if before in (None, self._seen) else None
+
+    def _state(self) -> object:
         status = self._path.stat()
-        now = status.st_mtime_ns, status.st_size, status.st_ino
-        if self._settled is None or now == self._seen:
-            self._settled = now
-        self._seen = now
-        return self._settled
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def load(self) -> CatalogContent:
         try:
@@ -112,6 +112,8 @@ class YamlSource:
             raise CatalogError(f"{self._path} does not hold a catalog ({type(error).__name__})") from error
 
     def _load(self, document: Mapping[str, Any]) -> CatalogContent:
+        if self._seen not in (None, self._state()):
+            raise CatalogError("the file changed while it was read")
         unknown = list(unknown_keys(document, self._kind))
         settings = convert(document, CatalogSettings, self._path)
         has_recipients = document.get("recipients") is not None
