@@ -248,6 +248,8 @@ def test_a_running_server_never_becomes_anonymous(path: Path) -> None:
     [
         ("recipents: []", "the key recipents is not known"),
         ("recipients: [{name: ann, bearerToken: hers, ipAllowlist: [10.1.2.3]}]", "recipients[0].ipAllowlist"),
+        ("recipients: [{name: ann, bearerToken: hers, ipAllowList: }]", "recipients[0].ipAllowList is empty"),
+        ("recipients: [{name: ann, bearerToken: hers, ipAllowList: []}]", "remove it to allow all addresses"),
         ("recipients:", "recipients is missing"),
         ("recipients: ~", "recipients is missing"),
         ("recipients: []\nrecipients: []", "the key recipients is there twice"),

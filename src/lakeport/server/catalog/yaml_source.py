@@ -15,10 +15,16 @@ from lakeport.server.catalog.index import EVERYTHING, token_digest
 from lakeport.server.catalog.locations import parse_location
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.catalog.rules import check_content, default_id
-from lakeport.server.yaml_file import convert, read_yaml, unknown_keys
+from lakeport.server.yaml_file import convert, empty_keys, read_yaml, unknown_keys
 from lakeport.sharing.timestamps import parse_timestamp
 
 _LOG = logging.getLogger(__name__)
+_RESTRICTIONS = {
+    "recipients[].ipAllowList": "allow all addresses",
+    "recipients[].tokens[].expires": "make the token valid for ever",
+    "shares[].schemas[].tables[].startVersion": "share the table from its first version",
+}
+"""Keys that restrict access, and what their absence means: nobody means that by leaving one empty."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -117,6 +123,7 @@ class YamlSource:
         unknown = list(unknown_keys(document, self._kind))
         settings = convert(document, CatalogSettings, self._path)
         has_recipients = document.get("recipients") is not None
+        _check_restrictions(document)
         self._check_kept(settings, has_recipients, unknown)
         self._check_access(settings, "recipients" in document, unknown)
         content = _content(settings)
@@ -155,6 +162,13 @@ class YamlSource:
 def _anywhere(key: str) -> str:
     """A key without its places in lists, which change as entries come and go."""
     return re.sub(r"\[\d+\]", "[]", key)
+
+
+def _check_restrictions(document: Mapping[str, Any]) -> None:
+    for key in empty_keys(document):
+        absent = _RESTRICTIONS.get(_anywhere(key).removesuffix("[]"))
+        if absent is not None:
+            raise CatalogError(f"{key} is empty: give it a value, or remove it to {absent}")
 
 
 def _content(settings: CatalogSettings) -> CatalogContent:
