@@ -254,6 +254,9 @@ def test_a_recipient_can_be_changed(lakeport: Run, sales: None) -> None:
     succeed(lakeport("recipient", "update", "anne", "--any-ip"))
     assert lakeport("recipient", "list", "--json").documents[0]["ipAllowList"] == []
     refused(lakeport("recipient", "update", "anne"), "give what is to be changed")
+    refused(lakeport("recipient", "update", "anne", "--ip", ""), "'' is no address")
+    refused(lakeport("recipient", "add", "bob", "--ip", "", "--endpoint", "https://x"), "'' is no address")
+    refused(lakeport("recipient", "add", "bob", "--expires", ""), "--expires")
     refused(lakeport("recipient", "update", "anne", "--any-ip", "--ip", "::1"), "either")
 
 

@@ -11,9 +11,9 @@ from itertools import count
 
 import pytest
 
-from lakeport.client import answers, rest
-from lakeport.client.limits import EMPTY_PAGES
+from lakeport.client import answers, page_count, rest
 from lakeport.client.local_log import changes_log
+from lakeport.client.page_count import PageCount
 from lakeport.client.rest import SharingServer
 from lakeport.client.source import SharedTable
 from lakeport.errors import SharingError
@@ -123,21 +123,57 @@ def test_a_list_of_endless_names_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         client.shares()
 
 
-def test_a_list_of_endless_pages_ends() -> None:
-    with client_of(endless_list()) as client, pytest.raises(SharingError, match=f"{EMPTY_PAGES} pages in a row"):
+def test_a_list_of_endless_pages_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_count, "EMPTY_PAGES", 100)
+    with client_of(endless_list()) as client, pytest.raises(SharingError, match="100 pages in a row"):
         client.shares()
+
+
+def test_many_pages_with_nothing_on_them_are_followed() -> None:
+    """As of a server that goes through all that it has, in search of what is granted."""
+
+    def script(asked: Asked) -> Steps:
+        last = asked.number == 300
+        page = {"items": [{"name": "sales"}]} if last else {"nextPageToken": f"t{asked.number}"}
+        return reply(json.dumps(page).encode())
+
+    with client_of(script) as client:
+        assert [share.name for share in client.shares()] == ["sales"]
+
+
+def test_long_tokens_of_many_pages_are_not_held() -> None:
+    pages = PageCount("server", "the shares")
+    with taking_at_most(10):
+        for number in range(60):
+            pages.add(1, f"{number}".zfill(MEGABYTES))
+    with pytest.raises(SharingError, match="lead back"):
+        pages.add(1, "7".zfill(MEGABYTES))
+
+
+def test_long_ends_of_many_pages_are_not_held() -> None:
+    def script(asked: Asked) -> Steps:
+        token = {} if asked.number == 60 else {"nextPageToken": f"{asked.number}"}
+        end = {"endStreamAction": {"refreshToken": f"{asked.number}".zfill(MEGABYTES), **token}}
+        return reply(lines(*HEAD, end), headers=VERSION)
+
+    with client_of(script) as client, taking_at_most(40):
+        answer = client.query(ORDERS, QueryRequest())
+        assert list(answer.lines()) == []
+        assert answer.end is not None
+        assert answer.end.refresh_token == "0".zfill(MEGABYTES)
 
 
 @pytest.mark.parametrize("on_each", [0, 1])
 def test_endless_pages_of_a_table_end(monkeypatch: pytest.MonkeyPatch, on_each: int) -> None:
-    monkeypatch.setattr("lakeport.client.limits.PAGES", 120)
+    monkeypatch.setattr(page_count, "PAGES", 120)
+    monkeypatch.setattr(page_count, "EMPTY_PAGES", 100)
     numbers = count()
 
     def script(asked: Asked) -> Steps:
         files = [{"file": {"id": f"{number}"}} for number in range(on_each)]
         return reply(lines(*HEAD, *files, {"endStreamAction": {"nextPageToken": f"{next(numbers)}"}}), headers=VERSION)
 
-    expected = "has more than 120 pages" if on_each else f"has {EMPTY_PAGES} pages in a row"
+    expected = "has more than 120 pages" if on_each else "has 100 pages in a row"
     with client_of(script) as client, pytest.raises(SharingError, match=expected):
         list(client.query(ORDERS, QueryRequest()).lines())
 

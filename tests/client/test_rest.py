@@ -326,7 +326,9 @@ def test_pages_of_a_list_are_followed_by_their_tokens() -> None:
     pages = [listed("a", "b", token="one & 1"), reply(b'{"nextPageToken": "two"}'), listed("c", token="")]
     with scripted(lambda asked: pages[asked.number]) as server, client_of(server.url) as client:
         assert [share.name for share in client.shares()] == ["a", "b", "c"]
-        assert [parameters(asked) for asked in server.asked] == [{}, {"pageToken": ["one & 1"]}, {"pageToken": ["two"]}]
+        size = {"maxResults": ["500"]}
+        expected = [size, size | {"pageToken": ["one & 1"]}, size | {"pageToken": ["two"]}]
+        assert [parameters(asked) for asked in server.asked] == expected
 
 
 def test_pages_of_a_list_that_go_round_in_a_circle_are_an_error() -> None:

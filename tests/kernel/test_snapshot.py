@@ -186,6 +186,28 @@ def test_modification_times_after_the_enablement_do_not_matter(tmp_path: Path) -
         table.table().version_at_timestamp(9999)
 
 
+@pytest.mark.parametrize("properties", [{}, enabled()])
+def test_times_before_damaged_commits_can_be_read(tmp_path: Path, properties: dict[str, str]) -> None:
+    table = on_disk(tmp_path, [], properties=properties)
+    for version, ms in enumerate((1000, 2000, 3000)):
+        info = {"commitInfo": {"inCommitTimestamp": ms}}
+        table.commit(info, *(() if version else (table.protocol, table.metadata)), version=version)
+    table.write(table.log_file(commit_name(3)), "{")
+    for version in range(4):
+        os.utime(table.log_file(commit_name(version)), (version + 1, version + 1))
+    snapshot_at = table.table().snapshot_at_timestamp
+    assert [snapshot_at(t).version for t in (1000, 1999, 2000, 3000)] == [0, 0, 1, 2]
+    with pytest.raises(CorruptTableError):
+        snapshot_at(4000)
+
+
+def test_a_table_of_damaged_commits_alone_has_no_times(tmp_path: Path) -> None:
+    table = on_disk(tmp_path, [])
+    table.write(table.log_file(commit_name(0)), "{")
+    with pytest.raises(CorruptTableError):
+        table.table().snapshot_at_timestamp(1000)
+
+
 def test_a_commit_without_its_in_commit_timestamp_is_an_error() -> None:
     table = new_table(properties=enabled()).create()
     with pytest.raises(CorruptTableError, match="inCommitTimestamp"):

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import requests
 
 from lakeport import tables
 from lakeport.server.catalog.admin import ShareAdmin
@@ -90,6 +92,36 @@ def test_pages_put_together_are_the_list_and_the_last_has_no_token(server: Runni
         assert re.fullmatch(r"[\w-]+", token)
     assert token is None
     assert found == server.get(path).json()["items"]
+
+
+def pages_of(server: Running, path: str) -> Iterator[requests.Response]:
+    """As long as there are any, without a word about their size."""
+    token: str | None = None
+    while True:
+        page = server.get(path, params={"pageToken": token} if token else {})
+        yield page
+        token = page.json().get("nextPageToken")
+        if token is None:
+            return
+
+
+def test_long_lists_come_in_pages_also_if_nobody_asks_for_them() -> None:
+    tables = [f"a.b.t{number:05}" for number in range(1_234)]
+    with running(sharing(dict.fromkeys(tables, "/nowhere"))) as server:
+        found = [[item["name"] for item in page.json()["items"]] for page in pages_of(server, "shares/a/all-tables")]
+    assert list(map(len, found)) == [500, 500, 234]
+    assert [f"a.b.{name}" for page in found for name in page] == tables
+
+
+def test_pages_of_long_items_have_fewer_of_them() -> None:
+    """Comments of shares may have 65,536 characters."""
+    content = sharing(dict.fromkeys((f"s{number:03}.b.c" for number in range(300)), "/nowhere"))
+    shares = tuple(replace(share, comment="ü" * 65_536) for share in content.shares)
+    with running(replace(content, shares=shares)) as server:
+        found = list(pages_of(server, "shares"))
+    assert max(len(page.content) for page in found) <= 4 << 20
+    assert len(found) < 20
+    assert [item["name"] for page in found for item in page.json()["items"]] == [share.name for share in shares]
 
 
 def test_a_page_of_no_results_leads_to_the_first_one(server: Running) -> None:

@@ -203,18 +203,25 @@ def test_a_lock_that_another_process_holds_is_told(
         wait_until(lambda: server.get("/ready").status_code == 200)
 
 
-def test_a_write_that_does_not_end_is_told_and_takes_no_memory(
-    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes_on, write = threading.Event(), os.write
+@pytest.fixture
+def goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A disk that hangs until the event is set."""
+    event, write = threading.Event(), os.write
 
     def hanging(descriptor: int, data: bytes | memoryview) -> int:
         if threading.current_thread().name == "lakeport-audit":
-            goes_on.wait()
+            event.wait()
         return write(descriptor, data)
 
     monkeypatch.setattr("lakeport.server.audit.os.write", hanging)
     monkeypatch.setattr("lakeport.server.audit._STUCK_SECONDS", 0.05)
+    yield event
+    event.set()
+
+
+def test_a_write_that_does_not_end_is_told_and_takes_no_memory(
+    orders: Path, tmp_path: Path, goes_on: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("lakeport.server.audit._MOST_WAITING", 1)
     log = tmp_path / "audit.jsonl"
     with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
@@ -226,6 +233,22 @@ def test_a_write_that_does_not_end_is_told_and_takes_no_memory(
         goes_on.set()
         wait_until(lambda: server.get("/ready").status_code == 200)
     assert len(log.read_text().splitlines()) == 2
+
+
+def test_requests_that_cannot_be_recorded_take_no_memory(
+    orders: Path, tmp_path: Path, goes_on: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeport.server.audit._BEGIN_SECONDS", 0.1)
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log), audit_required=True) as server:
+        assert server.get(f"{ORDERS}/version").status_code == 503
+        wait_until(lambda: server.get("/ready").status_code == 503)
+        assert {server.get(f"{ORDERS}/version").status_code for _ in range(20)} == {503}
+        goes_on.set()
+        wait_until(lambda: server.get("/ready").status_code == 200)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["status"] for line in lines if "event" not in line] == [503] * 21
+    assert len([line for line in lines if "event" in line]) == 1  # the others are not kept
 
 
 @pytest.mark.parametrize("required", [False, True])
@@ -289,6 +312,38 @@ def test_the_audit_log_may_be_moved_away_while_the_server_runs(orders: Path, tmp
         server.get(f"{ORDERS}/metadata")
         wait_until(log.exists)
         assert recorded(log, 1)[0]["operation"] == "getTableMetadata"
+
+
+def test_the_audit_log_may_be_copied_and_emptied_while_the_server_runs(orders: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        server.get(f"{ORDERS}/version")
+        recorded(log, 1)
+        os.truncate(log, 0)
+        server.get(f"{ORDERS}/metadata")
+        assert [line["operation"] for line in recorded(log, 1)] == ["getTableMetadata"]
+
+
+def test_a_file_that_is_emptied_while_a_write_fails_has_whole_lines_only(
+    orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by an operator who makes room on a full disk."""
+    log, write, failed = tmp_path / "audit.jsonl", os.write, threading.Event()
+
+    def failing(descriptor: int, data: bytes | memoryview) -> int:
+        if threading.current_thread().name == "lakeport-audit" and not failed.is_set():
+            failed.set()
+            os.truncate(log, 0)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr("lakeport.server.audit._RETRY_SECONDS", 0.01)
+    log.write_text('{"older": 1}\n{"a part of')
+    with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
+        monkeypatch.setattr("lakeport.server.audit.os.write", failing)
+        server.get(f"{ORDERS}/version")
+        assert failed.wait(20)
+    assert [json.loads(line)["operation"] for line in log.read_text().splitlines()] == ["getTableVersion"]
 
 
 def test_an_audit_log_that_cannot_be_written_keeps_the_server_from_starting(orders: Path, tmp_path: Path) -> None:

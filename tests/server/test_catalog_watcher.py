@@ -5,11 +5,15 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import TextIO
 
 import pytest
+import yaml
 
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.model import CatalogContent
@@ -132,6 +136,70 @@ def test_a_half_written_file_is_not_taken_over(path: Path) -> None:
     assert names(watcher) == ["the-whole"]
 
 
+def test_a_half_written_file_is_not_taken_over_when_a_reload_is_asked_for(path: Path) -> None:
+    watcher = CatalogWatcher(YamlSource(path))
+    path.write_text("authorization: {bearerToken: x}")
+    watcher.reload()
+    watcher.look()
+    path.write_text(GOOD.format("the-whole"))
+    watcher.look()
+    assert names(watcher) == ["first"]
+    watcher.look()
+    assert names(watcher) == ["the-whole"]
+
+
+def test_a_reload_loads_what_has_not_changed(path: Path) -> None:
+    watcher = CatalogWatcher(YamlSource(path))
+    before = watcher.catalog
+    watcher.reload()
+    watcher.look()
+    assert watcher.catalog is not before
+    reloaded = watcher.catalog
+    watcher.look()
+    assert watcher.catalog is reloaded
+
+
+def test_looks_lie_apart_however_often_a_reload_is_asked_for(path: Path) -> None:
+    """A file that is the same at both ends of an interval is not being written."""
+
+    class Timed(YamlSource):
+        times: list[float] = []  # noqa: RUF012 - one instance
+
+        def generation(self) -> object:
+            self.times.append(time.monotonic())
+            return super().generation()
+
+    async def follow() -> None:
+        watcher = CatalogWatcher(Timed(path), interval_seconds=0.1)
+        task = asyncio.create_task(watcher.run())
+        while len(Timed.times) < 5:
+            watcher.reload()
+            await asyncio.sleep(0.01)
+        task.cancel()
+
+    asyncio.run(follow())
+    assert min(later - earlier for earlier, later in pairwise(Timed.times)) > 0.09
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_taken_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = CatalogWatcher(YamlSource(path))
+    read = yaml.load
+
+    def read_too_early(file: TextIO, loader: type[yaml.SafeLoader]) -> object:
+        document = read(file, loader)
+        path.write_text(GOOD.format("the-whole"))
+        return document
+
+    path.write_text(GOOD.format("a-half"))
+    monkeypatch.setattr("lakeport.server.yaml_file.yaml.load", read_too_early)
+    looked(watcher)
+    monkeypatch.undo()
+    assert names(watcher) == ["first"]
+    assert "changed while it was read" in str(watcher.problem)
+    looked(watcher)
+    assert (names(watcher), watcher.problem) == (["the-whole"], None)
+
+
 RECIPIENTS = "shares: [{name: first}]\nrecipients: [{name: ann, bearerToken: hers, grants: [first]}]"
 
 
@@ -180,6 +248,8 @@ def test_a_running_server_never_becomes_anonymous(path: Path) -> None:
     [
         ("recipents: []", "the key recipents is not known"),
         ("recipients: [{name: ann, bearerToken: hers, ipAllowlist: [10.1.2.3]}]", "recipients[0].ipAllowlist"),
+        ("recipients: [{name: ann, bearerToken: hers, ipAllowList: }]", "recipients[0].ipAllowList is empty"),
+        ("recipients: [{name: ann, bearerToken: hers, ipAllowList: []}]", "remove it to allow all addresses"),
         ("recipients:", "recipients is missing"),
         ("recipients: ~", "recipients is missing"),
         ("recipients: []\nrecipients: []", "the key recipients is there twice"),

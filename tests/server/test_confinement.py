@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from lakeport.engine import confined_files
 from lakeport.engine.confined import ConfinedStorage
 from lakeport.engine.storage import Storage
-from lakeport.errors import AccessDeniedError, CorruptTableError, LakeportError, SharingError, StorageError
+from lakeport.errors import (
+    AccessDeniedError,
+    CorruptTableError,
+    LakeportError,
+    MissingFileError,
+    SharingError,
+    StorageError,
+)
 from lakeport.kernel.engine import FileStatus
 from lakeport.server.caller import Caller
+from lakeport.server.files.opening import open_file
 from tests.builder import TableBuilder
 from tests.client.scripted_http import reply, scripted
 from tests.server.asking import DELTA, FEED, PARQUET, built, caller, changes, ids, lines, pretended, query, service
@@ -142,6 +152,70 @@ def test_tables_that_differ_in_their_auxiliary_locations_are_told_apart(tmp_path
     to = service()
     assert len(ids(lines(query(to, caller(shared, auxiliary_locations=(str(tmp_path / "others"),)))))) == 1
     refused(lambda: lines(query(to, caller(shared))))
+
+
+@pytest.fixture(params=["O_PATH", "none"])
+def _systems(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that have O_PATH, and those that do not."""
+    if request.param == "none":
+        monkeypatch.setattr(confined_files, "_DIRECTORY", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+Opening = Callable[[Path, str], bytes]
+
+
+def read_confined(root: Path, name: str) -> bytes:
+    return ConfinedStorage(Storage(), [str(root)]).read(f"{root}/{name}")
+
+
+def read_served(root: Path, name: str) -> bytes:
+    with closing(open_file(str(root), name)) as file:
+        return file.read(0, file.state.size)
+
+
+@pytest.mark.usefixtures("_systems")
+@pytest.mark.parametrize("read", [read_confined, read_served])
+def test_files_are_read_through_links_inside(tmp_path: Path, read: Opening) -> None:
+    (tmp_path / "table" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "table" / "a" / "b" / "file").write_bytes(b"inside")
+    (tmp_path / "table" / "link").symlink_to("a/b")
+    (tmp_path / "table" / "absolute").symlink_to(tmp_path / "table" / "link" / "file")
+    for name in ("a/b/file", "link/file", "absolute"):
+        assert read(tmp_path / "table", name) == b"inside"
+    with pytest.raises(MissingFileError):
+        read(tmp_path / "table", "a/c/file")
+    with pytest.raises(MissingFileError):
+        read(tmp_path / "table", "a/b/file/x")
+
+
+@pytest.mark.usefixtures("_systems")
+@pytest.mark.parametrize("read", [read_confined, read_served])
+@pytest.mark.parametrize("swapped", ["a", "a/b", "a/b/file"])
+def test_a_link_that_appears_after_the_check_is_not_followed(
+    tmp_path: Path, read: Opening, swapped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for root in ("table", "others"):
+        (tmp_path / root / "a" / "b").mkdir(parents=True)
+        (tmp_path / root / "a" / "b" / "file").write_text(SECRET if root == "others" else "")
+    resolve = os.path.realpath
+
+    def resolve_and_swap(path: str) -> str:
+        real = resolve(path)
+        if path.endswith("file"):
+            (tmp_path / "table" / swapped).rename(tmp_path / "aside")
+            (tmp_path / "table" / swapped).symlink_to(tmp_path / "others" / swapped)
+        return real
+
+    monkeypatch.setattr("lakeport.engine.confined_files.os.path.realpath", resolve_and_swap)
+    with pytest.raises((StorageError, MissingFileError)):
+        read(tmp_path / "table", "a/b/file")
+
+
+def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for read in (read_confined, read_served):
+        with pytest.raises(StorageError):
+            read(tmp_path, "loop")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])

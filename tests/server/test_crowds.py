@@ -60,11 +60,38 @@ def crowd(url: str, count: int, address: str = "127.0.0.1") -> Iterator[list[soc
 def test_connections_of_an_address_are_limited() -> None:
     with running(CONTENT, limits=Limits(connections_per_address=10)) as server:
         with crowd(server.url, 10, "127.0.0.2"), connected(server.url, "127.0.0.2") as one_more:
+            one_more.sendall(b"GET /delta-sharing/shares HTTP/1.1\r\nHost: x\r\n\r\n")
             refused = answer(one_more)
             assert refused.startswith(b"HTTP/1.1 429")
             assert b"retry-after: 1\r\n" in refused
+            assert b"10 connections come from this address" in refused
             assert server.get("shares").status_code == 200  # from another address
-        wait_until(lambda: status(server.url, "/health", "127.0.0.2") == 200)  # when they are closed
+        wait_until(lambda: status(server.url, "/delta-sharing/shares", "127.0.0.2", TOKEN) == 200)  # they are closed
+
+
+def test_an_address_at_its_limit_may_still_probe() -> None:
+    """As a load balancer does that all clients come through."""
+    with (
+        running(CONTENT, limits=Limits(connections_per_address=10)) as server,
+        crowd(server.url, 10, "127.0.0.2"),
+    ):
+        for _ in range(20):
+            assert status(server.url, "/health", "127.0.0.2") == 200
+            assert status(server.url, "/ready", "127.0.0.2") == 200
+            assert status(server.url, "/delta-sharing/shares", "127.0.0.2", TOKEN) == 429
+
+
+def test_connections_for_probes_are_limited_by_address_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakeport.server.connections.CROWDED_SECONDS", 60)
+    with (
+        running(CONTENT, limits=Limits(connections_per_address=10)) as server,
+        crowd(server.url, 10, "127.0.0.2"),
+        crowd(server.url, 10, "127.0.0.3"),
+        crowd(server.url, 8, "127.0.0.2"),
+        connected(server.url, "127.0.0.2") as one_more,
+    ):
+        assert answer(one_more).startswith(b"HTTP/1.1 429")  # at once, whatever it asks
+        assert status(server.url, "/health", "127.0.0.3") == 200
 
 
 def test_trusted_proxies_have_no_limit_of_connections() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from lakeport import tables
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import CatalogContent
 from lakeport.server.config import ServerConfig, TlsSettings
-from lakeport.server.serve import exposures
+from lakeport.server.serve import allow_many_connections, exposures, listen
 from tests.conftest import ROOT
 from tests.server.running import wait_until
 
@@ -241,6 +242,33 @@ def test_a_hangup_loads_the_catalog(config: str, tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: server.get("shares").json()["items"][0]["name"] == "bought")
         assert server.end() == 0
+
+
+def test_a_system_without_user_timeouts_can_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As macOS."""
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
+    [listening] = listen("127.0.0.1", 0, 120)
+    with listening, socket.create_connection(listening.getsockname()):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "expected"),
+    [
+        (256, 4096, (4096, 4096)),
+        (256, resource.RLIM_INFINITY, (10_240, resource.RLIM_INFINITY)),
+        (4096, 4096, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None),
+    ],
+)
+def test_as_many_descriptors_are_allowed_as_the_system_gives(
+    soft: int, hard: int, expected: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: given.append(limits))
+    allow_many_connections()
+    assert given == ([] if expected is None else [expected])
 
 
 @pytest.mark.parametrize(

@@ -97,12 +97,15 @@ class Endless:
             self.closed.set()
 
 
-def test_a_client_that_goes_away_ends_the_work_for_it() -> None:
+@pytest.mark.parametrize("behind", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_a_client_that_goes_away_ends_the_work_for_it(behind: bytes, caplog: pytest.LogCaptureFixture) -> None:
     endless = Endless()
     with running(CONTENT, tables=ScriptedTables(endless)) as server:
         with connected(server, f"POST /delta-sharing/{TABLE}/query") as peer:
+            peer.sendall(behind)
             assert peer.recv(4096).startswith(b"HTTP/1.1 200")
         assert endless.closed.wait(10)
+    assert "Exception" not in caplog.text
 
 
 def test_a_client_that_does_not_read_holds_little_memory_and_is_cut_off() -> None:

@@ -14,6 +14,7 @@ from lakeport.errors import CorruptTableError, LakeportError, SharingError, Unsu
 from lakeport.kernel.history import format_time
 from lakeport.server import snapshots
 from lakeport.server.snapshots import CachedTable
+from lakeport.sharing.models import ChangesRequest
 from tests.builder import TableBuilder, protocol
 from tests.counting import CountingStorage
 from tests.server.asking import FEED, built, caller, changes, ids, lines, pages, pretended, query, service
@@ -29,7 +30,7 @@ def damage(table: TableBuilder) -> None:
 
 
 def invent(table: TableBuilder) -> None:
-    table.commit(UNKNOWN)
+    table.commit({"commitInfo": {"inCommitTimestamp": (CREATED + 2 * MINUTE) * 1000}}, UNKNOWN)
 
 
 UNREADABLE: list[Any] = [
@@ -73,16 +74,28 @@ def test_older_versions_are_served(table: TableBuilder, spoil: Any, error: type[
         query(to, by, starting_version=3)
 
 
-def test_older_versions_are_served_by_the_time_at_which_they_were_the_latest(table: TableBuilder) -> None:
-    invent(table)
+@pytest.mark.parametrize(("spoil", "error"), UNREADABLE)
+@pytest.mark.parametrize("in_commit", [False, True])
+def test_older_versions_are_served_by_the_time_at_which_they_were_the_latest(
+    tmp_path: Path, spoil: Any, error: type[LakeportError], in_commit: bool
+) -> None:
+    stamped = {"delta.enableInCommitTimestamps": "true"} if in_commit else {}
+    table = built(tmp_path / "t", properties=FEED | stamped, protocol=protocol(reader=1, writer=4))
+    infos = [{"commitInfo": {"inCommitTimestamp": (CREATED + number * MINUTE) * 1000}} for number in range(2)]
+    table.create(infos[0], pretended("0-0")).commit(infos[1], pretended("1-0"))
+    spoil(table)
     dated(table)
     to, by = service(), caller(table.root)
     first, second, third = (format_time((CREATED + number * MINUTE) * 1000) for number in range(3))
-    assert query(to, by, timestamp=first).version == 0
-    assert query(to, by, timestamp=second).version == 1
-    assert to.version(by, second) == 1
-    with pytest.raises(UnsupportedFeatureError):
+    assert query(to, by, timestamp=first).version == to.metadata(by, timestamp=first).version == 0
+    assert query(to, by, timestamp=second).version == to.metadata(by, timestamp=second).version == 1
+    assert (to.version(by, first), to.version(by, second)) == (0, 1)
+    in_time = ChangesRequest(starting_timestamp=first, ending_timestamp=second)
+    assert len(ids(lines(to.changes(by, in_time)))) == 2
+    with pytest.raises(error):
         query(to, by, timestamp=third)
+    with pytest.raises(error):
+        to.changes(by, ChangesRequest(starting_timestamp=first))
 
 
 @pytest.mark.parametrize("spoil", [invent, damage])

@@ -16,7 +16,8 @@ from weakref import finalize
 import msgspec
 
 from lakeport.client.http_answer import HttpAnswer
-from lakeport.client.limits import LINE_BYTES, PAGE_BYTES, PageCount, limited, too_large
+from lakeport.client.limits import LINE_BYTES, PAGE_BYTES, limited, too_large
+from lakeport.client.page_count import PageCount
 from lakeport.client.refusals import invalid_answer, sharing_error
 from lakeport.errors import SharingError
 from lakeport.sharing.capabilities import HEADER, Capabilities, parse_capabilities
@@ -127,24 +128,20 @@ class TableAnswer:
         return self._lines
 
     def _all_lines(self) -> Generator[bytes]:
-        seen: set[str] = set()
-        ends: list[EndStreamAction] = []
+        end: EndStreamAction | None = None
         count = PageCount(self._page.server, self._page.about)
         while True:
             lines = 0
             for line in self._page.lines():
                 lines += 1
                 yield line
-            count.add(lines)
-            ends += [self._page.end] if self._page.end is not None else []
             token = self._page.next_token
+            count.add(lines, token)
+            end = _together(end, self._page.end)
             if token is None:
                 break
-            if token in seen:
-                raise invalid_answer(self._page.server, self._page.about, "its pages lead back to one that was there")
-            seen.add(token)
             self._page = self._checked(self._next_page(token))
-        self.end = _together(ends)
+        self.end = end
 
     def _checked(self, page: Page) -> Page:
         """A page has the head of the first one."""
@@ -275,7 +272,8 @@ def _decode_line(line: bytes, number: int | None, server: str, about: str) -> _L
         raise invalid_answer(server, about, f"{where} is not a JSON object of the protocol") from None
 
 
-def _together(ends: list[EndStreamAction]) -> EndStreamAction | None:
+def _together(*told: EndStreamAction | None) -> EndStreamAction | None:
+    ends = [end for end in told if end is not None]
     if not ends:
         return None
     expirations = [end.min_url_expiration_timestamp for end in ends if end.min_url_expiration_timestamp is not None]

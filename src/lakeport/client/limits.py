@@ -18,8 +18,10 @@ PAGE_BYTES = 32 << 30
 LINE_BYTES = 64 << 20
 LIST_ITEMS = 1_000_000
 PAGES = 100_000
-EMPTY_PAGES = 100
-"""In a row."""
+PAGE_ITEMS = 500
+"""Of a list, which a server is asked for: more than the protocol's servers allow is refused by them."""
+EMPTY_PAGES = 10_000
+"""In a row: a server may go through much that a recipient must not see."""
 VERSIONS = 250_000
 """Between the first and the last version of changes: each takes memory, also one without changes."""
 FILE_BYTES = 1 << 40
@@ -44,23 +46,6 @@ def check_unpacked(packed: int, unpacked: int, server: str) -> None:
     """Raises `SharingError` for a body that unpacks to far more than was sent."""
     if unpacked > max(_UNPACKED_BYTES, _UNPACKED_RATIO * packed):
         raise too_large(server, "the request", f"unpacks to more than {_UNPACKED_RATIO} times its size")
-
-
-class PageCount:
-    """Counts the pages of one answer. Raises `SharingError` if they do not seem to end."""
-
-    def __init__(self, server: str, about: str) -> None:
-        self._server, self._about = server, about
-        self._pages = self._empty = 0
-
-    def add(self, items: int) -> None:
-        """One more page, with so many items on it."""
-        self._pages += 1
-        self._empty = 0 if items else self._empty + 1
-        if self._pages >= PAGES:
-            raise too_large(self._server, self._about, f"has more than {PAGES:,} pages")
-        if self._empty >= EMPTY_PAGES:
-            raise too_large(self._server, self._about, f"has {EMPTY_PAGES} pages in a row with nothing on them")
 
 
 def too_large(server: str, about: str, problem: str) -> SharingError:

@@ -10,8 +10,8 @@ import msgspec
 
 from lakeport.client.answers import TableAnswer, parse_version
 from lakeport.client.http import HttpPool
-from lakeport.client.limits import LIST_ITEMS, METADATA_BYTES, PAGE_BYTES, PageCount, too_large
-from lakeport.client.refusals import invalid_answer
+from lakeport.client.limits import LIST_ITEMS, METADATA_BYTES, PAGE_BYTES, PAGE_ITEMS, too_large
+from lakeport.client.page_count import PageCount
 from lakeport.client.session import Session
 from lakeport.client.table_pages import FORMATS, ParameterPages, QueryPages
 from lakeport.client.url_paths import segment, table_path
@@ -135,22 +135,18 @@ class SharingServer:
 
     def _pages(self, path: str, kind: type[ListPage], about: str) -> Iterator[ListPage]:
         """The pages of a list, to the end. Raises `SharingError` if they go round in a circle, or do not end."""
-        tokens: dict[str, str] = {}
-        seen: set[str] = set()
+        parameters = {"maxResults": str(PAGE_ITEMS)}
         count, items = PageCount(self.host, about), 0
         while True:
-            page = self._session.json("GET", path, kind, about, parameters=tokens)
+            page = self._session.json("GET", path, kind, about, parameters=parameters)
             items += len(page.items)
-            count.add(len(page.items))
+            count.add(len(page.items), page.next_page_token)
             if items > LIST_ITEMS:
                 raise too_large(self.host, about, f"lists more than {LIST_ITEMS:,} names")
             yield page
             if not page.next_page_token:
                 return
-            if page.next_page_token in seen:
-                raise invalid_answer(self.host, about, "its pages lead back to one that was there")
-            seen.add(page.next_page_token)
-            tokens = {"pageToken": page.next_page_token}
+            parameters["pageToken"] = page.next_page_token
 
 
 def _about(table: TableName) -> str:

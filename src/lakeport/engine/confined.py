@@ -10,13 +10,12 @@ from typing import BinaryIO, NoReturn
 
 import pyarrow as pa
 
+from lakeport.engine.confined_files import open_within, real_place
 from lakeport.engine.local_files import os_errors
 from lakeport.engine.storage import Storage, is_on_disk
 from lakeport.errors import AccessDeniedError, StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
 from lakeport.kernel.paths import is_within
-
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # a FIFO would wait for a writer
 
 
 class ConfinedStorage:
@@ -25,6 +24,7 @@ class ConfinedStorage:
 
     def __init__(self, storage: Storage, directories: Sequence[str]) -> None:
         self._storage, self._directories = storage, tuple(directories)
+        self._on_disk = list(filter(is_on_disk, directories))
 
     def resolve(self, path: str) -> str:
         return self._storage.resolve(path)
@@ -61,7 +61,7 @@ class ConfinedStorage:
         if not is_on_disk(file.path):
             return self._storage.open_input(file)
         with self._opened(file.path) as opened:
-            return pa.OSFile(f"/proc/self/fd/{opened.fileno()}", "rb")
+            return pa.OSFile(f"/dev/fd/{opened.fileno()}", "rb")
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         self._refuse_to_write(path)
@@ -74,11 +74,9 @@ class ConfinedStorage:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[BinaryIO]:
-        """The file, checked after it was opened: links may change between a check and its use."""
         with os_errors(path):
-            descriptor = os.open(path, _FLAGS)
+            descriptor, _ = open_within(self._on_disk, path)
             try:
-                self._check_place(path, os.readlink(f"/proc/self/fd/{descriptor}"))
                 if not S_ISREG(os.fstat(descriptor).st_mode):
                     raise StorageError("it is not a regular file", path=path)
                 with os.fdopen(descriptor, "rb", closefd=False) as file:
@@ -89,7 +87,7 @@ class ConfinedStorage:
     def _checked(self, path: str) -> str:
         self._check_name(path)
         if is_on_disk(path):
-            self._check_place(path, os.path.realpath(path))
+            real_place(self._on_disk, path)
         return path
 
     def _check_name(self, path: str) -> None:
@@ -97,15 +95,6 @@ class ConfinedStorage:
             raise AccessDeniedError(
                 "the table's log names a file outside of its location: to share such files, add their directory to the "
                 "table's auxiliaryLocations",
-                path=path,
-            )
-
-    def _check_place(self, path: str, real: str) -> None:
-        places = [os.path.realpath(directory) for directory in self._directories if is_on_disk(directory)]
-        if not any(is_within(real, place) for place in places):
-            raise AccessDeniedError(
-                "a link leads out of the table's location: to share what it leads to, add the target's directory to "
-                "the table's auxiliaryLocations",
                 path=path,
             )
 

@@ -89,9 +89,7 @@ class CommitTimes:
     def version_at(self, timestamp: int) -> int:
         """The last version made at or before `timestamp`. Raises `VersionNotFoundError` if it is earlier than all that
         can be read or later than the latest commit."""
-        versions = self.readable_versions()
-        if timestamp > (latest := self.of(versions[-1])):
-            raise self._out_of_range(timestamp, latest, "later than the latest", versions)
+        versions = self._until(timestamp)
         candidates = self._comparable(timestamp, versions)
         # Times grow with versions: a binary search reads few commits.
         index = bisect_right(candidates, timestamp, key=self.of)
@@ -103,9 +101,7 @@ class CommitTimes:
     def version_from(self, timestamp: int) -> int:
         """The first version made at or after `timestamp`. Raises `VersionNotFoundError` if it is later than the latest
         commit, or earlier than the earliest where commits before that one are cleaned up."""
-        versions = self.readable_versions()
-        if timestamp > (latest := self.of(versions[-1])):
-            raise self._out_of_range(timestamp, latest, "later than the latest", versions)
+        versions = self._until(timestamp)
         candidates = self._comparable(timestamp, versions)
         found = bisect_left(candidates, timestamp, key=self.of)
         if found == len(candidates):  # none of those before in-commit timestamps: the first that has one
@@ -122,6 +118,21 @@ class CommitTimes:
         versions = sorted(v for v in self.listing.commits if earliest is not None and v >= earliest)
         if not versions:
             raise VersionNotFoundError(f"no version of the table can be read [{self._root}]")
+        return versions
+
+    def _until(self, timestamp: int) -> list[int]:
+        """The readable versions, if the latest is not earlier than `timestamp`. Raises `VersionNotFoundError`.
+
+        A damaged commit may not tell its time. As the latest it is left out, if it must be later than `timestamp`."""
+        versions = self.readable_versions()
+        try:
+            latest = self.of(versions[-1])
+        except CorruptTableError:
+            if len(versions) > 1 and timestamp <= self.of(versions[-2]):
+                return versions[:-1]
+            raise
+        if timestamp > latest:
+            raise self._out_of_range(timestamp, latest, "later than the latest", versions)
         return versions
 
     def _comparable(self, timestamp: int, versions: list[int]) -> list[int]:

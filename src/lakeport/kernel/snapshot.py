@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 
 import pyarrow as pa
 
-from lakeport.errors import CorruptTableError, UnsupportedFeatureError
+from lakeport.errors import CorruptTableError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.checksum import read_checksum
 from lakeport.kernel.engine import Engine, FileStatus
@@ -71,10 +72,19 @@ class Table:
         return self._segment(self._catalog_version).version
 
     def commit_times(self) -> CommitTimes:
-        """The times of all commits. The latest version may need features that are not known."""
+        """The times of all commits. The latest version need not be readable."""
         segment = self._segment(self._catalog_version)
-        _, (_, metadata) = self._replayed(segment)
-        return _commit_times(self.engine, self.root, segment, metadata)
+        return _commit_times(self.engine, self.root, segment, self._newest_metadata(segment))
+
+    def _newest_metadata(self, segment: LogSegment) -> Metadata:
+        """That of the newest version that is not damaged. Raises `CorruptTableError` if there is none."""
+        try:
+            return self._replayed(segment)[1][1]
+        except CorruptTableError as damage:
+            for version in range(segment.version - 1, -1, -1):
+                with suppress(CorruptTableError, VersionNotFoundError):
+                    return self._replayed(self._segment(version))[1][1]
+            raise damage
 
     def _snapshot(self, version: int | None) -> Snapshot:
         replay, known = self._replayed(self._segment(version))

@@ -88,7 +88,7 @@ class Acceptor:
 
     async def _connect(self, peer: socket.socket, visit: Visit) -> None:
         peer.setblocking(False)
-        seconds = min(self._admission.limits.head_seconds, CROWDED_SECONDS if visit.crowded else math.inf)
+        seconds = min(self._admission.limits.head_seconds, CROWDED_SECONDS if visit.refused else math.inf)
         timing = {} if self._tls is None else {"ssl_handshake_timeout": seconds}
         try:
             await self._loop.connect_accepted_socket(lambda: self._protocol(visit), peer, ssl=self._tls, **timing)

@@ -79,10 +79,12 @@ class AuditLog:
     @property
     def problem(self) -> str | None:
         """Why lines cannot be written at the moment."""
+        return "a write does not end" if self._is_stuck else self._failure
+
+    @property
+    def _is_stuck(self) -> bool:
         busy_since = self._busy_since
-        if busy_since is not None and time.monotonic() - busy_since > _STUCK_SECONDS:
-            return "a write does not end"
-        return self._failure
+        return busy_since is not None and time.monotonic() - busy_since > _STUCK_SECONDS
 
     @property
     def waiting(self) -> int:
@@ -93,18 +95,20 @@ class AuditLog:
         """Records that an answer is about to begin, if that is required. Raises `Refusal` (503) if it cannot be."""
         if self._path is None or not self._required or not _is_recorded(exchange):
             return
+        if self._is_stuck or await self._fails(_encoded(_subject(exchange) | {"event": "begin"})):
+            message = "the server cannot record the request, so it does not answer it: try again later"
+            raise Refusal(message, status=503, code="TEMPORARILY_UNAVAILABLE")
+
+    async def _fails(self, line: bytes) -> bool:
+        """Whether a line could not be written, or not in time."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[OSError | None] = loop.create_future()
-        line = _encoded(_subject(exchange) | {"event": "begin"})
         self._new.put(_Begin(line, lambda error: _tell(loop, written, error)))
         try:
             async with asyncio.timeout(_BEGIN_SECONDS):
-                failed = await written is not None
+                return await written is not None
         except TimeoutError:
-            failed = True
-        if failed:
-            message = "the server cannot record the request, so it does not answer it: try again later"
-            raise Refusal(message, status=503, code="TEMPORARILY_UNAVAILABLE")
+            return True
 
     def write(self, exchange: Exchange) -> None:
         """Records a request that has been answered."""
@@ -198,13 +202,17 @@ class AuditLog:
         descriptor = os.open(self._path, _FLAGS, 0o600)
         try:
             _lock(descriptor)  # servers may share the file, and take back parts of lines
-            status, was_torn = os.fstat(descriptor), self._torn
+            status = os.fstat(descriptor)
+            is_file, before = S_ISREG(status.st_mode), status.st_size
+            if is_file and not before:  # a part of a line is in another file by now
+                self._torn = False
+            was_torn = self._torn
             try:
                 self._put(descriptor, lines)
             except OSError:
-                if S_ISREG(status.st_mode):
-                    with suppress(OSError):
-                        os.ftruncate(descriptor, status.st_size)
+                with suppress(OSError):
+                    if is_file and os.fstat(descriptor).st_size > before:  # not if it was emptied meanwhile
+                        os.ftruncate(descriptor, before)
                         self._torn = was_torn
                 raise
         finally:

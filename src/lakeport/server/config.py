@@ -57,7 +57,7 @@ class Limits(Settings, frozen=True):
     stall_seconds: Seconds = 120.0
     """How long a client may leave an answer unread."""
     pipelined_requests: Count = 16
-    """Requests of a connection that wait for the answers to earlier ones."""
+    """Requests of a connection that wait for the answers to earlier ones; no more are read until then."""
     connections: Count = 0
     """0: as many as the process has file descriptors for."""
     connections_per_address: Count = 500

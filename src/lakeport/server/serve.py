@@ -33,6 +33,8 @@ from lakeport.server.observing import Observed
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_MOST_DESCRIPTORS = 10_240
+"""Where the system sets no limit: macOS does not take more."""
 _KEEP_ALIVE_SECONDS = 75
 """Longer than what proxies keep connections open for: else they would send requests into closed ones."""
 
@@ -55,7 +57,7 @@ def serve(
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     set_up_logging(config.log_format)
-    _allow_many_connections()
+    allow_many_connections()
     app = create_app(config)
     settings = server_settings(app, config, grace_seconds)
     sockets = listen(config.host, config.port, config.limits.stall_seconds)
@@ -67,11 +69,12 @@ def serve(
     GracefulServer(settings, app, drain_seconds, lambda: announce("\n".join(lines))).run(sockets)
 
 
-def _allow_many_connections() -> None:
+def allow_many_connections() -> None:
     """Every connection takes a file descriptor: as many as the system gives without being asked for more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    most = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> uvicorn.Config:
@@ -145,7 +148,7 @@ def listen(host: str, port: int, stall_seconds: float) -> list[socket.socket]:
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     # A port that the system chooses would be another one for each address.
     sockets = [_listening(family, address) for family, address in addresses[: 1 if port == 0 else None]]
-    for listening in sockets:
+    for listening in sockets if hasattr(socket, "TCP_USER_TIMEOUT") else ():  # macOS has its own
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(stall_seconds * 1000))
     return sockets
 

@@ -130,10 +130,10 @@ class CachedTable:
             return self.delta.latest_version()
 
     def commit_times(self) -> CommitTimes:
-        """The times of all commits, even if the latest version needs unknown features."""
+        """The times of all commits, even if the latest version cannot be read."""
         try:
             return self.latest().delta.commit_times()
-        except UnsupportedFeatureError:
+        except _UNREADABLE:
             return self.delta.commit_times()
 
     def _without_latest(self, version: int) -> SharedSnapshot:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
+from lakeport.errors import CorruptTableError
 from lakeport.server.answers import Answer, FileLines, wants_end
 from lakeport.server.caller import Caller, invalid
 from lakeport.server.formats import choose_format, needs_of_range, needs_of_snapshot, protocol_of_range
@@ -267,7 +269,10 @@ class TableService:
             return latest
         times = table.commit_times()
         stamp = parse_timestamp(request.ending_timestamp, "endingTimestamp")
-        return times.version_at(min(stamp, times.of(latest)) if latest in times.listing.commits else stamp)
+        if latest in times.listing.commits:
+            with suppress(CorruptTableError):  # without its time, only earlier ones can be looked up
+                stamp = min(stamp, times.of(latest))
+        return times.version_at(stamp)
 
     def _page(self, token: str | None, fingerprint: str, kind: type[P]) -> P | None:
         page = self.tokens.read("page", token, kind) if token else None

@@ -41,8 +41,7 @@ class _TextLoader(yaml.SafeLoader):
 
 
 def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """The mapping in the file, with `${NAME}` replaced from the environment. A key that is null is as good as none:
-    only at the top it is kept, to be seen.
+    """The mapping in the file, with `${NAME}` replaced from the environment.
 
     Raises `CatalogError` for what is no YAML or no mapping, and for a variable that is not set."""
     try:
@@ -58,15 +57,16 @@ def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> 
         raise CatalogError(f"{path} is not valid YAML ({type(error).__name__})") from None
     if not isinstance(document, dict):
         raise CatalogError(f"{path} does not hold settings: it must be a mapping of keys to values")
-    nulls = {str(key): None for key, value in document.items() if value is None}
     filled: dict[str, Any] = _filled(document, "", path, environment)
-    return nulls | filled
+    return filled
 
 
 def convert(document: Mapping[str, Any], kind: type[T], path: str | Path) -> T:
-    """The document as settings of a kind. Raises `CatalogError` that names the key, and never shows its value."""
+    """The document as settings of a kind; a key that is null is as good as none.
+
+    Raises `CatalogError` that names the key, and never shows its value."""
     try:
-        return msgspec.convert({k: v for k, v in document.items() if v is not None}, kind, strict=False)
+        return msgspec.convert(_without_nulls(document), kind, strict=False)
     except msgspec.ValidationError as error:
         text = str(error)
         place = _PLACE.search(text)
@@ -89,6 +89,18 @@ def unknown_keys(value: Any, kind: Any, key: str = "") -> Iterator[str]:
                 yield from unknown_keys(inner, fields[name], _below(key, name))
 
 
+def empty_keys(value: Any, key: str = "") -> Iterator[str]:
+    """The keys, and places in lists, of a document that have no value or an empty list."""
+    if value is None or value == []:
+        yield key
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from empty_keys(item, f"{key}[{index}]")
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from empty_keys(inner, _below(key, name))
+
+
 def _struct(kind: Any) -> type[msgspec.Struct] | None:
     """The settings in `X`, `X | None`, `tuple[X, ...]` and the like."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -98,10 +110,20 @@ def _struct(kind: Any) -> type[msgspec.Struct] | None:
 
 def _filled(value: Any, key: str, path: str | Path, environment: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
-        return {str(k): _filled(v, _below(key, k), path, environment) for k, v in value.items() if v is not None}
+        return {str(k): _filled(v, _below(key, k), path, environment) for k, v in value.items()}
     if isinstance(value, list):
-        return [_filled(v, f"{key}[{i}]", path, environment) for i, v in enumerate(value) if v is not None]
+        return [_filled(v, f"{key}[{i}]", path, environment) for i, v in enumerate(value)]
+    if value is None:
+        return None
     return _VARIABLE.sub(lambda found: _variable(found[1], key, path, environment), str(value))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value if v is not None]
+    return value
 
 
 def _variable(name: str, key: str, path: str | Path, environment: Mapping[str, str]) -> str:

@@ -82,7 +82,8 @@ class CatalogSource(Protocol):
     """Where a catalog is kept. Its methods block; they may be called from any thread."""
 
     def generation(self) -> object:
-        """Something that differs after every change of the content; cheap, for it is asked every second."""
+        """Something that differs after every change of the content; None while it is being changed. Cheap: it is asked
+        every second."""
 
     def load(self) -> CatalogContent:
         """Raises `CatalogError` for content that makes no sense."""

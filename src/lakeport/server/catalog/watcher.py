@@ -42,7 +42,7 @@ class CatalogWatcher:
         """Why the newest content of the source is not in force, if so."""
         self._reported = 0
         """The last of the thresholds of silence that was logged."""
-        self._wake, self._ended, self._asked_for = Event(), False, False
+        self._end, self._asked_for = Event(), False
 
     @property
     def age(self) -> float:
@@ -74,18 +74,16 @@ class CatalogWatcher:
                 await asyncio.sleep(self._interval)
                 self.report_age()
         finally:
-            self._ended = True
-            self._wake.set()
+            self._end.set()
 
     def reload(self) -> None:
-        """Has the catalog loaded now, changed or not; for a handler of signals."""
+        """Has the next look load the catalog, changed or not; for a handler of signals.
+
+        Not now: only looks that lie apart show whether a file is being written."""
         self._asked_for = True
-        self._wake.set()
 
     def _follow(self) -> None:
-        while not self._ended:
-            self._wake.wait(self._interval)
-            self._wake.clear()
+        while not self._end.wait(self._interval):
             self.look()
 
     def look(self) -> None:
@@ -94,7 +92,7 @@ class CatalogWatcher:
         asked = self._now()
         try:
             generation = self._source.generation()
-            if self._asked_for or generation != self._generation:
+            if generation is not None and (self._asked_for or generation != self._generation):
                 self._load(generation)
             else:
                 self._set_problem(self._refused)
@@ -136,7 +134,7 @@ class CatalogWatcher:
         return content
 
     def _set_problem(self, problem: Exception | None) -> None:
-        if self._ended:  # the source may be closed already
+        if self._end.is_set():  # the source may be closed already
             return
         if problem is not None and str(problem) != str(self.problem):
             _LOG.error("the catalog cannot be loaded; the last good one stays: %s", problem)

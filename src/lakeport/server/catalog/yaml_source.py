@@ -15,10 +15,16 @@ from lakeport.server.catalog.index import EVERYTHING, token_digest
 from lakeport.server.catalog.locations import parse_location
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.catalog.rules import check_content, default_id
-from lakeport.server.yaml_file import convert, read_yaml, unknown_keys
+from lakeport.server.yaml_file import convert, empty_keys, read_yaml, unknown_keys
 from lakeport.sharing.timestamps import parse_timestamp
 
 _LOG = logging.getLogger(__name__)
+_RESTRICTIONS = {
+    "recipients[].ipAllowList": "allow all addresses",
+    "recipients[].tokens[].expires": "make the token valid for ever",
+    "shares[].schemas[].tables[].startVersion": "share the table from its first version",
+}
+"""Keys that restrict access, and what their absence means: nobody means that by leaving one empty."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -89,18 +95,18 @@ class YamlSource:
     def __init__(self, path: str | Path, kind: type[Settings] = CatalogSettings) -> None:
         self._path, self._kind = Path(path), kind
         self._seen: object = None
-        self._settled: object = None
+        """The state of the file when it was last looked at."""
         self._loaded = self._had_recipients = self._had_authorization = False
         self._unknown: set[str] = set()
 
     def generation(self) -> object:
-        """Changes only when the file was found twice in the same state: it may be half written at first."""
+        """None if the file has changed since the last look: it may be half written."""
+        before, self._seen = self._seen, self._state()
+        return self._seen if before in (None, self._seen) else None
+
+    def _state(self) -> object:
         status = self._path.stat()
-        now = status.st_mtime_ns, status.st_size, status.st_ino
-        if self._settled is None or now == self._seen:
-            self._settled = now
-        self._seen = now
-        return self._settled
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def load(self) -> CatalogContent:
         try:
@@ -112,9 +118,12 @@ class YamlSource:
             raise CatalogError(f"{self._path} does not hold a catalog ({type(error).__name__})") from error
 
     def _load(self, document: Mapping[str, Any]) -> CatalogContent:
+        if self._seen not in (None, self._state()):
+            raise CatalogError("the file changed while it was read")
         unknown = list(unknown_keys(document, self._kind))
         settings = convert(document, CatalogSettings, self._path)
         has_recipients = document.get("recipients") is not None
+        _check_restrictions(document)
         self._check_kept(settings, has_recipients, unknown)
         self._check_access(settings, "recipients" in document, unknown)
         content = _content(settings)
@@ -153,6 +162,13 @@ class YamlSource:
 def _anywhere(key: str) -> str:
     """A key without its places in lists, which change as entries come and go."""
     return re.sub(r"\[\d+\]", "[]", key)
+
+
+def _check_restrictions(document: Mapping[str, Any]) -> None:
+    for key in empty_keys(document):
+        absent = _RESTRICTIONS.get(_anywhere(key).removesuffix("[]"))
+        if absent is not None:
+            raise CatalogError(f"{key} is empty: give it a value, or remove it to {absent}")
 
 
 def _content(settings: CatalogSettings) -> CatalogContent:

@@ -10,12 +10,12 @@ from io import FileIO
 from stat import S_ISREG
 from threading import Lock
 
+from lakeport.engine.confined_files import open_within
 from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
 from lakeport.server.signing.places import is_clean
 
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # who opens a FIFO waits for a writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +70,15 @@ def open_file(root: str, relative: str) -> OpenFile:
     if not is_clean(relative) or "\0" in relative:
         raise AccessDeniedError("the path leads out of its directory", path=repr(path))
     try:
-        descriptor = os.open(path, _FLAGS)
-    except OSError as error:
-        raise _translated(error, path) from error
-    try:
-        return _checked(descriptor, root, path)
-    except StorageError:
-        os.close(descriptor)
-        raise
-
-
-def _checked(descriptor: int, root: str, path: str) -> OpenFile:
-    """Looks at what has been opened, not at the path: that may lead elsewhere in the meantime."""
-    try:
+        descriptor, real_path = open_within([root], path)
         status = os.fstat(descriptor)
-        real_path, real_root = os.readlink(f"/proc/self/fd/{descriptor}"), os.path.realpath(root)
+    except StorageError:
+        raise
     except OSError as error:
         raise _translated(error, path) from error
     if not S_ISREG(status.st_mode):
+        os.close(descriptor)
         raise AccessDeniedError("this is no regular file", path=path)
-    if not real_path.startswith(f"{real_root.rstrip('/')}/"):
-        raise AccessDeniedError("a link leads out of the table's directory", path=path)
     return OpenFile(descriptor, real_path, _state(status))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +21,8 @@ from lakeport.server.services import Services, services_of
 from lakeport.sharing import models
 
 _MOST_RESULTS = 500
+_MOST_BYTES = 4 << 20
+"""Of a page, which may have fewer items than it is asked for. Clients do not take answers of any size."""
 
 T = TypeVar("T")
 
@@ -27,8 +30,7 @@ T = TypeVar("T")
 @get("/shares", sync_to_thread=False)
 def list_shares(request: HttpRequest) -> Reply:
     view, listing = _open(request, "listShares")
-    shares, token = listing.page(view.shares(), lambda share: share.name.lower())
-    return json_reply(models.SharePage(items=[_share(share) for share in shares], next_page_token=token))
+    return listing.reply(view.shares(), lambda share: share.name.lower(), _shares)
 
 
 @get("/shares/{share:str}", sync_to_thread=False)
@@ -41,23 +43,19 @@ def get_share(request: HttpRequest) -> Reply:
 def list_schemas(request: HttpRequest) -> Reply:
     view, listing = _open(request, "listSchemas")
     owner = view.share(*listing.names).name
-    schemas, token = listing.page(view.schemas(owner), str.lower)
-    items = [models.Schema(name=schema, share=owner) for schema in schemas]
-    return json_reply(models.SchemaPage(items=items, next_page_token=token))
+    return listing.reply(view.schemas(owner), str.lower, partial(_schemas, owner))
 
 
 @get("/shares/{share:str}/schemas/{schema:str}/tables", sync_to_thread=False)
 def list_tables(request: HttpRequest) -> Reply:
     view, listing = _open(request, "listTables")
-    tables, token = listing.page(view.tables(*listing.names), _table_key)
-    return _tables(view.share(listing.names[0]), tables, token)
+    return listing.reply(view.tables(*listing.names), _table_key, partial(_tables, view.share(listing.names[0])))
 
 
 @get("/shares/{share:str}/all-tables", sync_to_thread=False)
 def list_all_tables(request: HttpRequest) -> Reply:
     view, listing = _open(request, "listAllTables")
-    tables, token = listing.page(view.all_tables(*listing.names), _table_key)
-    return _tables(view.share(*listing.names), tables, token)
+    return listing.reply(view.all_tables(*listing.names), _table_key, partial(_tables, view.share(*listing.names)))
 
 
 LISTING_ROUTES = (list_shares, get_share, list_schemas, list_tables, list_all_tables)
@@ -83,14 +81,22 @@ class _Listing:
         self._size = _parse_max_results(parameters.get("maxResults"))
         self._after = self._position(parameters.get("pageToken"))
 
-    def page(self, items: Sequence[T], key: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
-        """The items of the page and the token of the next, if there is one. `items` are sorted by `key`."""
+    def reply(
+        self,
+        items: Sequence[T],
+        key: Callable[[T], str],
+        page: Callable[[Sequence[T], str | None], msgspec.Struct],
+    ) -> Reply:
+        """A page, made of its items and the token of the next one. `items` are sorted by `key`."""
         start = 0 if self._after is None else bisect_right(items, self._after, key=key)
-        end = start + self._size
-        if end >= len(items):
-            return items[start:], None
-        found = items[start:end]
-        return found, self._token(key(found[-1]) if found else self._after)
+        size = self._size
+        while True:
+            found = items[start : start + size]
+            more = start + size < len(items)
+            reply = json_reply(page(found, self._token(key(found[-1]) if found else self._after) if more else None))
+            if len(reply.body) <= _MOST_BYTES or len(found) <= 1:
+                return reply
+            size = len(found) // 2
 
     def _position(self, token: str | None) -> str | None:
         if not token:
@@ -141,8 +147,17 @@ def _share(share: model.Share) -> models.Share:
     )
 
 
-def _tables(share: model.Share, tables: Sequence[model.Table], token: str | None) -> Reply:
-    return json_reply(models.TablePage(items=[_table(share, table) for table in tables], next_page_token=token))
+def _shares(shares: Sequence[model.Share], token: str | None) -> models.SharePage:
+    return models.SharePage(items=[_share(share) for share in shares], next_page_token=token)
+
+
+def _schemas(share: str, schemas: Sequence[str], token: str | None) -> models.SchemaPage:
+    items = [models.Schema(name=schema, share=share) for schema in schemas]
+    return models.SchemaPage(items=items, next_page_token=token)
+
+
+def _tables(share: model.Share, tables: Sequence[model.Table], token: str | None) -> models.TablePage:
+    return models.TablePage(items=[_table(share, table) for table in tables], next_page_token=token)
 
 
 def _table(share: model.Share, table: model.Table) -> models.Table:
