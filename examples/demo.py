@@ -44,7 +44,7 @@ Rows = list[tuple[Any, ...]]
 
 def main() -> int:
     started = time.monotonic()
-    say("A table on its way from a shop to an accountant:", bold=True)
+    say("From a shop to an accountant by Delta Sharing, the open protocol for tables over HTTP:", bold=True)
     say("  Acme, a shop ── shares ──► Birch, with a pipeline on Spark ── shares ──► Cedar, an accountant")
     say("                               └── mirrors ──► any reader of Iceberg")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, chdir(folder), ExitStack() as ends:
@@ -55,7 +55,7 @@ def main() -> int:
         with act(2, "Birch's Spark pipeline streams the orders, cleans them and merges them into its own table."):
             spark = start_spark(ends) if has_java() else None
             fill_table(spark)
-        with act(3, "Birch mirrors its table for Iceberg readers and shares it with Cedar. No data file is copied."):
+        with act(3, "Birch mirrors its table for Iceberg readers, without copying data, and shares it with Cedar."):
             pass_on(ends)
         with act(4, "Acme changes and deletes orders, Birch runs its pipeline again, and every reader sees it."):
             change_orders(spark)
@@ -65,7 +65,7 @@ def main() -> int:
     if spark is None:
         say(f"\nDone in {seconds:.0f} s, without Spark: {JAVA}, and run the demo again.", bold=True)
         return WITHOUT_SPARK
-    say(f"\nDone in {seconds:.0f} s; every row above was checked. The pipeline: examples/pipeline.py", bold=True)
+    say(f"\nDone in {seconds:.0f} s; every row above is as expected. The pipeline: examples/pipeline.py", bold=True)
     return 0
 
 
@@ -117,8 +117,8 @@ def change_orders(spark: SparkSession | None) -> None:
     after = marked_rows()
     check("data files that were rewritten", before.keys() - after.keys(), set())
     check("rows that deletion vectors mark", sum(after.values()), 2)
-    say("  The pipeline went on where it had stopped. In Birch's table, 1 order was updated, 1 deleted, 1 inserted.")
-    say("  No data file was rewritten: a deletion vector marks the 2 old rows.")
+    say("  The pipeline resumed where it had stopped: in Birch's table, order 3 is updated, 2 deleted, 4 inserted.")
+    say("  Birch's data files stay as they are: a deletion vector marks the old rows of orders 2 and 3.")
     command("birch", "convert clean_orders")
     views = {
         f"Birch's table, read by {reader(spark)}:": read(BIRCH, spark),
@@ -135,7 +135,7 @@ def show_downloads(provider: str, recipient: str) -> None:
     check(f"who downloaded from {provider}", {line["recipient"] for line in downloads}, {recipient})
     files, size = (sum(line[name] for line in downloads) for name in ("files", "bytes"))
     check(f"whether {recipient} downloaded anything", (files > 0, size > 0), (True, True))
-    say(f"  {provider}/audit.jsonl: {recipient} downloaded files {files} times, {size:,} bytes in all.")
+    say(f"  {provider}/audit.jsonl: {recipient} made {files} downloads, {size:,} bytes in all.")
 
 
 def start_spark(ends: ExitStack) -> SparkSession:
