@@ -256,6 +256,10 @@ def test_a_void_column_is_null_in_every_comparison() -> None:
         (lit(date(2026, 1, 1)) < lit(NOON), True),
         (lit(date(2026, 1, 1)) < lit(FarDate(2**31 - 1)), True),
         (lit(NOON) < lit(FarDate(-(2**31))), False),
+        (lit(NOON) > lit("2026-01-01"), True),
+        (lit(NOON) < lit("12345-01-01"), True),
+        (lit("2026-01-01 12:00:00") == lit(NOON.replace(tzinfo=UTC)), True),
+        (lit(date(2026, 1, 1)) >= lit("2026-01-01"), True),
         (lit(None) == lit(None), None),
         (lit(None).equals_null_safe(None), True),
         (lit(1).equals_null_safe(None), False),
@@ -348,6 +352,11 @@ def test_a_long_chain_of_conditions_is_not_a_deep_one(connect: Any) -> None:
 def test_not_goes_down_to_the_leaves(expression: Expression, expected: Expression) -> None:
     normal = normalize(expression, SCHEMA)
     assert same(normal, expected), format_expression(normal)
+
+
+def test_text_beside_a_date_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidFilterError, match=r"'day' does not fit the value '2026-01-01' of type date"):
+        bind(lit("day") == lit(date(2026, 1, 1)), StructType(()))
 
 
 def test_text_in_the_place_of_a_column_gets_a_hint() -> None:

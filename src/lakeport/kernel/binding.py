@@ -49,7 +49,7 @@ from lakeport.kernel.literals import INTEGER_BITS, Place, place_literal
 from lakeport.kernel.moments import MOMENT_KINDS, microseconds_of
 from lakeport.kernel.schema import DataType, PrimitiveType, StructType
 from lakeport.kernel.value_binding import ValueBinder, as_written, convert, plain, type_of
-from lakeport.kernel.value_types import BOOLEAN, FLOATS, STRING, VOID, format_type
+from lakeport.kernel.value_types import BOOLEAN, FLOATS, STRING, VOID, format_type, literal_type
 
 _NULL, _FALSE = Literal(None), Literal(False)
 
@@ -262,6 +262,7 @@ def _among_literals(bound: Expression, data_type: PrimitiveType, values: list[An
 def _compare_literals(op: CompareOp, left: Any, right: Any) -> Literal:
     if left is None or right is None:
         return Literal(left is right) if op == "<=>" else _NULL
+    left, right = _read_beside(right, left), _read_beside(left, right)
     for kind in (bool, (int, float, Decimal), str, bytes, MOMENT_KINDS):
         if isinstance(left, kind) and isinstance(right, kind) and isinstance(left, bool) is isinstance(right, bool):
             return Literal(bool(_PYTHON[op](*_alike(left, right))))
@@ -270,6 +271,13 @@ def _compare_literals(op: CompareOp, left: Any, right: Any) -> Literal:
         f"{_text(Literal(left))} cannot be compared with {_text(Literal(right))}"
         f"{hint if isinstance(left, str) or isinstance(right, str) else ''}"
     )
+
+
+def _read_beside(other: Any, value: Any) -> Any:
+    """Text beside a date or a timestamp as one of its type; any other value as it is."""
+    if not isinstance(value, str) or not isinstance(other, MOMENT_KINDS):
+        return value
+    return _place_or_refuse(value, Literal(other), literal_type(other))[0]
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:
