@@ -96,6 +96,11 @@ def microseconds_of(value: Any) -> int:
     raise ValueError("a date or a time is needed")
 
 
+def utc_text(moment: Day | Moment) -> str:
+    """A date, or a timestamp in UTC, as the log has it: 2026-01-31T12:00:00Z."""
+    return str(moment).replace(" ", "T").replace("+00:00", "Z")
+
+
 def from_datetime64(value: np.datetime64) -> Day | Moment | None:
     """A date or, if the unit is finer than a day, a timestamp without a zone. None for NaT.
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.arrays import array_of, scalar_of, take_or_null, to_mask
 from lakeport.kernel.decimals import EXACT
-from lakeport.kernel.moments import Day, FarTime, Moment, day_of, microseconds_of, moment_at
+from lakeport.kernel.moments import Day, FarTime, Moment, day_of, microseconds_of, moment_at, utc_text
 from lakeport.kernel.schema import PrimitiveType, StructField, arrow_type
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -73,7 +73,7 @@ def format_partition_value(value: Any, field: StructField) -> str | None:
         case bytes():
             return _format_binary(value, field.name)
         case datetime() | FarTime() if value.tzinfo is not None:
-            return str(value).replace(" ", "T").replace("+00:00", "Z")
+            return utc_text(value)
     return str(value)
 
 

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.arrays import FALSE, TRUE, array_of, from_numpy, null_of, scalar_of
+from lakeport.kernel.arrays import FALSE, TRUE, array_of, from_numpy, null_of, python_value, scalar_of
 from lakeport.kernel.columns import cast
 from lakeport.kernel.decimals import EXACT
 from lakeport.kernel.expressions import Column
+from lakeport.kernel.moments import FarDate, FarTime, utc_text
 from lakeport.kernel.schema import DataType, PrimitiveType, StructType, arrow_type, is_variant
 from lakeport.kernel.skipping import Bounds
 
@@ -23,6 +24,8 @@ _CUT_LENGTH = 32
 """Writers cut long strings to this many characters, or halves of them. A greatest value of fewer bytes is whole."""
 _EXACT_DIGITS = 15
 """A decimal of so many digits is the same after it has been a double."""
+_DOUBLE_DIGITS = 17
+"""No double is written with more digits, unless it is with all that it has."""
 _SOME_DOUBLES = -15
 """This power of ten, of a number, is at least four times as far as the next double."""
 _LEAST_NORMAL_FLOAT = float(np.finfo(np.float32).tiny)
@@ -197,9 +200,8 @@ def _spread(bounds: pa.Array, direction: int) -> pa.Array:
 
 
 def _beside_double(bound: Decimal, direction: int, data_type: pa.DataType) -> Decimal | None:
-    """The bound if it is no double; else one that is some doubles away, or None if the type does not reach as far."""
-    nearest = float(bound)
-    if bound not in (Decimal(nearest), Decimal(repr(nearest))):
+    """The bound if it cannot have been a double; else one that is some doubles away, or None if the type has none."""
+    if len(bound.normalize(EXACT).as_tuple().digits) > _DOUBLE_DIGITS and bound != Decimal(float(bound)):
         return bound
     away = EXACT.fma(bound.copy_abs(), Decimal(direction).scaleb(_SOME_DOUBLES), bound)
     rounding = ROUND_CEILING if direction > 0 else ROUND_FLOOR
@@ -248,8 +250,22 @@ def _cast_or_unknown(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def format_stats(parsed: pa.StructArray) -> pa.StringArray:
     """`stats_parsed` as the JSON text that `stats` would hold."""
-    texts = [None if row is None else _ENCODER.encode(_plain(row)).decode() for row in parsed.to_pylist()]
+    texts = [None if row is None else _ENCODER.encode(_plain(row)).decode() for row in _python_rows(parsed)]
     return array_of(texts, pa.string())
+
+
+def _python_rows(parsed: pa.StructArray) -> list[Any]:
+    try:
+        return list(parsed.to_pylist())
+    except (OverflowError, ValueError):  # a year that Python's dates do not have
+        return [_python_row(row) for row in parsed]
+
+
+def _python_row(cell: pa.Scalar) -> Any:
+    if isinstance(cell, pa.StructScalar):
+        return {name: _python_row(inner) for name, inner in cell.items()} if cell.is_valid else None
+    value = python_value(cell)
+    return utc_text(value) if isinstance(value, FarDate | FarTime) else value
 
 
 def _plain(value: Any) -> Any:
