@@ -97,6 +97,38 @@ def test_the_current_time_is_a_literal_to_file_skipping() -> None:
     assert ids(view.where("CAST(at AS DATE) = current_date() - 1")) == [5]
 
 
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("current_timestamp() > '2020-01-01'", True),
+        ("'2020-01-01 12:00:00' > current_timestamp()", False),
+        ("current_date() >= '2026-01-07'", True),
+        ("current_date() <=> '2026-01-07'", True),
+        ("current_date() BETWEEN '2026-01-01' AND '2026-01-06'", False),
+        ("current_date() IN ('2025-01-07', '2026-01-07')", True),
+        ("current_date() NOT IN ('2026-01-07')", False),
+        ("current_date() + 1 > '2026-01-07'", True),
+        ("current_timestamp() + INTERVAL 1 DAY > '2026-01-08'", True),
+        ("current_timestamp() - INTERVAL 1 MONTH > '2026-01-01'", False),
+        ("date_trunc('month', now()) = '2026-01-01'", True),
+        ("coalesce(current_date(), '2020-01-01') = '2026-01-07'", True),
+        ("coalesce(NULL, current_date(), '2020-01-01') > '2026-01-06'", True),
+        ("CASE WHEN id < 0 THEN current_date() ELSE '2020-01-01' END < '2020-01-02'", True),
+        ("CASE current_date() WHEN '2026-01-07' THEN TRUE ELSE FALSE END", True),
+        ("nullif(current_date(), '2026-01-07') IS NULL", True),
+        ("greatest(current_date(), '2030-01-01') = '2030-01-01'", True),
+        ("CAST('2026-01-31' AS DATE) > '2026-01-30'", True),
+        ("TIMESTAMP '2026-01-31 00:00:00' = '2026-01-31'", True),
+        ("current_date() < '12345-01-01'", True),
+    ],
+)
+def test_text_beside_a_date_or_a_time_is_read_as_one(condition: str, holds: bool) -> None:
+    built, _ = table()
+    noon = int(DAYS[6].timestamp() * 1000) + 12 * 3_600_000
+    view = lakeport.scan(built.root, engine=replace(built.engine, clock=lambda: noon))  # type: ignore[type-var]  # the engine is composed
+    assert ids(view.where(condition)) == (list(range(20)) if holds else [])
+
+
 def test_a_row_that_is_deleted_cannot_fail() -> None:
     built, adds = table(with_vectors=True)
     with pytest.raises(InvalidDataError, match="division by zero"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lakeport.engine import memory_engine
@@ -102,6 +103,12 @@ def test_floats_have_no_upper_bound_since_nan_may_be_above_it(delta: str) -> Non
     lower, _ = bounds(delta, 0.0, 1.0)
     assert str(lower) == "-0.0"
     assert bounds(delta, "NaN", "NaN") == (None, None)
+
+
+def test_bounds_that_may_have_been_rounded_are_widened() -> None:
+    assert bounds("double", 0.7, 0.8) == (float(np.float32(0.7)), None)
+    lower, upper = bounds("decimal(18,2)", 1234567890123456.8, 1234567890123456.8)
+    assert 123456789012345500 < lower < 123456789012345678 < upper < 123456789012345900
 
 
 def test_binary_columns_have_no_bounds() -> None:

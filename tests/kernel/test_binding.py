@@ -25,6 +25,7 @@ from lakeport.kernel.expressions import (
     lit,
     same,
 )
+from lakeport.kernel.moments import FarDate, FarTime
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 
 INT = PrimitiveType("integer")
@@ -55,6 +56,7 @@ SCHEMA = StructType(
 NEVER_N, ALWAYS_N = And(IsNull(col("n")), lit(None)), Or(Not(IsNull(col("n"))), lit(None))
 NAN, INFINITY = float("nan"), float("inf")
 NOON = datetime(2026, 1, 1, 12)
+DAY, HOUR = 86_400_000_000, 3_600_000_000
 
 
 def assert_bound(expression: Expression, expected: Expression) -> None:
@@ -107,6 +109,22 @@ def test_an_unknown_column_is_refused() -> None:
         ("at", date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)),
         ("local", "2026-01-01 12:00:00.5", datetime(2026, 1, 1, 12, 0, 0, 500000)),
         ("local", NOON.replace(tzinfo=UTC), NOON),
+        ("at", np.datetime64("2026-01-01T12", "ns"), NOON.replace(tzinfo=UTC)),
+        ("day", np.datetime64("2026-01-01"), date(2026, 1, 1)),
+        ("day", "12345-1-1", FarDate(3789391)),
+        ("day", "+12345-01-01", FarDate(3789391)),
+        ("day", "+2026-01-01", date(2026, 1, 1)),
+        ("day", "-0044-03-15", FarDate(-735525)),
+        ("day", "0000-02-29", FarDate(-719469)),
+        ("day", "-5877641-06-23", FarDate(-(2**31))),
+        ("day", "5881580-07-11", FarDate(2**31 - 1)),
+        ("day", np.datetime64("12345-01-01"), FarDate(3789391)),
+        ("at", "0001-01-01 00:00:00+10:00", FarTime(-719162 * DAY - 10 * HOUR, UTC)),
+        ("at", "-0044-03-15 12:00:00", FarTime(-735525 * DAY + 12 * HOUR, UTC)),
+        ("at", "+294247-01-10 04:00:54.775807", FarTime(2**63 - 1, UTC)),
+        ("at", np.datetime64("12345-01-01", "us"), FarTime(3789391 * DAY, UTC)),
+        ("local", "12345-01-01", FarTime(3789391 * DAY)),
+        ("local", FarDate(3789391), FarTime(3789391 * DAY)),
         ("flag", "Yes", True),
         ("flag", "f", False),
     ],
@@ -139,7 +157,11 @@ def test_the_scale_of_a_decimal_is_that_of_the_column() -> None:
         ("day", "2026-01-01 12:00:00", "it has a time of day"),
         ("day", 1, "a date or a time is needed"),
         ("at", "2026-01-01 25:00:00", "does not fit"),
-        ("at", "0001-01-01 00:00:00+10:00", "does not fit"),
+        ("at", "294247-01-10 04:00:54.775808", "it is out of the range of timestamps"),
+        ("day", "5881580-07-12", "it is out of the range of dates"),
+        ("day", "99999-02-29", "day is out of range for month"),
+        ("day", "-44-03-15", "it is not written like"),
+        ("at", np.datetime64(1, "ns"), "it is between two microseconds"),
         ("local", "2026-01-01 12:00:00+01:00", "it has a time zone"),
         ("flag", 1, "a boolean is needed"),
         ("flag", "maybe", "neither true nor false"),
@@ -180,6 +202,9 @@ def test_a_literal_that_does_not_fit_is_refused(column: str, value: Any, reason:
         (col("m") < -1000, col("m") < Decimal("-999.99")),
         (col("day") < NOON, col("day") <= date(2026, 1, 1)),
         (col("day") >= NOON, col("day") > date(2026, 1, 1)),
+        (col("day") >= FarTime(3789391 * DAY + 1), col("day") > FarDate(3789391)),
+        (col("at") < FarDate(2**31 - 1), col("at") <= FarTime(2**63 - 1, UTC)),
+        (col("at") < FarDate(-(2**31)), col("at") < FarTime(-(2**63), UTC)),
     ],
 )
 def test_a_value_that_the_type_cannot_hold_is_compared_exactly(expression: Expression, expected: Expression) -> None:
@@ -229,6 +254,12 @@ def test_a_void_column_is_null_in_every_comparison() -> None:
         (lit(Decimal("1.1")) == lit(1.1), True),
         (lit("a") < lit("b"), True),
         (lit(date(2026, 1, 1)) < lit(NOON), True),
+        (lit(date(2026, 1, 1)) < lit(FarDate(2**31 - 1)), True),
+        (lit(NOON) < lit(FarDate(-(2**31))), False),
+        (lit(NOON) > lit("2026-01-01"), True),
+        (lit(NOON) < lit("12345-01-01"), True),
+        (lit("2026-01-01 12:00:00") == lit(NOON.replace(tzinfo=UTC)), True),
+        (lit(date(2026, 1, 1)) >= lit("2026-01-01"), True),
         (lit(None) == lit(None), None),
         (lit(None).equals_null_safe(None), True),
         (lit(1).equals_null_safe(None), False),
@@ -321,6 +352,11 @@ def test_a_long_chain_of_conditions_is_not_a_deep_one(connect: Any) -> None:
 def test_not_goes_down_to_the_leaves(expression: Expression, expected: Expression) -> None:
     normal = normalize(expression, SCHEMA)
     assert same(normal, expected), format_expression(normal)
+
+
+def test_text_beside_a_date_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidFilterError, match=r"'day' does not fit the value '2026-01-01' of type date"):
+        bind(lit("day") == lit(date(2026, 1, 1)), StructType(()))
 
 
 def test_text_in_the_place_of_a_column_gets_a_hint() -> None:

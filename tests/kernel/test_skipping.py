@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import string
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import product
+from itertools import product, takewhile
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lakeport.engine import memory_engine
 from lakeport.kernel import scan
+from lakeport.kernel.decimals import EXACT
 from lakeport.kernel.expressions import (
     And,
     Column,
@@ -31,7 +35,7 @@ from lakeport.kernel.expressions import (
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.skipping import Bounds, may_match
-from lakeport.kernel.statistics import FileStatistics
+from lakeport.kernel.statistics import FileStatistics, stats_type
 from tests.builder import Action, TableBuilder, mapped, protocol, read, rows, struct
 from tests.examples import examples
 from tests.rowwise import by_row
@@ -312,16 +316,17 @@ WIDENED: dict[tuple[str, str], tuple[pa.DataType, list[Any]]] = {
 }
 
 
-def widened(before: str, after: str) -> StructType:
+def widened(before: str, after: str, is_told: bool) -> StructType:
     change = {"delta.typeChanges": [{"fromType": before, "toType": after, "tableVersion": 1}]}
-    field = StructField("c", PrimitiveType(after), metadata=change)
+    field = StructField("c", PrimitiveType(after), metadata=change if is_told else {})
     return struct(field, s=struct(field), p=after)
 
 
 @pytest.mark.parametrize("log", ["json", "parsed", "row groups"])
 @pytest.mark.parametrize("types", WIDENED, ids=" to ".join)
-def test_no_row_of_a_widened_column_is_lost(types: tuple[str, str], log: str) -> None:
-    schema, (arrow, values) = widened(*types), WIDENED[types]
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "not told"])
+def test_no_row_of_a_widened_column_is_lost(types: tuple[str, str], log: str, is_told: bool) -> None:
+    schema, (arrow, values) = widened(*types, is_told), WIDENED[types]
     table = TableBuilder(memory_engine(), ROOT, schema, ["p"], protocol=protocol(features=["typeWidening"]))
     table.create(*(file_of_old_type(table, value, arrow, log != "row groups") for value in values))
     old = read(table.snapshot()).to_pylist()
@@ -350,10 +355,148 @@ def file_of_old_type(table: TableBuilder, value: Any, arrow: pa.DataType, with_s
 
 
 def test_bounds_of_a_widened_float_still_skip() -> None:
-    table = TableBuilder(memory_engine(), ROOT, widened("float", "double"), ["p"])
+    table = TableBuilder(memory_engine(), ROOT, widened("float", "double", is_told=False), ["p"])
     table.create(*(file_of_old_type(table, value, pa.float32(), True) for value in (3.4, 3.5)))
     assert kept(table, col("c") > 3.45) == 1
     assert kept(table, col("c") < 3.45) == 1
+
+
+# Whatever a writer makes of bounds
+
+
+def one_file(kind: str, values: pa.Array, low: str, high: str) -> TableBuilder:
+    """A table with one file, whose bounds are JSON texts."""
+    table = TableBuilder(memory_engine(), ROOT, struct(c=kind))
+    bounds = f'"minValues":{{"c":{low}}},"maxValues":{{"c":{high}}}'
+    stats = f'{{"numRecords":{len(values)},{bounds},"nullCount":{{"c":0}}}}'
+    return table.create(table.add(pa.table({"c": values}), stats=stats))
+
+
+def assert_finds_all(table: TableBuilder, literals: Iterable[Any]) -> None:
+    for parsed in (False, True):
+        if parsed:
+            table.checkpoint(parsed_stats=True)
+        snapshot = table.snapshot()
+        everything = read(snapshot).to_pylist()
+        for value, op in product([*(row["c"] for row in everything), *literals], OPS):
+            predicate = Comparison(op, col("c"), lit(value))
+            expected = [row for row in everything if by_row(predicate, row) is True]
+            assert as_text(read(snapshot, predicate).to_pylist()) == as_text(expected), format_expression(predicate)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3.4",
+        "-3.3",
+        "0.1",
+        "1.18846831E13",
+        "-6.8538022E8",
+        "7.3245545E25",
+        "1.4E-45",
+        "1.17549435E-38",
+        "3.4028235E38",
+    ],
+)
+def test_the_digits_of_a_float_may_bound_doubles(text: str) -> None:
+    """As Java writes them: not always the fewest, and once in a while off by one in the last."""
+    value = pa.array([np.float32(text)], pa.float32())
+    assert_finds_all(one_file("double", value, text, text), [float(text)])
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(1, 9))
+def test_any_digits_of_a_float_may_bound_doubles(value: float, digits: int) -> None:
+    text = f"{value:.{digits - 1}e}"
+    with np.errstate(over="ignore"):
+        assume(np.float32(text) == np.float32(value))
+    stats = pa.array([{"minValues": {"c": float(text)}, "maxValues": {"c": float(text)}}])
+    bounds = FileStatistics(stats, struct(c="double"), "none").bounds_of(Column(("c",)))
+    assert bounds is not None
+    assert bounds.lower is not None
+    assert bounds.upper is not None
+    assert bounds.lower[0].as_py() <= value <= bounds.upper[0].as_py()
+
+
+@pytest.mark.parametrize("bound", [1700000123.5, 1700000190.0, 123456789.125, 0.12345678912, 1e300, 1e-300, -0.5])
+def test_doubles_that_no_float_is_written_as_stay(bound: float) -> None:
+    stats = pa.array([{"minValues": {"c": bound}, "maxValues": {"c": bound}}])
+    bounds = FileStatistics(stats, struct(c="double"), "none").bounds_of(Column(("c",)))
+    assert bounds is not None
+    assert bounds.lower == bounds.upper == pa.array([bound])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "low", "high"),
+    [
+        ("decimal(18,2)", "1234567890123456.78", "1234567890123456.8", "1234567890123456.8"),
+        ("decimal(38,2)", "123456789012345678.99", "1.2345678901234566e+17", "1.2345678901234566e+17"),
+        ("decimal(20,2)", "-100000000000000000.01", "-9.999999999999998e+16", "-9.999999999999998e+16"),
+        ("decimal(20,2)", "123456789012345678.99", "123456789012345664.00", "123456789012345664.00"),
+        ("decimal(38,20)", "123456789012345678.12345678901234567890", "1.2345678901234568e17", "1.2345678901234568e17"),
+        ("decimal(38,30)", "0.000000000123456789012345678901", "1.2345678901234568e-10", "1.2345678901234568e-10"),
+        ("decimal(38,0)", "9" * 38, "9.999999999999998e37", "9.999999999999998e37"),
+        ("decimal(38,0)", "-" + "9" * 38, "-9.999999999999998e37", "-9.999999999999998e37"),
+        ("decimal(15,2)", "1234567890123.45", "1234567890123.45", "1234567890123.45"),
+    ],
+)
+def test_decimals_may_be_rounded_to_doubles(kind: str, value: str, low: str, high: str) -> None:
+    """The first three as deltalake writes them."""
+    precision, scale = map(int, kind[8:-1].split(","))
+    table = one_file(kind, pa.array([Decimal(value)], pa.decimal128(precision, scale)), low, high)
+    assert_finds_all(table, [Decimal(low)])
+
+
+@given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38), st.integers(-1, 1))
+def test_any_decimal_may_be_rounded_to_a_double_or_the_next(digits: int, scale: int, steps: int) -> None:
+    value = EXACT.scaleb(Decimal(digits), -scale)
+    rounded = float(value)
+    for _ in range(abs(steps)):
+        rounded = math.nextafter(rounded, math.copysign(math.inf, steps))
+    kind = f"decimal(38,{scale})"
+    text = f'{{"minValues":{{"c":{rounded!r}}},"maxValues":{{"c":{rounded!r}}}}}'
+    fields = stats_type(struct(c=kind), [Column(("c",))], "none")
+    stats = memory_engine().json.parse_json(pa.array([text]), pa.schema(list(fields))).to_struct_array()
+    bounds = FileStatistics(stats, struct(c=kind), "none").bounds_of(Column(("c",)))
+    assert bounds is not None
+    assert bounds.lower is not None
+    assert bounds.upper is not None
+    low, high = bounds.lower[0].as_py(), bounds.upper[0].as_py()
+    if abs(digits) >= 10**15 or not steps:  # shorter ones are exact doubles
+        assert low is None or low <= value
+        assert high is None or high >= value
+
+
+def cut_by_older_delta(text: str) -> str:
+    """A greatest value as Delta has written it: it counted halves of characters, and ordered by them."""
+    halves = [text.encode("utf-16-le", "surrogatepass")[i : i + 2] for i in range(0, 2 * utf16_length(text), 2)]
+    if len(halves) <= 32:
+        return text
+    tie_breaker = "\ufffd".encode("utf-16-le")
+    more = takewhile(lambda half: half[::-1] >= tie_breaker[::-1], halves[32:])
+    cut = b"".join([*halves[:32], *more, tie_breaker])
+    return cut.decode("utf-16-le", "surrogatepass").encode("utf-8", "replace").decode()
+
+
+def utf16_length(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m" * 32 + "\U0001f600 and more",
+        "m" * 31 + "\U0001f600 and more",
+        "\U0001f600" * 20,
+        "m" + "\U0001f600" * 20,
+        "m" * 32 + "\uffff\U0001f600",
+        "m" * 32 + "\ufffd\ufffd\U0001f600",
+        "m" * 40,
+        "é" * 40,
+    ],
+)
+def test_a_greatest_text_may_be_cut_by_older_versions_of_delta(text: str) -> None:
+    high = json.dumps(cut_by_older_delta(text))
+    assert_finds_all(one_file("string", pa.array([text]), json.dumps(text[:32]), high), [text[:-1], text[:16]])
 
 
 def test_partitions_and_statistics_work_together() -> None:

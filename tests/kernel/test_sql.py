@@ -31,6 +31,7 @@ from lakeport.kernel.expressions import (
     lit,
     same,
 )
+from lakeport.kernel.moments import FarDate, FarTime
 from lakeport.kernel.sql import parse_expression, parse_filter
 
 X, Y = col("x"), col("y")
@@ -129,6 +130,10 @@ def test_names_are_read(name: str, path: tuple[str, ...]) -> None:
         ("NULL", None),
         ("X'41ff'", b"A\xff"),
         ("DATE '2026-01-31'", date(2026, 1, 31)),
+        ("DATE '12345-01-01'", FarDate(3789391)),
+        ("DATE '+12345-01-01'", FarDate(3789391)),
+        ("TIMESTAMP '-0044-03-15'", FarTime(-735525 * 86_400_000_000, UTC)),
+        ("CAST('-0044-03-15' AS TIMESTAMP_NTZ)", FarTime(-735525 * 86_400_000_000)),
         ("TIMESTAMP '2026-01-31 12:00:00'", datetime(2026, 1, 31, 12, tzinfo=UTC)),
         ("TIMESTAMP '2026-01-31T12:00:00+02:00'", datetime(2026, 1, 31, 10, tzinfo=UTC)),
         ("TIMESTAMP_NTZ '2026-01-31 12:00:00.5'", datetime(2026, 1, 31, 12, 0, 0, 500000)),
@@ -294,6 +299,7 @@ def test_an_error_calls_an_expression_an_expression() -> None:
 
 LITERALS = [1, -2, 2**40, None, True, 1.5, -1e300, Decimal("1.50"), Decimal(7), "it's", r"a\n", b"A"]
 MOMENTS = [date(2026, 1, 1), datetime(2026, 1, 1, 12, 0, 0, 5), datetime(2026, 1, 1, 12, tzinfo=UTC)]
+MOMENTS += [FarDate(3789391), FarDate(-(2**31)), FarTime(-(2**63)), FarTime(2**63 - 1, UTC)]
 LEAVES = st.sampled_from([X, Y, Cast(X, "decimal(10,2)"), Call("current_date", ()), *map(lit, [*LITERALS, *MOMENTS])])
 VALUES = st.recursive(
     LEAVES,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pyarrow as pa
 
 from lakeport.kernel.expressions import Column
-from lakeport.kernel.statistics import FileStatistics, conform_parsed
+from lakeport.kernel.statistics import FileStatistics, conform_parsed, format_stats, whole_stats_type
 from tests.builder import struct
 
 _COLUMNS = 200
@@ -50,3 +51,14 @@ def test_a_column_without_statistics_has_no_bounds() -> None:
         bounds = statistics.bounds_of(Column(path))
         assert bounds is not None
         assert (bounds.lower, bounds.upper, bounds.nulls) == (None, None, None)
+
+
+def test_parsed_statistics_of_far_years_have_a_text() -> None:
+    """A checkpoint may have no other form of them."""
+    days = pa.array([3789391], pa.int32()).cast(pa.date32())
+    columns = {"id": pa.array([1]), "day": days, "at": days.cast(pa.timestamp("us", "UTC"))}
+    fields = whole_stats_type(struct(id="long", day="date", at="timestamp"), (), "none")
+    bounds = pa.StructArray.from_arrays(list(columns.values()), fields=list(fields.field("minValues").type))
+    parsed = pa.StructArray.from_arrays([pa.array([1]), bounds, bounds], names=["numRecords", "minValues", "maxValues"])
+    text = json.loads(format_stats(conform_parsed(parsed, fields))[0].as_py())
+    assert text["minValues"] == text["maxValues"] == {"id": 1, "day": "+12345-01-01", "at": "+12345-01-01T00:00:00Z"}

@@ -100,6 +100,7 @@ def long(value: int) -> dict[str, Any]:
         (op("not", literal("false", "bool")), "012"),
         (op("lessThan", long(1), long(2)), "012"),
         (op("greaterThan", literal("a", "string"), literal("b", "string")), ""),
+        (op("lessThan", literal("2026-01-01", "date"), literal("12345-01-01", "date")), "012"),
         (op("isNull", long(1)), ""),
         (op("and", {"op": "UnsupportedOp"}, op("equal", ID, long(13))), "1"),
         (op("not", op("and", {"op": "unsupported"}, op("equal", ID, long(13)))), "012"),
@@ -191,6 +192,29 @@ def test_a_timestamp_that_a_client_has_cut_is_not_taken_literally() -> None:
     snapshot = table.snapshot()
     assert kept(snapshot, parse_json_predicate(json.dumps(before), schema)) == {"0.parquet"}
     assert kept(snapshot, parse_json_predicate(json.dumps(long_before), schema)) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "files"),
+    [
+        ("equal", "-0044-03-15", "0"),
+        ("greaterThan", "+10000-01-01", "2"),
+        ("lessThan", "11111-01-01", "01"),
+    ],
+)
+def test_years_that_have_a_sign_are_read(name: str, value: str, files: str) -> None:
+    schema = struct(id="integer", day="date", at="timestamp")
+    table = TableBuilder(memory_engine(), "memory:///t", schema, ["day", "at"]).create()
+    for number, text in enumerate(["-0044-03-15", "2026-01-01", "+12345-01-01"]):
+        partition = {"day": text, "at": f"{text}T00:00:00.0005Z"}
+        table.commit(table.add({"id": [1]}, partition, name=f"{number}.parquet"))
+    snapshot = table.snapshot()
+    for hint in (
+        op(name, column("day", "date"), literal(value, "date")),
+        op(name, column("at", "timestamp"), literal(f"{value}T00:00:00Z", "timestamp")),
+    ):
+        predicate = parse_json_predicate(json.dumps(hint), snapshot.schema, ["day", "at"])
+        assert kept(snapshot, predicate) == {f"{number}.parquet" for number in files}
 
 
 def test_a_string_in_a_language_is_compared_by_none_of_our_rules() -> None:

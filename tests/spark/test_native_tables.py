@@ -510,6 +510,23 @@ def test_a_filter_on_a_timestamp_keeps_its_microseconds(spark: SparkSession, fil
         assert native(spark, frame).count() == frame.count() > 0
 
 
+def test_dates_and_timestamps_of_early_years_are_compared_in_python(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's reader has no day of 1582-10-05 to 14, and Spark's literals have no year before 1000."""
+    days = {-735525: "-0044-03-15", -719162: "0001-01-01", -141428: "1582-10-14", 3789391: "12345-01-01"}
+    schema = struct(id="long", day="date", at="timestamp", local="timestamp_ntz")
+    table = built(tmp_path, schema, (), "none", "timestampNtz")
+    micros = pa.array([day * 86_400_000_000 for day in days])
+    columns = {"id": pa.array(list(days)), "day": pa.array(list(days), pa.int32()).cast(pa.date32())}
+    columns |= {"at": micros.cast(pa.timestamp("us", "UTC")), "local": micros.cast(pa.timestamp("us"))}
+    table.commit(table.add(pa.table(columns), stats=None))
+    frame = lakeport.scan(table.root)
+    equal = {(name, day): f"{name} = '{text}'" for name in ("day", "at", "local") for day, text in days.items()}
+    assert {day for (_, day), c in equal.items() if why_not_native(frame.where(c), spark) is None} == {3789391}
+    parts = [frame.where(c).to_spark(spark).select(F.lit(name), F.lit(day), "id") for (name, day), c in equal.items()]
+    found = reduce(DataFrame.union, parts).collect()
+    assert sorted(map(tuple, found)) == sorted((name, day, day) for name, day in equal)
+
+
 def test_both_zeros_are_found_whatever_row_groups_are_skipped(spark: SparkSession, tmp_path: Path) -> None:
     table = built(tmp_path, struct(d="double"))
     table.commit(table.add({"d": [0.0] * 3}, stats=None), table.add({"d": [-0.0] * 3}, stats=None))

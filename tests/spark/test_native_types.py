@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,7 +20,7 @@ from lakeport.spark import explain, load
 from lakeport.spark.native.frames import why_not_native
 from tests.acceptance.comparing import assert_same_rows
 from tests.builder import TableBuilder, struct
-from tests.spark.test_native_tables import built, native, scans_of
+from tests.spark.test_native_tables import built, native, scans_of, setting
 
 pytestmark = pytest.mark.usefixtures("native_jar")
 
@@ -141,3 +143,22 @@ def test_files_from_before_and_after_types_were_widened_are_read_by_sparks_reade
     for condition in conditions:
         found = sorted(row.age for row in rows.where(condition).collect())
         assert found == sorted(frame.where(condition).to_arrow().column("age").to_pylist()), condition
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP_MICROS", "INT96"])
+def test_files_in_javas_old_calendar_are_read_alike(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    parquet, table = "spark.sql.parquet", built(tmp_path, struct(id="long", day="date", at="timestamp"))
+    days, moments = "date_add(DATE '0001-01-01', cast(id * 37 AS INT))", "timestamp_seconds(id * 3600000 - 62000000000)"
+    with ExitStack() as stack:
+        stack.enter_context(setting(spark, f"{parquet}.outputTimestampType", kind))
+        for calendar in ("datetime", "int96"):
+            stack.enter_context(setting(spark, f"{parquet}.{calendar}RebaseModeInWrite", "LEGACY"))
+        rows = spark.range(18_000).selectExpr("id", f"{days} AS day", f"{moments} AS at").coalesce(1)
+        rows.write.parquet(str(tmp_path / "written"))
+    (file,) = (tmp_path / "written").glob("*.parquet")
+    add = table.add({"id": [], "day": [], "at": []}, name="file.parquet", stats=None)
+    size = table.write(f"{table.root}/file.parquet", file.read_bytes())
+    table.commit({"add": add["add"] | {"size": size}})
+    frame = lakeport.scan(table.root)
+    assert_same_rows(native(spark, frame).toArrow(), frame.to_arrow())
+    assert pc.min(frame.to_arrow()["day"]).as_py() == date(1, 1, 1)

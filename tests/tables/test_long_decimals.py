@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal, getcontext, localcontext
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 
 import lakeport
 from lakeport import tables
+from lakeport.engine import default_engine
 from lakeport.kernel.binding import bind
 from lakeport.kernel.expressions import col, same
 from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.kernel.sql import parse_filter
 from lakeport.kernel.table_properties import parse_interval
-from tests.builder import struct
+from tests.builder import TableBuilder, protocol, struct
 
 DIGITS = "1234567890123456789012345678.9012345678"
 LONG = Decimal(DIGITS)
@@ -95,3 +97,28 @@ def test_partitions_and_generated_columns_keep_all_digits(tmp_path: Path) -> Non
 
 def test_intervals_are_exact() -> None:
     assert parse_interval("interval 123456.789 seconds") == 123_456_789
+
+
+def test_bounds_keep_all_digits_where_rows_are_counted(tmp_path: Path) -> None:
+    table = TableBuilder(
+        default_engine(),
+        str(tmp_path / "table"),
+        struct(x="decimal(38,10)"),
+        properties={"delta.enableDeletionVectors": "true"},
+        protocol=protocol(features=["deletionVectors"]),
+    )
+    bounds = f'"minValues":{{"x":{DIGITS}}},"maxValues":{{"x":{NEXT}}}'
+    table.create(table.add({"x": [LONG, NEXT]}, stats=f"{{{bounds}}}"))
+    tables.delete(table.root, f"x = {NEXT}")
+    commit = Path(table.root, "_delta_log", f"{1:020}.json").read_text()
+    (add,) = (json.loads(line)["add"] for line in commit.splitlines() if '"add"' in line)
+    assert bounds in add["stats"]
+    assert lakeport.scan(table.root).where(f"x = {DIGITS}").count() == 1
+
+
+@pytest.mark.parametrize("text", ["1.2345678901234568e27", "1.2345678901234567e27"])
+def test_bounds_that_were_doubles_on_the_way_lose_no_row(tmp_path: Path, text: str) -> None:
+    table = TableBuilder(default_engine(), str(tmp_path / "table"), struct(x="decimal(38,10)"))
+    stats = f'{{"numRecords":1,"minValues":{{"x":{text}}},"maxValues":{{"x":{text}}}}}'
+    table.create(table.add({"x": [LONG]}, stats=stats))
+    assert lakeport.scan(table.root).where(f"x = {DIGITS}").count() == 1

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.engine.arithmetic import arithmetic
-from lakeport.engine.casts import caster, is_number, to_float
+from lakeport.engine.casts import caster, is_number, outreaches, to_float
 from lakeport.engine.functions import function_kernel
 from lakeport.engine.literals import LOCAL, MOMENT, fits, fitting_scalar, own_literal
 from lakeport.engine.nodes import (
@@ -55,6 +55,7 @@ from lakeport.kernel.expressions import (
     format_expression,
 )
 from lakeport.kernel.schema import PrimitiveType, arrow_type
+from lakeport.kernel.value_types import TIMESTAMP, TIMESTAMP_NTZ
 
 _NULL = null_of(pa.bool_())
 
@@ -262,7 +263,7 @@ def _operands(left: Expression, right: Expression, schema: pa.Schema) -> tuple[N
     b = None if isinstance(right, Literal) else _compile(right, schema)
     a, b = a or _literal(left, b), b or _literal(right, a)
     shared = _shared_type(a.type, b.type)
-    return _alike(a, shared), _alike(b, shared)
+    return _alike(a, left, shared), _alike(b, right, shared)
 
 
 def _literal(expression: Expression, beside: Node | None) -> Node:
@@ -272,13 +273,15 @@ def _literal(expression: Expression, beside: Node | None) -> Node:
     return constant(own_literal(value) if scalar is None else scalar)
 
 
-def _alike(node: Node, target: pa.DataType) -> Node:
+def _alike(node: Node, expression: Expression, target: pa.DataType) -> Node:
     """In a type that holds each of its values; only a long or a decimal may be rounded to the nearest double."""
     if node.type == target:
         return node
     if types.is_floating(target):
         kernel = to_float(node.type, target)
         return Node(target, lambda rows: kernel(node.run(rows)), node.total)
+    if outreaches(node.type, target):
+        return _cast(node, TIMESTAMP if target == MOMENT else TIMESTAMP_NTZ, Cast(expression, "timestamp"))
     options = pc.CastOptions.safe(target)
     return Node(target, lambda rows: pc.cast(node.run(rows), options=options), node.total)
 

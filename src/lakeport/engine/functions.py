@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lakeport.engine.casts import is_number, to_decimal
+from lakeport.engine.casts import in_calendar, is_number, moment_text, to_decimal
 from lakeport.engine.literals import LOCAL, MOMENT
-from lakeport.engine.nodes import Datum, Kernel, by_row
+from lakeport.engine.nodes import Datum, Kernel, as_array, by_row
 from lakeport.errors import UnsupportedExpressionError
-from lakeport.kernel.arrays import FALSE, own_scalar, scalar_of
+from lakeport.kernel.arrays import FALSE, own_scalar, scalar_of, to_mask
 from lakeport.kernel.expressions import Call, Literal
 from lakeport.kernel.functions import FORMAT_LETTERS
+from lakeport.kernel.moments import DAY_MICROSECONDS
 from lakeport.kernel.value_types import rounded_digits
 
 _HALF_UP = "half_towards_infinity"
 _NAN = scalar_of(float("nan"), pa.float64())
-_TIME = r"^(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d).*"
+_TIME = r"^([+-]?\d{4,5})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d).*"
 
 Made = tuple[Kernel, pa.DataType, bool]
 """A kernel, the type of its result, and whether it succeeds for every value."""
@@ -36,9 +36,12 @@ def function_kernel(call: Call, args: Sequence[pa.DataType]) -> Made:
     name, constants = call.name, [arg.value if isinstance(arg, Literal) else None for arg in call.args]
     if name in _OF_TEXT:
         return _OF_TEXT[name], args[0], True
-    if name in _TO_INTEGER:
-        kernel = _TO_INTEGER[name]
-        return (lambda datum: pc.cast(kernel(datum), pa.int32())), pa.int32(), True
+    if name in _OF_DATE:
+        kernel = _OF_DATE[name]
+        return (lambda days: pc.cast(kernel(in_calendar(days)), pa.int32())), pa.int32(), False
+    if name in _OF_CLOCK:
+        kernel = _OF_CLOCK[name]
+        return (lambda moments: pc.cast(kernel(moments), pa.int32())), pa.int32(), True
     if name in _OF_DOUBLE:
         return _OF_DOUBLE[name], pa.float64(), True
     if name in _OTHERS:
@@ -208,12 +211,12 @@ def _greatest_float(nan: pa.Scalar, *data: Datum) -> Datum:
 
 def _date_trunc(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
     unit = constants[0]
-    return (lambda _, moments: pc.floor_temporal(moments, unit=unit)), args[1], True
+    return (lambda _, moments: pc.floor_temporal(in_calendar(moments), unit=unit)), args[1], False
 
 
 def _trunc(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
     unit = constants[1]
-    return (lambda days, _: pc.floor_temporal(days, unit=unit)), args[0], True
+    return (lambda days, _: pc.floor_temporal(in_calendar(days), unit=unit)), args[0], False
 
 
 def _shift_days(kernel: Kernel, args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
@@ -240,16 +243,33 @@ def _add_time(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
 
 
 def _add_months(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
-    return (lambda moments, months: by_row(_months_later, args[0], moments, months)), args[0], False
+    return partial(_months_later, args[0]), args[0], False
 
 
-def _months_later(moment: date | datetime, months: int) -> date | datetime:
-    """The same day of another month, or the last one of it."""
-    years, month = divmod(moment.month - 1 + months, 12)
-    year = moment.year + years
-    if not 1 <= year <= 9999:
-        raise OverflowError(f"the year {year} is out of range")
-    return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
+def _months_later(data_type: pa.DataType, moments: Datum, months: Datum) -> Datum:
+    """The same day of another month, or the last one of it. Raises `OverflowError` if the type has no such value."""
+    length = next((len(datum) for datum in (moments, months) if not isinstance(datum, pa.Scalar)), 1)
+    stored, unit = (np.int32, 1) if types.is_date32(data_type) else (np.int64, DAY_MICROSECONDS)
+    numbers, shifts = (_numbers(as_array(datum, length)) for datum in (moments, months))
+    days, since_midnight = np.divmod(numbers, unit)
+    month = days.astype("datetime64[D]").astype("datetime64[M]")
+    later = month + shifts
+    last_day = (later + 1).astype("datetime64[D]") - 1
+    same_day = later.astype("datetime64[D]") + (days.astype("datetime64[D]") - month)
+    result = np.minimum(same_day, last_day).astype(np.int64)
+    valid = pc.and_(pc.is_valid(as_array(moments, length)), pc.is_valid(as_array(months, length)))
+    limit = np.iinfo(stored).max // unit
+    if (to_mask(valid) & (abs(result) >= limit)).any():
+        raise OverflowError(f"it is out of the range of {data_type}")
+    data = np.ascontiguousarray(result * unit + since_midnight, stored)
+    found = pa.Array.from_buffers(data_type, length, [valid.buffers()[1], pa.py_buffer(data)])
+    return found[0] if isinstance(moments, pa.Scalar) and isinstance(months, pa.Scalar) else found
+
+
+def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
+    """What is stored, whatever it is where the array is null."""
+    width = array.type.bit_width // 8
+    return np.frombuffer(array.buffers()[1], f"i{width}", len(array), array.offset * width).astype(np.int64)
 
 
 def _date_format(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
@@ -258,19 +278,19 @@ def _date_format(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
         letters = letters.replace(name, rf"\{group}")
 
     def formatted(moments: Datum, _: Datum) -> Datum:
-        texts = pc.cast(pc.cast(moments, LOCAL), pa.string())
-        return pc.replace_substring_regex(texts, pattern=_TIME, replacement=letters)
+        return pc.replace_substring_regex(moment_text(moments), pattern=_TIME, replacement=letters)
 
-    return formatted, pa.string(), True
+    return formatted, pa.string(), False
 
 
-_TO_INTEGER: dict[str, Kernel] = {
-    **{name: getattr(pc, name) for name in ("year", "quarter", "month", "day", "hour", "minute", "second")},
+_OF_DATE: dict[str, Kernel] = {
+    **{name: getattr(pc, name) for name in ("year", "quarter", "month", "day")},
     "dayofyear": pc.day_of_year,
     "dayofweek": partial(pc.day_of_week, count_from_zero=False, week_start=7),
     "weekday": pc.day_of_week,
     "weekofyear": pc.iso_week,
 }
+_OF_CLOCK: dict[str, Kernel] = {name: getattr(pc, name) for name in ("hour", "minute", "second")}
 _OF_DOUBLE: dict[str, Kernel] = {"sqrt": pc.sqrt, "exp": pc.exp, "power": pc.power}
 _OTHERS: dict[str, Callable[[Sequence[pa.DataType], Sequence[Any]], Made]] = {
     "length": _length,

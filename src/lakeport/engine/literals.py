@@ -13,6 +13,7 @@ from pyarrow import types
 from lakeport.errors import UnsupportedExpressionError
 from lakeport.kernel.arrays import null_of, own_scalar, scalar_of
 from lakeport.kernel.decimals import EXACT
+from lakeport.kernel.moments import FarDate, FarTime
 
 MOMENT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
@@ -52,9 +53,9 @@ def fits(value: Any, data_type: pa.DataType) -> bool:
             return data_type in _TEXTS
         case bytes():
             return data_type in _BINARIES
-        case datetime():
+        case datetime() | FarTime():
             return bool(data_type == (LOCAL if value.tzinfo is None else MOMENT))
-        case date():
+        case date() | FarDate():
             return bool(types.is_date32(data_type))
     return False
 

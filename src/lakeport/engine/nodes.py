@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.arrays import array_of, from_numpy, scalar_of, to_mask
+from lakeport.kernel.arrays import array_of, from_numpy, python_value, scalar_of, to_mask
 from lakeport.kernel.expressions import Cast, Expression, Literal, children, format_expression
 from lakeport.kernel.value_binding import as_written
 
@@ -84,7 +84,9 @@ def _failure(whole: Expression, row: list[pa.Scalar], data_type: pa.DataType, er
     shown = whole if isinstance(whole, Cast) else as_written(whole)
     parts = zip(children(shown), row, strict=True)
     known = dict.fromkeys(
-        f"{format_expression(part)} = {str(value)[:100]}" for part, value in parts if not isinstance(part, Literal)
+        f"{format_expression(part)} = {str(python_value(value))[:100]}"
+        for part, value in parts
+        if not isinstance(part, Literal)
     )
     where = f", where {' and '.join(known)}" if known else ""
     reason = {"overflow": f"the result does not fit {data_type}", "divide by zero": "division by zero"}.get(str(error))

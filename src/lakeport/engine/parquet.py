@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet_writer import ParquetFileWriter, encode_parquet
 from lakeport.engine.row_groups import row_groups_that_may_match
 from lakeport.errors import CorruptTableError, LakeportError
@@ -94,8 +95,9 @@ def _read_split(
     starts = np.cumsum([0] + [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
     end = metadata.num_row_groups if split.end_row_group is None else split.end_row_group
     groups = list(range(split.first_row_group, end))
+    calendar = LegacyCalendar.of_file(file, split.file.path)
     if predicate is not None and groups:
-        groups = row_groups_that_may_match(file, groups, schema, predicate)
+        groups = row_groups_that_may_match(file, groups, schema, predicate, by_time=calendar is None)
     stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
     columns = columns_to_read(list(file.schema_arrow), stored)
     for first, last in _runs(groups):
@@ -108,7 +110,8 @@ def _read_split(
         for batch in batches:
             for column in batch.columns:
                 _check_text(column)
-            yield _complete(conform(batch, stored, path=split.file.path), schema, position)
+            converted = batch if calendar is None else calendar.convert(batch)
+            yield _complete(conform(converted, stored, path=split.file.path), schema, position)
             position += batch.num_rows
 
 

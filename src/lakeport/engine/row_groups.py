@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def row_groups_that_may_match(
-    file: pq.ParquetFile, groups: list[int], schema: pa.Schema, predicate: Expression
+    file: pq.ParquetFile, groups: list[int], schema: pa.Schema, predicate: Expression, *, by_time: bool = True
 ) -> list[int]:
-    """Those of `groups` in which a row can satisfy the predicate, which is in terms of `schema`."""
+    """Those of `groups` in which a row can satisfy the predicate, which is in terms of `schema`. Without `by_time`, the
+    bounds of dates and timestamps are left out of account."""
     leaves = [file.schema.column(i).path for i in range(len(file.schema))]
 
     def bounds_of(column: Column) -> Bounds | None:
@@ -27,6 +28,8 @@ def row_groups_that_may_match(
         if found is None or leaves.count(found[0]) != 1:  # the column `a.b` and the field b of a have one path
             return None
         path, target = found
+        if pa.types.is_temporal(target) and not by_time:
+            return None
         return _bounds(file.metadata, groups, leaves.index(path), target)
 
     mask = may_match(predicate, bounds_of, len(groups))

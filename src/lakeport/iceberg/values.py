@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_DAYS = date(1970, 1, 1).toordinal()
+from lakeport.kernel.moments import FarDate, FarTime, days_of, microseconds_of
 
 
 def to_plain(value: Any) -> Any:
     """A value as its type is stored: days and microseconds since the epoch, the digits of a decimal."""
     match value:
-        case datetime():
-            return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
-        case date():
-            return value.toordinal() - _DAYS
+        case datetime() | FarTime():
+            return microseconds_of(value)
+        case date() | FarDate():
+            return days_of(value)
         case Decimal():
             return unscaled(value)
     return value

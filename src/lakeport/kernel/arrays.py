@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -17,9 +17,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.kernel.decimals import EXACT
-
-_EPOCH = datetime(1970, 1, 1)
-_MICROSECOND = timedelta(microseconds=1)
+from lakeport.kernel.moments import FarDate, FarTime, day_at, days_of, microseconds_of, moment_at
 
 
 def array_of(values: Sequence[Any], data_type: pa.DataType, *, trusted: bool = False) -> pa.Array:
@@ -62,6 +60,16 @@ def own_scalar(value: Any) -> pa.Scalar:
     return null_of(pa.null()) if value is None else scalar_of(value, _own_type(value))
 
 
+def python_value(scalar: pa.Scalar) -> Any:
+    """The way back: the Python value of a scalar, which `kernel.moments` has if it is of a far year."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if types.is_date32(scalar.type):
+            return day_at(scalar.value)
+        return moment_at(scalar.value, UTC if scalar.type.tz else None)
+
+
 def _own_type(value: Any) -> pa.DataType:
     match value:
         case bool():
@@ -78,9 +86,9 @@ def _own_type(value: Any) -> pa.DataType:
             return pa.string()
         case bytes():
             return pa.binary()
-        case datetime():
+        case datetime() | FarTime():
             return pa.timestamp("us", None if value.tzinfo is None else "UTC")
-        case date():
+        case date() | FarDate():
             return pa.date32()
     raise TypeError(f"{value!r} has no Arrow type")
 
@@ -205,10 +213,10 @@ def _numbers(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:
             return pa.py_buffer(np.array(floats, np.float64))
         return pa.py_buffer(struct.pack(f"={len(floats)}f", *floats))
     if types.is_date32(data_type):
-        days = [0 if v is None else v.toordinal() - _EPOCH.toordinal() for v in values]
+        days = [0 if v is None else days_of(v) for v in values]
         return pa.py_buffer(np.array(days, np.int32))
     if types.is_timestamp(data_type) and data_type.unit == "us":
-        return pa.py_buffer(np.array([0 if v is None else _microseconds(v) for v in values], np.int64))
+        return pa.py_buffer(np.array([0 if v is None else microseconds_of(v) for v in values], np.int64))
     if types.is_signed_integer(data_type):
         known = [0 if v is None else v for v in values] if None in values else values
         return pa.py_buffer(np.array(known, f"int{data_type.bit_width}"))
@@ -225,9 +233,9 @@ def _kind_of(data_type: pa.DataType) -> tuple[type, ...]:
     if types.is_decimal(data_type):
         return (Decimal, int)
     if types.is_date32(data_type):
-        return (date,)
+        return (date, FarDate)
     if types.is_timestamp(data_type):
-        return (datetime,)
+        return (datetime, FarTime)
     if _is_text(data_type):
         return (str,)
     if _is_bytes(data_type):
@@ -241,11 +249,6 @@ def _check(values: Sequence[Any], data_type: pa.DataType) -> None:
         if not issubclass(other, kinds) or other is bool:
             example = next(value for value in values if type(value) is other)
             raise TypeError(f"expected {data_type}, got {example!r:.80}")
-
-
-def _microseconds(value: datetime) -> int:
-    naive = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-    return (naive - _EPOCH) // _MICROSECOND
 
 
 def _decimals(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:

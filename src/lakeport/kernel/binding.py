@@ -7,6 +7,8 @@ value is of the kind that belongs to the column's type:
     string → str          binary → bytes            date → date
     timestamp → aware datetime in UTC               timestamp_ntz → naive datetime
 
+Of years before 1 and after 9999, dates are `FarDate` and timestamps `FarTime` (`kernel.moments`).
+
 A comparison of an integer, decimal or date column with a value that its type cannot hold is rewritten into one that
 selects the same rows (`x >= 1.5` is `x > 1`), so that nothing is ever rounded. Where Spark would convert to double, so
 does Lakeport: a float or double column takes every number as a double. Time without a zone is UTC.
@@ -18,7 +20,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -44,10 +45,11 @@ from lakeport.kernel.expressions import (
     format_expression,
     operands,
 )
-from lakeport.kernel.literals import INTEGER_BITS, Place, as_utc, place_literal
+from lakeport.kernel.literals import INTEGER_BITS, Place, place_literal
+from lakeport.kernel.moments import MOMENT_KINDS, microseconds_of
 from lakeport.kernel.schema import DataType, PrimitiveType, StructType
 from lakeport.kernel.value_binding import ValueBinder, as_written, convert, plain, type_of
-from lakeport.kernel.value_types import BOOLEAN, FLOATS, STRING, VOID, format_type
+from lakeport.kernel.value_types import BOOLEAN, FLOATS, STRING, VOID, format_type, literal_type
 
 _NULL, _FALSE = Literal(None), Literal(False)
 
@@ -260,7 +262,8 @@ def _among_literals(bound: Expression, data_type: PrimitiveType, values: list[An
 def _compare_literals(op: CompareOp, left: Any, right: Any) -> Literal:
     if left is None or right is None:
         return Literal(left is right) if op == "<=>" else _NULL
-    for kind in (bool, (int, float, Decimal), str, bytes, date):
+    left, right = _read_beside(right, left), _read_beside(left, right)
+    for kind in (bool, (int, float, Decimal), str, bytes, MOMENT_KINDS):
         if isinstance(left, kind) and isinstance(right, kind) and isinstance(left, bool) is isinstance(right, bool):
             return Literal(bool(_PYTHON[op](*_alike(left, right))))
     hint = "; what is in quotes is text: a column's name is written without, or in backticks"
@@ -270,9 +273,16 @@ def _compare_literals(op: CompareOp, left: Any, right: Any) -> Literal:
     )
 
 
+def _read_beside(other: Any, value: Any) -> Any:
+    """Text beside a date or a timestamp as one of its type; any other value as it is."""
+    if not isinstance(value, str) or not isinstance(other, MOMENT_KINDS):
+        return value
+    return _place_or_refuse(value, Literal(other), literal_type(other))[0]
+
+
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:
-    if isinstance(left, date):
-        return as_utc(left), as_utc(right)
+    if isinstance(left, MOMENT_KINDS):
+        return microseconds_of(left), microseconds_of(right)
     if isinstance(left, float) and isinstance(right, Decimal):
         return left, float(right)
     if isinstance(left, Decimal) and isinstance(right, float):

@@ -212,6 +212,18 @@ def _relabelled(
     return array
 
 
+def map_leaves(array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The array with `change`, which keeps types and nulls, applied to every primitive column in it."""
+    if pa.types.is_struct(array.type):
+        children = [map_leaves(array.field(i), change) for i in range(array.type.num_fields)]
+        return _struct(children, array.type, array)
+    if pa.types.is_list(array.type):
+        return _with_children(array, array.type, [map_leaves(array.values, change)])
+    if pa.types.is_map(array.type):
+        return _map(array, array.type, map_leaves(array.keys, change), map_leaves(array.items, change))
+    return change(array)
+
+
 def without_hidden_nulls(array: pa.Array) -> pa.Array:
     """The same values; where a struct is null, its required fields are not. Arrow's Parquet writer refuses a null
     there, though no reader could ever see it. The values that count must have no null in a required field."""

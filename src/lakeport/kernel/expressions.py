@@ -18,6 +18,8 @@ from decimal import Decimal
 from typing import Any
 from typing import Literal as OneOf
 
+from lakeport.kernel.moments import FarDate, FarTime
+
 
 class Expression:
     """The root of the tree; its operators build predicates and values."""
@@ -125,7 +127,9 @@ class Column(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal(Expression):
-    """A constant: None, bool, int, float, Decimal, str, bytes, date or datetime."""
+    """A constant: None, bool, int, float, Decimal, str, bytes, date or datetime, NumPy's numbers and `datetime64`.
+
+    `kernel.moments` has dates and timestamps of the years that Python's lack."""
 
     value: Any
 
@@ -421,10 +425,10 @@ def _operand_text(expression: Expression) -> str:
 def _value_text(expression: Expression) -> str:
     """Text of a value; unlike beside a comparison, a literal in it must tell its type."""
     match expression:
-        case Literal(datetime() as moment):
+        case Literal(datetime() | FarTime() as moment):
             kind = "TIMESTAMP_NTZ" if moment.tzinfo is None else "TIMESTAMP"
             return f"{kind} '{moment}'"
-        case Literal(date() as day):
+        case Literal(date() | FarDate() as day):
             return f"DATE '{day}'"
         case Literal(Decimal() as number) if number.is_finite():
             text = f"{number:f}"

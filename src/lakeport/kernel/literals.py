@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any, Literal
 
 from lakeport.kernel.decimals import EXACT
+from lakeport.kernel.moments import DAY_MICROSECONDS, Day, Moment, day_at, day_of, microseconds_of, moment_at
 from lakeport.kernel.schema import PrimitiveType
 
 Place = tuple[Any, Literal["at", "above", "below", "apart"]]
@@ -22,11 +23,11 @@ _FALSE_TEXTS = frozenset({"f", "false", "n", "no", "0"})
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(inf|infinity)|nan", re.IGNORECASE)
 _TIME = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})"
+    r"([+-]?\d{4,7})-(\d{1,2})-(\d{1,2})"
     r"([T ](\d{1,2}):(\d{1,2})(:(\d{1,2})(\.(\d{1,9}))?)? ?(?P<zone>Z|UTC|[+-]\d{1,2}(:?\d{2})?)?)?",
     re.ASCII,
 )
-_DATE_FIRST = re.compile(r"(\d{4}-\d{1,2}-\d{1,2})([T ].*)?", re.ASCII | re.DOTALL)
+_DATE_FIRST = re.compile(r"([+-]?\d{4,7}-\d{1,2}-\d{1,2})([T ].*)?", re.ASCII | re.DOTALL)
 
 
 def place_literal(value: Any, data_type: PrimitiveType) -> Place:
@@ -43,10 +44,8 @@ def place_literal(value: Any, data_type: PrimitiveType) -> Place:
             return float(_number(value)), "at"
         case "date":
             return _place_date(value)
-        case "timestamp":
-            return as_utc(value), "at"
-        case "timestamp_ntz":
-            return as_utc(value).replace(tzinfo=None), "at"
+        case "timestamp" | "timestamp_ntz":
+            return _place_moment(value, UTC if data_type.name == "timestamp" else None)
         case name if bits := INTEGER_BITS.get(name):
             limit: int = 2 ** (bits - 1)
             nearest, place = _place_number(Decimal(_number(value)), Decimal(-limit), Decimal(limit - 1), 0)
@@ -111,17 +110,17 @@ def _place_number(number: Decimal, least: Decimal, greatest: Decimal, scale: int
 
 
 def _place_date(value: Any) -> Place:
-    moment = as_utc(value)
-    return moment.date(), "at" if moment.time() == time() else "above"
+    days, rest = divmod(microseconds_of(value), DAY_MICROSECONDS)
+    return day_at(days), "above" if rest else "at"
 
 
-def as_utc(value: Any) -> datetime:
-    """The moment; without a zone it is in UTC, and a date is its midnight."""
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    raise ValueError("a date or a time is needed")
+def _place_moment(value: Any, zone: timezone | None) -> Place:
+    moment, least, greatest = microseconds_of(value), -(2**63), 2**63 - 1
+    if moment > greatest:
+        return moment_at(greatest, zone), "above"
+    if moment < least:
+        return moment_at(least, zone), "below"
+    return moment_at(moment, zone), "at"
 
 
 def _parse(text: str, data_type: PrimitiveType) -> Any:
@@ -168,20 +167,21 @@ def _parse_float(text: str, name: str) -> float:
     return rounded
 
 
-def _parse_time(text: str, name: str) -> datetime:
+def _parse_time(text: str, name: str) -> Day | Moment:
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise ValueError("it is not written like " + ("2026-01-31" if name == "date" else "2026-01-31 12:00:00"))
     year, month, day, hour, minute, second = (int(match[i] or 0) for i in (1, 2, 3, 5, 6, 8))
     micros = int((match[10] or "0").ljust(6, "0")[:6])
     zone = _parse_zone(match["zone"])
-    moment = datetime(year, month, day, hour, minute, second, micros, zone)
+    clock = datetime(1970, 1, 1, hour, minute, second, micros, zone)
     # Spark drops the time here and the zone there; what it would silently change is refused.
-    if name == "date" and moment.time() != time():
+    if name == "date" and clock.time() != time():
         raise ValueError("it has a time of day")
     if name != "timestamp" and zone.utcoffset(None):
         raise ValueError("it has a time zone")
-    return moment
+    start = day_of(year, month, day)
+    return start if name == "date" else moment_at(microseconds_of(start) + microseconds_of(clock), UTC)
 
 
 def _parse_zone(text: str | None) -> timezone:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -16,15 +16,13 @@ import pyarrow.compute as pc
 from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.arrays import array_of, scalar_of, take_or_null, to_mask
 from lakeport.kernel.decimals import EXACT
+from lakeport.kernel.moments import Day, FarTime, Moment, day_of, microseconds_of, moment_at, utc_text
 from lakeport.kernel.schema import PrimitiveType, StructField, arrow_type
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^<>|]")
 """What a directory of a partition must not have in its name; non-ASCII text stays."""
-_FAR_DATE = re.compile(r"[+-]?\d{4,7}-\d\d-\d\d", re.ASCII)
-_TIMES = ("date", "timestamp", "timestamp_ntz")
-_DAY = 86_400_000_000
-_MIDNIGHT = datetime(2000, 1, 1)
+_FAR_DATE = re.compile(r"([+-]?\d{4,7})-(\d\d)-(\d\d)", re.ASCII)
 
 
 def parse_partition_values(texts: pa.Array, field: StructField, *, path: str) -> pa.Array:
@@ -33,7 +31,7 @@ def parse_partition_values(texts: pa.Array, field: StructField, *, path: str) ->
     Raises `CorruptTableError`, naming the table at `path`."""
     encoded = texts.dictionary_encode()
     values = [parse_partition_value(text, field, path=path) for text in encoded.dictionary.to_pylist()]
-    return _values_array(values, arrow_type(field.type)).take(encoded.indices)
+    return array_of(values, arrow_type(field.type)).take(encoded.indices)
 
 
 def partition_column(text: str | None, field: StructField, length: int, *, path: str) -> pa.Array:
@@ -41,21 +39,11 @@ def partition_column(text: str | None, field: StructField, length: int, *, path:
     if not text:
         return pa.nulls(length, arrow_type(field.type))
     value = parse_partition_value(text, field, path=path)
-    return pa.repeat(_values_array([value], arrow_type(field.type))[0], length)
-
-
-def _values_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
-    if not any(type(value) is int for value in values) or not pa.types.is_temporal(data_type):
-        return array_of(values, data_type)
-    stored = pa.int32() if pa.types.is_date32(data_type) else pa.int64()
-    near = array_of([None if type(value) is int else value for value in values], data_type).view(stored)
-    far = array_of([value if type(value) is int else None for value in values], stored)
-    return pc.coalesce(far, near).view(data_type)
+    return pa.repeat(scalar_of(value, arrow_type(field.type)), length)
 
 
 def parse_partition_value(text: str | None, field: StructField, *, path: str) -> Any:
-    """One value; the empty string is null for every type. Of years before 1 and after 9999, which Python's dates do not
-    have, a number: days or microseconds since 1970, as Arrow stores them."""
+    """One value; the empty string is null for every type. Raises `CorruptTableError`."""
     if not text:
         return None
     name = field.type.name if isinstance(field.type, PrimitiveType) else ""
@@ -78,17 +66,14 @@ def format_partition_value(value: Any, field: StructField) -> str | None:
     match value:
         case bool():
             return "true" if value else "false"
-        case int() if isinstance(field.type, PrimitiveType) and field.type.name in _TIMES:
-            return _format_far(value, field.type.name)
         case float():
             return _format_double(value)
         case Decimal():
             return format(value, "f")
         case bytes():
             return _format_binary(value, field.name)
-        case datetime():
-            text = value.isoformat(sep="T" if value.tzinfo else " ", timespec="auto")
-            return text.replace("+00:00", "Z")
+        case datetime() | FarTime() if value.tzinfo is not None:
+            return utc_text(value)
     return str(value)
 
 
@@ -96,18 +81,6 @@ def _format_double(value: float) -> str:
     if value - value != 0:  # not finite
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return repr(value)
-
-
-def _format_far(stored: int, kind: str) -> str:
-    """A date or a time of a year before 1 or after 9999, with the sign that ISO 8601 asks for."""
-    moment = np.datetime64(stored if kind == "date" else stored // _DAY, "D")
-    year = int(moment.astype("datetime64[Y]").astype(np.int64)) + 1970
-    sign = "-" if year < 0 else "+" if year > 9999 else ""
-    day = f"{sign}{abs(year):04}{str(moment)[-6:]}"
-    if kind == "date":
-        return day
-    time = (_MIDNIGHT + timedelta(microseconds=stored % _DAY)).time().isoformat(timespec="auto")
-    return f"{day}T{time}Z" if kind == "timestamp" else f"{day} {time}"
 
 
 def _format_binary(value: bytes, column: str) -> str:
@@ -206,47 +179,40 @@ def _parse_single(text: str) -> float:
     return value
 
 
-def _parse_date(text: str) -> date | int:
+def _parse_date(text: str) -> Day:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        return _days(text)
+        return _parse_far_date(text)
 
 
-def _days(text: str) -> int:
-    """Days since 1970, of any year. Raises `ValueError`."""
-    if not _FAR_DATE.fullmatch(text):
+def _parse_far_date(text: str) -> Day:
+    match = _FAR_DATE.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    days = int(np.datetime64(text, "D").astype(np.int64))
-    if not -(1 << 31) <= days < 1 << 31:
-        raise OverflowError(text)
-    return days
+    return day_of(*map(int, match.groups()))
 
 
-def _parse_timestamp(text: str) -> datetime | int:
+def _parse_timestamp(text: str) -> Moment:
     try:
         moment = datetime.fromisoformat(_six_digits(text))
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        return _microseconds(text, zoned=True)
+        return _parse_far_time(text, UTC)
 
 
-def _parse_timestamp_ntz(text: str) -> datetime | int:
+def _parse_timestamp_ntz(text: str) -> Moment:
     try:
         return datetime.fromisoformat(_six_digits(text)).replace(tzinfo=None)
     except ValueError:
-        return _microseconds(text, zoned=False)
+        return _parse_far_time(text, None)
 
 
-def _microseconds(text: str, *, zoned: bool) -> int:
-    """Microseconds since 1970, of any year. Raises `ValueError` and `OverflowError`."""
+def _parse_far_time(text: str, zone: timezone | None) -> Moment:
     day, _, rest = text.replace(" ", "T", 1).partition("T")
-    time = datetime.fromisoformat(_six_digits(f"{_MIDNIGHT.date()}T{rest or '00'}"))
-    time = time.replace(tzinfo=None) if not zoned or time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
-    stored = _days(day) * _DAY + (time - _MIDNIGHT) // timedelta(microseconds=1)
-    if not -(1 << 63) <= stored < 1 << 63:
-        raise OverflowError(text)
-    return stored
+    clock = datetime.fromisoformat(_six_digits(f"1970-01-01T{rest or '00'}"))
+    since_midnight = microseconds_of(clock if zone else clock.replace(tzinfo=None))
+    return moment_at(microseconds_of(_parse_far_date(day)) + since_midnight, zone)
 
 
 def _six_digits(text: str) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import ConstraintError, InvalidDataError
-from lakeport.kernel.arrays import from_numpy, null_of, scalar_of, to_integers, to_mask
+from lakeport.kernel.arrays import from_numpy, null_of, python_value, scalar_of, to_integers, to_mask
 from lakeport.kernel.binding import bind, bind_value
 from lakeport.kernel.columns import make_batch, to_physical, without_hidden_nulls
 from lakeport.kernel.engine import Engine
@@ -195,15 +195,7 @@ def partition_codes(columns: list[pa.Array]) -> tuple[npt.NDArray[np.int64], Cal
         encoded = column.dictionary_encode(null_encoding="encode")
         own = to_integers(encoded.indices.cast(pa.int64()))
         codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1].astype(np.int64)
-    return codes, lambda row: [_value(column[row]) for column in columns]
-
-
-def _value(cell: pa.Scalar) -> Any:
-    """As `parse_partition_value` has it."""
-    try:
-        return cell.as_py()
-    except (OverflowError, ValueError):  # of a year that Python's dates do not have
-        return cell.value
+    return codes, lambda row: [python_value(column[row]) for column in columns]
 
 
 def _without_empty(column: pa.Array) -> pa.Array:

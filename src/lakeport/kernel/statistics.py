@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 import msgspec
@@ -11,18 +12,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.arrays import FALSE, TRUE, array_of, from_numpy, null_of, scalar_of
+from lakeport.kernel.arrays import FALSE, TRUE, array_of, from_numpy, null_of, python_value, scalar_of
 from lakeport.kernel.columns import cast
+from lakeport.kernel.decimals import EXACT
 from lakeport.kernel.expressions import Column
-from lakeport.kernel.schema import DataType, PrimitiveType, StructField, StructType, arrow_type, is_variant
+from lakeport.kernel.moments import FarDate, FarTime, utc_text
+from lakeport.kernel.schema import DataType, PrimitiveType, StructType, arrow_type, is_variant
 from lakeport.kernel.skipping import Bounds
 
 _CUT_LENGTH = 32
-"""Writers cut long strings to this many characters. A greatest value that is shorter is a whole one."""
+"""Writers cut long strings to this many characters, or halves of them. A greatest value of fewer bytes is whole."""
+_EXACT_DIGITS = 15
+"""A decimal of so many digits is the same after it has been a double."""
+_DOUBLE_DIGITS = 17
+"""No double is written with more digits, unless it is with all that it has."""
+_SOME_DOUBLES = -15
+"""This power of ten, of a number, is at least four times as far as the next double."""
+_LEAST_NORMAL_FLOAT = float(np.finfo(np.float32).tiny)
+"""Below it floats have fewer digits."""
 
 _ZERO, _ALMOST_A_MILLISECOND, _LATEST = (scalar_of(n, pa.int64()) for n in (0, 999, 2**63 - 1000))
 _CUT = scalar_of(_CUT_LENGTH, pa.int32())
 _EMPTY, _LAST_CHARACTER = (scalar_of(text, pa.string()) for text in ("", "\U0010ffff"))
+_OLD_TIE_BREAKER = "\ufffd"
 _BOUNDED_INEXACTLY = ("float", "double", "string", "timestamp", "timestamp_ntz")
 
 _Tree = dict[str, Any]
@@ -92,8 +104,7 @@ class FileStatistics:
 
     def bounds_of(self, column: Column) -> Bounds | None:
         physical = physical_path(self._schema, column.path, self._mapping_mode)
-        field = self._schema.resolve(column.path)[-1]
-        data_type = field.type
+        data_type = self._schema.resolve(column.path)[-1].type
         if isinstance(data_type, StructType):
             return None  # only its leaves have statistics
         if data_type == PrimitiveType("void"):
@@ -101,12 +112,9 @@ class FileStatistics:
             return Bounds(None, None, nulls=ones, rows=ones)
         rows = self._at("numRecords")
         lower, upper = self._at("minValues", *physical), self._at("maxValues", *physical)
-        if _was_float(field):
-            lower = None if lower is None else pc.min_element_wise(lower, _as_float(lower))
-            upper = None if upper is None else pc.max_element_wise(upper, _as_float(upper))
         return Bounds(
-            lower=lower,
-            upper=None if upper is None else _widen(upper),
+            lower=None if lower is None else _lowered(lower),
+            upper=None if upper is None else _raised(upper),
             nulls=self._trusted_nulls(self._at("nullCount", *physical), rows),
             rows=rows,
             exact=isinstance(data_type, PrimitiveType) and data_type.name not in _BOUNDED_INEXACTLY,
@@ -141,28 +149,82 @@ def _fields_of(array: pa.Array) -> dict[str, pa.Array]:
     return {field.name: inner for field, inner in zip(array.type, fields, strict=True) if names[field.name] == 1}
 
 
-def _was_float(field: StructField) -> bool:
-    """Whether a column that is double now was float. Of its older files, statistics have the shortest digits of a
-    float: 3.4 for the double 3.4000000953674316. Other types keep their values exactly when they are widened."""
-    return any(change.get("fromType") == "float" for change in field.metadata.get("delta.typeChanges") or ())
+def _lowered(lower: pa.Array) -> pa.Array:
+    """A least value that no value of the file is below, whatever its writer made of it."""
+    if pa.types.is_float64(lower.type):
+        return pc.min_element_wise(lower, _as_float(lower))
+    if pa.types.is_decimal(lower.type):
+        return _spread(lower, -1)
+    return lower
 
 
-def _as_float(values: pa.Array) -> pa.Array:
-    """The doubles that the nearest floats are."""
-    return values.cast(pa.float32(), safe=False).cast(values.type)
-
-
-def _widen(upper: pa.Array) -> pa.Array:
-    """A greatest value that no value of the file exceeds: strings are cut, timestamps rounded down to milliseconds."""
+def _raised(upper: pa.Array) -> pa.Array:
+    """A greatest value that no value of the file exceeds, whatever its writer made of it."""
+    if pa.types.is_float64(upper.type):
+        return pc.max_element_wise(upper, _as_float(upper))
+    if pa.types.is_decimal(upper.type):
+        return _spread(upper, 1)
     if pa.types.is_string(upper.type):
-        cut = pc.greater_equal(pc.utf8_length(upper), _CUT)
-        return pc.if_else(cut, pc.binary_join_element_wise(upper, _LAST_CHARACTER, _EMPTY), upper)
+        return _raised_texts(upper)
     if pa.types.is_timestamp(upper.type):
-        micros = upper.cast(pa.int64())
-        late = pc.greater(micros, _LATEST)
-        widened = pc.add(pc.min_element_wise(micros, _LATEST), _ALMOST_A_MILLISECOND)
-        return pc.if_else(late, null_of(pa.int64()), widened).cast(upper.type)
+        return _raised_moments(upper)
     return upper
+
+
+def _as_float(bounds: pa.Array) -> pa.Array:
+    """Doubles, with a float in the place of each that may be the text of one: 3.4 for 3.4000000953674316.
+
+    Files may have floats under a column of doubles, and nothing in the log need tell. The text of a float has at most
+    nine digits, and differs from it by less than a unit of the last one."""
+    values = np.frombuffer(bounds.buffers()[1], np.float64, len(bounds), bounds.offset * 8)
+    with np.errstate(all="ignore"):
+        floats = values.astype(np.float32).astype(np.float64)
+        is_text = (np.abs(values) < _LEAST_NORMAL_FLOAT) & (floats != 0)
+        ninth_digit = 10.0 ** (np.floor(np.log10(np.abs(values))) - 8)
+        for last_digit in (ninth_digit, 10 * ninth_digit, 100 * ninth_digit):
+            digits = values / last_digit
+            is_text |= (np.abs(digits - np.rint(digits)) < 1e-4) & (np.abs(floats - values) <= last_digit)
+    return pc.if_else(from_numpy(is_text), bounds.cast(pa.float32(), safe=False).cast(pa.float64()), bounds)
+
+
+def _spread(bounds: pa.Array, direction: int) -> pa.Array:
+    """Decimals, up or down by what is lost where a writer, as deltalake does, makes doubles of them on the way."""
+    if bounds.type.precision <= _EXACT_DIGITS:
+        return bounds
+    least = scalar_of(Decimal(1).scaleb(_EXACT_DIGITS - bounds.type.scale), bounds.type)
+    long = pc.fill_null(pc.greater_equal(pc.abs(bounds), least), FALSE)
+    if not long.true_count:
+        return bounds
+    values = [_beside_double(value, direction, bounds.type) for value in bounds.filter(long).to_pylist()]
+    return pc.replace_with_mask(bounds, long, array_of(values, bounds.type))
+
+
+def _beside_double(bound: Decimal, direction: int, data_type: pa.DataType) -> Decimal | None:
+    """The bound if it cannot have been a double; else one that is some doubles away, or None if the type has none."""
+    if len(bound.normalize(EXACT).as_tuple().digits) > _DOUBLE_DIGITS and bound != Decimal(float(bound)):
+        return bound
+    away = EXACT.fma(bound.copy_abs(), Decimal(direction).scaleb(_SOME_DOUBLES), bound)
+    rounding = ROUND_CEILING if direction > 0 else ROUND_FLOOR
+    rounded = away.quantize(Decimal(1).scaleb(-data_type.scale), rounding, EXACT)
+    return rounded if rounded.copy_abs() < 10 ** (data_type.precision - data_type.scale) else None
+
+
+def _raised_texts(upper: pa.Array) -> pa.Array:
+    """Long texts may be cut. Older versions of Delta put U+FFFD after the cut, which is below some characters, and cut
+    such characters in halves, of which they make question marks."""
+    marked = pc.ends_with(upper, _OLD_TIE_BREAKER)
+    if marked.true_count:
+        upper = pc.if_else(marked, pc.replace_substring_regex(upper, rf"\??{_OLD_TIE_BREAKER}+$", ""), upper)
+    cut = pc.or_(marked, pc.greater_equal(pc.binary_length(upper), _CUT))
+    return pc.if_else(cut, pc.binary_join_element_wise(upper, _LAST_CHARACTER, _EMPTY), upper)
+
+
+def _raised_moments(upper: pa.Array) -> pa.Array:
+    """Timestamps are rounded down to milliseconds."""
+    micros = upper.cast(pa.int64())
+    late = pc.greater(micros, _LATEST)
+    widened = pc.add(pc.min_element_wise(micros, _LATEST), _ALMOST_A_MILLISECOND)
+    return pc.if_else(late, null_of(pa.int64()), widened).cast(upper.type)
 
 
 def conform_parsed(array: pa.StructArray, target: pa.DataType) -> pa.StructArray:
@@ -188,8 +250,22 @@ def _cast_or_unknown(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def format_stats(parsed: pa.StructArray) -> pa.StringArray:
     """`stats_parsed` as the JSON text that `stats` would hold."""
-    texts = [None if row is None else _ENCODER.encode(_plain(row)).decode() for row in parsed.to_pylist()]
+    texts = [None if row is None else _ENCODER.encode(_plain(row)).decode() for row in _python_rows(parsed)]
     return array_of(texts, pa.string())
+
+
+def _python_rows(parsed: pa.StructArray) -> list[Any]:
+    try:
+        return list(parsed.to_pylist())
+    except (OverflowError, ValueError):  # a year that Python's dates do not have
+        return [_python_row(row) for row in parsed]
+
+
+def _python_row(cell: pa.Scalar) -> Any:
+    if isinstance(cell, pa.StructScalar):
+        return {name: _python_row(inner) for name, inner in cell.items()} if cell.is_valid else None
+    value = python_value(cell)
+    return utc_text(value) if isinstance(value, FarDate | FarTime) else value
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from lakeport.errors import InvalidFilterError
 from lakeport.kernel.expressions import (
     Arithmetic,
@@ -26,6 +28,7 @@ from lakeport.kernel.expressions import (
 )
 from lakeport.kernel.functions import DATE_UNITS, FORMAT_LETTERS, FUNCTIONS, UNITS, Kind, constant_of
 from lakeport.kernel.literals import place_literal
+from lakeport.kernel.moments import from_datetime64
 from lakeport.kernel.schema import DataType, PrimitiveType, StructType
 from lakeport.kernel.value_types import (
     BINARY,
@@ -139,7 +142,12 @@ def _placed_text(text: str, target: PrimitiveType) -> Expression:
 
 
 def plain(value: Any) -> Any:
-    """A Python value for a NumPy scalar."""
+    """A Python value for a NumPy scalar. Raises `InvalidFilterError` for a time that is no whole microsecond."""
+    if isinstance(value, np.datetime64):
+        try:
+            return from_datetime64(value)
+        except (ValueError, OverflowError) as error:
+            raise InvalidFilterError(f"{value} cannot be a literal: {error}") from error
     return value.item() if hasattr(value, "item") else value
 
 

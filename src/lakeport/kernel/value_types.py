@@ -8,6 +8,7 @@ from typing import Any
 
 from lakeport.errors import InvalidFilterError
 from lakeport.kernel.literals import INTEGER_BITS
+from lakeport.kernel.moments import FarDate, FarTime
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 
 BOOLEAN, VOID, STRING = PrimitiveType("boolean"), PrimitiveType("void"), PrimitiveType("string")
@@ -77,9 +78,9 @@ def literal_type(value: Any) -> PrimitiveType:
             return STRING
         case bytes():
             return BINARY
-        case datetime():
+        case datetime() | FarTime():
             return TIMESTAMP_NTZ if value.tzinfo is None else TIMESTAMP
-        case date():
+        case date() | FarDate():
             return DATE
     raise InvalidFilterError(f"{value!r} cannot be a literal: it has no type of Delta's")
 

@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from lakeport.errors import InvalidFilterError
 from lakeport.kernel.binding import bind
 from lakeport.kernel.expressions import And, Column, CompareOp, Comparison, Expression, IsNull, Literal, Not, Or, chain
 from lakeport.kernel.literals import cast_text
+from lakeport.kernel.moments import FarTime, days_of, microseconds_of, moment_at
 from lakeport.kernel.schema import PrimitiveType, StructType
 from lakeport.sharing.models import WireModel
 from lakeport.sharing.possible import (
@@ -63,8 +64,8 @@ _NARROWED = {"int": "long", "float": "double"}
 """The type of columns whose values are changed by a cast to the value type only in known ways: it wraps, it rounds."""
 
 _LEAST_INT, _GREATEST_INT = -(2**31), 2**31 - 1
-_CUT_OFF = timedelta(microseconds=999)
-"""Spark's client cuts timestamps to milliseconds, towards 1970."""
+_CUT_OFF = 999
+"""Microseconds. Spark's client cuts timestamps to milliseconds, towards 1970."""
 
 _ZONED = re.compile(r"[^T ]*[T ].*(Z|UTC|[+-]\d{1,2}(:?\d{2})?)", re.ASCII)
 _UNSUPPORTED = ("unsupported", "UnsupportedOp")
@@ -264,8 +265,9 @@ def _against_literal(op: CompareOp, leaf: _Column, value: Any) -> Expression:
 
 def _meant(leaf: _Column, value: Any) -> tuple[Any, Any]:
     """The least and the greatest value of the column that the literal may stand for."""
-    if isinstance(value, datetime):
-        return value - _CUT_OFF, value + _CUT_OFF
+    if isinstance(value, datetime | FarTime):
+        moment = microseconds_of(value)
+        return moment_at(moment - _CUT_OFF, UTC), moment_at(moment + _CUT_OFF, UTC)
     if leaf.is_narrowed and leaf.value_type == "float":
         return neighbours(value)
     return value, value
@@ -285,6 +287,8 @@ def _against_column(op: CompareOp, left: _Column, right: _Column) -> Expression:
 
 
 def _compare_literals(op: CompareOp, left: _Literal, right: _Literal) -> Expression:
-    if isinstance(left.value, datetime) or left.value != left.value or right.value != right.value:
+    if isinstance(left.value, datetime | FarTime) or left.value != left.value or right.value != right.value:
         return UNDECIDED
+    if left.value_type == "date":
+        return Literal(_PYTHON[op](days_of(left.value), days_of(right.value)))
     return Literal(_PYTHON[op](left.value, right.value))

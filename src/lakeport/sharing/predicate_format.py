@@ -25,6 +25,7 @@ from lakeport.kernel.expressions import (
     Or,
     operands,
 )
+from lakeport.kernel.moments import FarDate, FarTime
 from lakeport.kernel.schema import PrimitiveType, StructType
 from lakeport.sharing.json_predicates import COMPARISONS
 from lakeport.sharing.possible import is_collated
@@ -76,14 +77,17 @@ class _Writer:
     def _comparison(self, op: CompareOp, column: Column, value: Any) -> _Tree | None:
         field = self._schema.resolve(column.path)[-1]
         name = field.type.name if isinstance(field.type, PrimitiveType) else ""
-        if len(column.path) > 1 or name not in _VALUE_TYPES or is_collated(field) or value != value:
+        if len(column.path) > 1 or name not in _VALUE_TYPES or is_collated(field):
+            return None
+        if value != value or isinstance(value, FarDate | FarTime):  # which servers read in ways of their own
             return None
         leaf = {"op": "column", "name": column.path[0], "valueType": _VALUE_TYPES[name]}
         if op == "<>":
             # NaN is not equal to anything, but neither less nor greater.
             return None if name in ("float", "double") else self._different(leaf, name, value)
         if name in ("timestamp", "float"):
-            return _within(op, leaf, *(_timestamps(value) if name == "timestamp" else _floats(value)))
+            ends = _timestamps(value) if name == "timestamp" else _floats(value)
+            return None if ends is None else _within(op, leaf, *ends)
         return _compare(op, leaf, _text(value))
 
     def _different(self, leaf: _Tree, name: str, value: Any) -> _Tree | None:
@@ -125,10 +129,13 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _timestamps(moment: datetime) -> tuple[str, str]:
-    """The milliseconds before and after a moment."""
+def _timestamps(moment: datetime) -> tuple[str, str] | None:
+    """The milliseconds before and after a moment; None in the last one of the year 9999."""
     since = moment - _EPOCH
-    low, high = _EPOCH + since // _MILLISECOND * _MILLISECOND, _EPOCH - -since // _MILLISECOND * _MILLISECOND
+    try:
+        low, high = _EPOCH + since // _MILLISECOND * _MILLISECOND, _EPOCH - -since // _MILLISECOND * _MILLISECOND
+    except OverflowError:
+        return None
     first, second = (end.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z" for end in (low, high))
     return first, second
 

@@ -23,6 +23,7 @@ from lakeport.kernel.expressions import (
     columns_in,
     operands,
 )
+from lakeport.kernel.moments import FarTime
 from lakeport.kernel.schema import DataType, StructType
 from lakeport.kernel.sql import parse_filter
 from lakeport.kernel.value_types import DATE, LONG, TIMESTAMP, TIMESTAMP_NTZ, digits_of, is_integer
@@ -100,7 +101,7 @@ class _Reader:
         if any(is_collated(self._schema.resolve(column.path)[-1]) for column in columns) or any(map(_is_nan, values)):
             return False
         for data_type in map(self._type, columns):
-            if data_type == DATE and any(isinstance(value, datetime) for value in values):
+            if data_type == DATE and any(isinstance(value, datetime | FarTime) for value in values):
                 return False
             # Spark compares these as doubles, which not all of them are.
             is_wide = data_type == LONG or (digits_of(data_type) is not None and not is_integer(data_type))

@@ -15,7 +15,7 @@ from lakeport.kernel.binding import bind
 from lakeport.kernel.expressions import Column, Comparison, Expression, In, IsNull, Like, Literal, Not, col, lit
 from lakeport.kernel.schema import PrimitiveType, StructType
 
-_FIRST_CERTAIN_YEAR = 1901
+FIRST_CERTAIN_YEAR = 1901
 """Spark sends days and times by way of Java's old calendar, in which early ones are others, or are missing."""
 _FLOATS = (PrimitiveType("float"), PrimitiveType("double"))
 
@@ -93,7 +93,7 @@ def _is_uncertain(found: pushed.Filter, column: Column, value: Any, schema: Stru
         return True
     if any(isinstance(one, float) and math.isnan(one) for one in values):
         return True
-    if any(isinstance(one, date) and one.year < _FIRST_CERTAIN_YEAR for one in values):
+    if any(isinstance(one, date) and one.year < FIRST_CERTAIN_YEAR for one in values):
         return True
     try:
         data_type = schema.resolve(column.path)[-1].type

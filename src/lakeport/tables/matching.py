@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lakeport.kernel.arrays import FALSE, from_numpy, scalar_of, to_integers, to_mask
+from lakeport.kernel.arrays import FALSE, from_numpy, python_value, scalar_of, to_integers, to_mask
 from lakeport.kernel.expressions import (
     And,
     Cast,
@@ -278,10 +278,7 @@ def _key_filter(key: Key, values: pa.Array, sides: Sides) -> Expression | None:
     known = values.drop_null()
     if types.is_floating(known.type):
         known = known.filter(pc.invert(pc.is_nan(known)))
-    try:
-        found = _range_filter(column, known)
-    except (OverflowError, ValueError):  # a time that Python cannot say
-        return None
+    found = _range_filter(column, known)
     return found | column.is_null() if key.null_safe and values.null_count else found
 
 
@@ -301,6 +298,6 @@ def _range_filter(column: Column, values: pa.Array) -> Expression:
         return _NOTHING
     distinct = values.unique()
     if len(distinct) <= _FEW_KEYS:
-        return In(column, tuple(map(Literal, distinct.to_pylist())))
+        return In(column, tuple(Literal(python_value(value)) for value in distinct))
     bounds = pc.min_max(distinct)
-    return And(column >= bounds["min"].as_py(), column <= bounds["max"].as_py())
+    return And(column >= python_value(bounds["min"]), column <= python_value(bounds["max"]))

@@ -27,8 +27,8 @@ def count_rows(place: Workplace, file: ScanFile) -> str:
 
 
 def _decode_object(stats: str | None) -> dict[str, Any]:
-    """Empty for what is no statistics."""
+    """With the texts that it has: decimals keep their digits. Empty for what is no statistics."""
     try:
-        return msgspec.json.decode(stats, type=dict[str, Any]) if stats else {}
+        return msgspec.json.decode(stats, type=dict[str, msgspec.Raw]) if stats else {}
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -15,7 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from lakeport.errors import LakeportError
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Like, Literal, Not, Or
+from lakeport.kernel.moments import MOMENT_KINDS, FarDate, FarTime, days_of, microseconds_of
 from lakeport.kernel.schema import PrimitiveType, StructType
+from lakeport.spark.filters import FIRST_CERTAIN_YEAR
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -26,22 +28,22 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     "<=>": lambda column, value: column.eqNullSafe(value),
 }
-_KINDS: Mapping[str, type] = {
-    "byte": int,
-    "short": int,
-    "integer": int,
-    "long": int,
-    "float": float,
-    "double": float,
-    "string": str,
-    "binary": bytes,
-    "boolean": bool,
-    "date": date,
-    "timestamp": datetime,
-    "timestamp_ntz": datetime,
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "byte": (int,),
+    "short": (int,),
+    "integer": (int,),
+    "long": (int,),
+    "float": (float,),
+    "double": (float,),
+    "string": (str,),
+    "binary": (bytes,),
+    "boolean": (bool,),
+    "date": (date, FarDate),
+    "timestamp": (datetime, FarTime),
+    "timestamp_ntz": (datetime, FarTime),
 }
 """The literals that a bound condition has, by the type of the column that they are compared with."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_CERTAIN = microseconds_of(date(FIRST_CERTAIN_YEAR, 1, 1))
 _PLAIN_PATTERN = re.compile(r"(?s)(?:[^\\]|\\[%_\\])*")
 """What a pattern consists of where Spark takes it too: it refuses other characters behind a backslash."""
 
@@ -107,11 +109,18 @@ def _type_of(column: Column, schema: StructType) -> str:
 def _literal(value: Any, column: Column, schema: StructType) -> SparkColumn | None:
     """The constant in Spark, of the type that the column has; None if there is none that is exactly it."""
     name = _type_of(column, schema)
-    kind = Decimal if name.startswith("decimal") else _KINDS.get(name)
-    if kind is None or type(value) is not kind or value != value:
+    kinds = (Decimal,) if name.startswith("decimal") else _KINDS.get(name, ())
+    if type(value) not in kinds or value != value:
         return None
-    if isinstance(value, datetime):
-        if value.tzinfo is not None:
-            return F.timestamp_micros(F.lit((value - _EPOCH) // timedelta(microseconds=1)))
-        return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
-    return F.lit(value)
+    return _moment(value, name) if isinstance(value, MOMENT_KINDS) else F.lit(value)
+
+
+def _moment(value: Any, type_name: str) -> SparkColumn | None:
+    """By numbers and text, which mean the same in every calendar and zone."""
+    if microseconds_of(value) < _FIRST_CERTAIN:
+        return None
+    if type_name == "date":
+        return F.date_from_unix_date(F.lit(days_of(value)))
+    if type_name == "timestamp":
+        return F.timestamp_micros(F.lit(microseconds_of(value)))
+    return F.lit(str(value)).cast("timestamp_ntz")

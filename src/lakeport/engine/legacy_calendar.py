@@ -1,0 +1,117 @@
+"""Dates and timestamps in Java's old calendar, which is Julian before 1582-10-15.
+
+Spark 2 wrote Parquet files in it, and later versions can still do so. Such a file says so in its metadata. Its days are
+those that show the same year, month and day in that calendar: they are converted as Spark does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lakeport.errors import UnsupportedFeatureError
+from lakeport.kernel.columns import map_leaves
+from lakeport.kernel.moments import DAY_MICROSECONDS, day_of, days_of
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+_SPARK = b"org.apache.spark."
+_SWITCH = days_of(day_of(1582, 10, 15))
+_ZONES_SWITCH = days_of(day_of(1900, 1, 1))
+"""Since then the old classes agree with all others on the offsets of time zones."""
+_MARCH_OF_YEAR_0 = days_of(day_of(0, 3, 1)) - 2
+"""In the Julian calendar."""
+_UTC = (b"UTC", b"Etc/UTC", b"GMT", b"Z", b"+00:00")
+
+
+@dataclass(frozen=True)
+class LegacyCalendar:
+    """Converts the columns of one file."""
+
+    path: str
+    zone: bytes
+    converts_days: bool
+    """Also timestamps, unless they are of the type INT96."""
+    int96_columns: frozenset[str]
+    """Top-level columns of that type that are to be converted."""
+
+    @classmethod
+    def of_file(cls, file: pq.ParquetFile, path: str) -> LegacyCalendar | None:
+        """None if nothing in the file is to be converted."""
+        metadata = file.metadata.metadata or {}
+        converts_days = _is_legacy(metadata, b"legacyDateTime", b"3.0.0")
+        int96_columns = frozenset(_int96_columns(file) if _is_legacy(metadata, b"legacyINT96", b"3.1.0") else ())
+        if not converts_days and not int96_columns:
+            return None
+        return cls(path, metadata.get(_SPARK + b"timeZone", b"UTC"), converts_days, int96_columns)
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Raises `UnsupportedFeatureError` for timestamps before 1900 in a time zone other than UTC."""
+        columns = [
+            map_leaves(column, self._converted_int96 if name in self.int96_columns else self._converted)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+    def _converted(self, array: pa.Array) -> pa.Array:
+        if not self.converts_days:
+            return array
+        if types.is_date32(array.type):
+            return _with_gregorian_days(array, 1)
+        is_zoned = types.is_timestamp(array.type) and array.type.tz is not None
+        return self._converted_moments(array) if is_zoned else array
+
+    def _converted_int96(self, array: pa.Array) -> pa.Array:
+        return self._converted_moments(array) if types.is_timestamp(array.type) else self._converted(array)
+
+    def _converted_moments(self, array: pa.Array) -> pa.Array:
+        unit = DAY_MICROSECONDS if array.type.unit == "us" else DAY_MICROSECONDS // 1000
+        if self.zone not in _UTC and _begins_before(array, _ZONES_SWITCH * unit):
+            raise UnsupportedFeatureError(
+                f"the file holds timestamps before 1900 in Java's old calendar and the time zone {self.zone.decode()}; "
+                f"write it anew with Spark [{self.path}]",
+                features=["legacyDateTime"],
+            )
+        return _with_gregorian_days(array, unit)
+
+
+def _is_legacy(metadata: Mapping[bytes, bytes], key: bytes, first_other_version: bytes) -> bool:
+    return _SPARK + key in metadata or metadata.get(_SPARK + b"version", first_other_version) < first_other_version
+
+
+def _int96_columns(file: pq.ParquetFile) -> list[str]:
+    leaves = [file.schema.column(i) for i in range(len(file.schema))]
+    return [leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"]
+
+
+def _begins_before(array: pa.Array, end: int) -> bool:
+    least = pc.min(array.view(f"int{array.type.bit_width}")).as_py()
+    return least is not None and least < end
+
+
+def _with_gregorian_days(array: pa.Array, day: int) -> pa.Array:
+    """Dates or timestamps with the days of another calendar; `day` is how long one is."""
+    if not _begins_before(array, _SWITCH * day):
+        return array
+    stored = f"i{array.type.bit_width // 8}"
+    values = np.frombuffer(array.buffers()[1], stored, array.offset + len(array)).astype(np.int64)
+    days, since_midnight = np.divmod(values, day)
+    converted = np.where(days < _SWITCH, _gregorian(days), days) * day + since_midnight
+    buffers = [array.buffers()[0], pa.py_buffer(converted.astype(stored))]
+    return pa.Array.from_buffers(array.type, len(array), buffers, array.null_count, array.offset)
+
+
+def _gregorian(days: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The days that show in the Gregorian calendar what these show in the Julian one. Years begin in March here, so
+    that a leap day is the last of them."""
+    year = (4 * (days - _MARCH_OF_YEAR_0) + 3) // 1461
+    century = year // 100
+    return days - (century - century // 4 - 2)
