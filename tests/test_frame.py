@@ -467,6 +467,20 @@ def test_threads_that_open_changes_at_once_read_the_same(monkeypatch: pytest.Mon
     assert one is other
 
 
+def test_threads_that_open_a_table_at_once_read_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = frame(changing())
+    barrier, opened = threading.Barrier(2), view.source.snapshot
+
+    def open_together(*given: Any) -> Any:
+        barrier.wait(30)
+        return opened(*given)
+
+    monkeypatch.setattr(view.source, "snapshot", open_together)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda ask: ask(view), [lambda v: v.definition, lambda v: v.snapshot])
+    assert one is other
+
+
 COPIES: dict[str, Callable[[Any], Any]] = {
     "pickled": lambda view: pickle.loads(pickle.dumps(view)),
     "copy": copy.copy,

@@ -64,6 +64,8 @@ class Shared:
     version: int = 1
     reader_version: int = 1
     configuration: Mapping[str, str] | None = None
+    id: str = "some-table"
+    access_modes: Sequence[str] = ("url",)
     answers: list[Steps] = field(default_factory=list)
     refresh_tokens: list[str] = field(default_factory=list)
     """Those of the answers to queries, in turn. Answers have none by default."""
@@ -88,7 +90,8 @@ class Shared:
     def head(self) -> list[dict[str, Any]]:
         protocol = {"minReaderVersion": self.reader_version}
         metadata: dict[str, Any] = {
-            "id": "some-table",
+            "id": self.id,
+            "accessModes": list(self.access_modes),
             "format": {"provider": "parquet"},
             "schemaString": self.schema,
             "partitionColumns": list(self.partition_columns),

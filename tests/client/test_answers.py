@@ -103,7 +103,20 @@ def test_an_answer_without_a_valid_version_is_refused(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "lines", [(), (PROTOCOL,), (METADATA, PROTOCOL), (PROTOCOL, FILE), ({"protocol": None}, METADATA), (FILE, METADATA)]
+    ("body", "problem"),
+    [
+        (b"", "it is empty"),
+        (b"\r\n \n", "it is empty"),
+        (b"<!DOCTYPE html>\n<html></html>", "it is a web page; check the endpoint in the profile"),
+    ],
+)
+def test_an_answer_that_is_of_something_else_says_so(body: bytes, problem: str) -> None:
+    with pytest.raises(SharingError, match=problem):
+        received(body)
+
+
+@pytest.mark.parametrize(
+    "lines", [(PROTOCOL,), (METADATA, PROTOCOL), (PROTOCOL, FILE), ({"protocol": None}, METADATA), (FILE, METADATA)]
 )
 def test_an_answer_that_does_not_begin_with_its_head_is_refused(lines: tuple[Any, ...]) -> None:
     with pytest.raises(SharingError, match="protocol") as failed:

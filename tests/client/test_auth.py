@@ -175,6 +175,7 @@ def test_threads_that_begin_together_fetch_one_token() -> None:
         (reply(b"<html>", 403), "the status 403"),
         (reply(b'{"token_type": "bearer"}'), "no access_token"),
         (reply(b'{"access_token": ""}'), "no access_token"),
+        (reply(b'{"access_token": "my secret\\r\\nX-More: 1"}'), "no access_token"),
         (reply(b'{"access_token": "t", "expires_in": "soon"}'), "no access_token"),
         (reply(b"not json"), "no access_token"),
         (reply(b""), "no access_token"),

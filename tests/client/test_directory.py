@@ -74,8 +74,11 @@ def test_credentials_that_are_refused_are_renewed_once_for_all_who_hold_them() -
 
 def test_credentials_that_have_expired_when_they_come_are_used_all_the_same() -> None:
     vendor = Vendor(lifetime_ms=-5000)  # the clocks differ
-    assert vendor.storage().current() is not None
+    storage = vendor.storage()
+    assert storage.current() is storage.current()
     assert vendor.given == 1
+    assert storage.refused(storage.current()) is storage.current()
+    assert vendor.given == 2
 
 
 OPTIONS: dict[str, tuple[Credentials, dict[str, str]]] = {
@@ -109,6 +112,13 @@ def test_a_token_of_google_is_sent_to_the_storage() -> None:
         options = {"google_base_url": server.url, "allow_http": True}
         assert Storage({**options, **storage_options(given)}).read("gs://bucket/t/file") == b"here"
         assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer token"]
+
+
+@pytest.mark.parametrize("moment", [-(1 << 63), 0, 1 << 63])
+def test_a_token_of_google_may_expire_at_any_time(moment: int) -> None:
+    google = GcpOauthToken(oauth_token="token")
+    given = Credentials(location="gs://bucket/t", expiration_time=moment, gcp_oauth_token=google)
+    assert storage_options(given)["credential_provider"]()["token"] == "token"
 
 
 def test_credentials_of_no_known_kind_are_refused() -> None:

@@ -296,6 +296,18 @@ def test_a_redirect_to_what_is_no_url_of_http_is_not_followed() -> None:
         http.request("GET", server.url)
 
 
+def test_a_redirect_whose_host_can_be_read_in_two_ways_is_not_followed() -> None:
+    """urllib3 ends the host at a backslash, `urllib.parse` begins it after the @."""
+
+    def script(asked: Asked) -> Steps:
+        return reply(b"", 302, {"location": f"{other.url}\\@{asked.headers['host']}/"})
+
+    with scripted(lambda asked: reply(b"here")) as other, scripted(script) as server, pool() as http:
+        with pytest.raises(SharingError, match="not a URL of http"):
+            http.request("GET", server.url, headers={"Authorization": "Bearer t"})
+        assert other.asked == []
+
+
 # Proxies.
 
 

@@ -185,6 +185,19 @@ def test_a_file_that_is_told_twice_is_an_error(answer: Answer, other: Other) -> 
         other.frame().to_arrow()
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_another_head_among_the_files_is_an_error(answer: Answer, other: Other, number: int) -> None:
+    repeated = json.loads(json.dumps(answer.lines[number]))
+    answer.body = encoded([*answer.lines[:-1], repeated, answer.lines[-1]])
+    assert other.frame().to_arrow().num_rows
+    [head] = repeated.values()
+    head.get("deltaProtocol", head).update(minReaderVersion=2)
+    head.get("deltaMetadata", head).update(id="another")
+    answer.body = encoded([*answer.lines[:-1], repeated, answer.lines[-1]])
+    with pytest.raises(SharingError, match="another protocol, or other metadata, among the files"):
+        other.frame().to_arrow()
+
+
 def test_signed_urls_are_not_in_the_log(answer: Answer) -> None:
     name = "delta" if "delta" in answer.headers["delta-sharing-capabilities"] else "parquet"
     reader = LineReader(name, "a.b.c")
@@ -224,6 +237,21 @@ def test_a_range_from_the_first_version_needs_no_checkpoint() -> None:
 def test_a_change_of_another_version_is_an_error(version: int | None) -> None:
     with pytest.raises(SharingError, match=f"a change of version {version}, which was not asked for"):
         changes_log(3, 6, HEAD, [Told(told(0, "a").action, version)])
+
+
+def test_a_file_that_is_told_twice_of_a_version_is_an_error() -> None:
+    changes_log(3, 6, HEAD, [told(3, "a"), told(4, "a")])
+    with pytest.raises(SharingError, match="sent a file of the table twice"):
+        changes_log(3, 6, HEAD, [told(3, "a"), told(3, "a")])
+
+
+def test_vectors_without_an_id_of_their_own_are_told_apart() -> None:
+    reader = LineReader("delta", "t")
+    for count in (1, 2):
+        vector = {"storageType": "p", "pathOrInlineDv": f"https://s/{count}", "sizeInBytes": 34, "cardinality": count}
+        action = {"add": {"path": "https://s/x", "size": 5, "deletionVector": vector}}
+        list(reader.read([json.dumps({"file": {"id": "x", "deltaSingleAction": action}}).encode()]))
+    assert {signed.url for signed in reader.urls.values()} == {"https://s/x", "https://s/1", "https://s/2"}
 
 
 def test_every_kind_of_change_is_taken(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +16,20 @@ import pytest
 
 import lakeport
 from lakeport import tables
+from lakeport.client.offered import OfferedTable
 from lakeport.client.rest import SharingServer
+from lakeport.client.source import SharedTable
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, LakeportError, SharingError, UnsupportedFeatureError
 from lakeport.frame import Frame
+from lakeport.sharing.names import parse_table_name
+from lakeport.source import PathTable
 from tests.acceptance.comparing import assert_expected, assert_same_rows
 from tests.acceptance.real_tables import BY_NAME, Entry, change_cases, chosen, is_shareable, path_of, shared_name
 from tests.builder import TableBuilder, struct
-from tests.client.provider import DataFile, Shared, providing, schema
+from tests.client.provider import NAME, DataFile, Shared, providing, schema
 from tests.client.reading import frame_of, rows_of, server_at
+from tests.client.scripted_http import Asked, Steps
 from tests.server.running import Running, running, sharing
 
 MANY = 40
@@ -182,6 +190,85 @@ def test_a_frame_without_refresh_tokens_does_not_move_to_another_version() -> No
         with pytest.raises(SharingError, match="scan the table anew") as caught:
             frame.where("id > 0").to_arrow()
     assert caught.value.code == "VERSION_CHANGED"
+
+
+@dataclass(repr=False)
+class Held(Shared):
+    """Its first answer waits until it is let go."""
+
+    asked_for: Event = field(default_factory=Event)
+    let_go: Event = field(default_factory=Event)
+
+    def __call__(self, asked: Asked) -> Steps:
+        answer = super().__call__(asked)
+        if not self.asked_for.is_set():
+            self.asked_for.set()
+            assert self.let_go.wait(60)
+        return answer
+
+    def commit(self, *files: DataFile) -> None:
+        self.files, self.version = [*self.files, *files], self.version + 1
+
+
+QUESTIONS: dict[str, Callable[[Frame], tuple[int, int]]] = {
+    "the version first": lambda view: (view.version, view.count()),
+    "the rows first": lambda view: (view.count(), view.version)[::-1],
+    "filtered rows first": lambda view: (view.where("id > 0").count(), view.version)[::-1],
+}
+
+
+@pytest.mark.parametrize("first", QUESTIONS.values(), ids=QUESTIONS)
+@pytest.mark.parametrize("second", QUESTIONS.values(), ids=QUESTIONS)
+def test_threads_that_first_use_a_frame_while_there_is_a_commit_read_one_version(
+    first: Callable[[Frame], tuple[int, int]], second: Callable[[Frame], tuple[int, int]]
+) -> None:
+    one, more = DataFile("1", pa.table({"id": [1, 2]})), DataFile("2", pa.table({"id": [3]}))
+    table = Held(schema(id="long"), [one])
+    with providing(table) as provider, ThreadPoolExecutor(1) as thread:
+        frame = provider.frame()
+        overtaken = thread.submit(first, frame)
+        assert table.asked_for.wait(60)
+        table.commit(more)
+        assert second(frame) == (2, 3)
+        table.let_go.set()
+        assert overtaken.result(60) == (2, 3)
+        assert frame.schema.names == ["id"]
+
+
+def test_threads_that_learn_at_once_that_only_the_directory_is_offered_read_it(tmp_path: Path) -> None:
+    tables.create(str(tmp_path), {"id": [1, 2]})
+    table = Held(schema(id="long"), access_modes=["dir"])
+    with providing(table) as provider, ThreadPoolExecutor(1) as thread:
+        server = server_at(provider.server.url)
+        by_directory = PathTable(default_engine(), str(tmp_path))
+        frame = Frame(
+            OfferedTable(server, parse_table_name(NAME), SharedTable(server, parse_table_name(NAME)), by_directory)
+        )
+        overtaken = thread.submit(frame.count)
+        assert table.asked_for.wait(60)
+        assert frame.count() == 2
+        table.let_go.set()
+        assert overtaken.result(60) == 2
+
+
+def test_hints_for_the_columns_of_another_version_are_not_sent() -> None:
+    table = Held(schema(id="string"))
+    with providing(table) as provider, ThreadPoolExecutor(1) as thread:
+        found = thread.submit(provider.frame().where("id < '10'").to_arrow)
+        assert table.asked_for.wait(60)
+        table.schema = schema(id="long")
+        table.commit(DataFile("1", pa.table({"id": [9]})))
+        table.let_go.set()
+        assert found.result(60).to_pylist() == [{"id": 9}]
+        assert "jsonPredicateHints" not in provider.body("query")
+
+
+def test_an_answer_of_another_version_than_was_asked_for_is_refused() -> None:
+    table = Shared(schema(id="long"), [DataFile("1", pa.table({"id": [1]}))], version=5)
+    with providing(table) as provider:
+        for read in (lambda view: view.schema, lambda view: view.count(), lambda view: view.where("id > 0").count()):
+            with pytest.raises(SharingError, match=r"is version 3 of .* answers with version 5"):
+                read(provider.frame().at(version=3))
 
 
 def test_a_filtered_read_asks_for_the_metadata_once() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +18,15 @@ from lakeport import tables
 from lakeport.client.http import HttpPool
 from lakeport.client.profiles import open_profile
 from lakeport.client.rest import SharingServer
+from lakeport.client.sync import SyncResult
 from lakeport.client.sync.destination import Destination
 from lakeport.client.sync.run import sync_from
 from lakeport.client.sync.url_source import UrlSource
 from lakeport.client.sync.verify import verify_copy
-from lakeport.engine import default_engine, memory_engine
-from lakeport.errors import CommitConflictError, MissingFileError, SharingError, SyncError
+from lakeport.engine import default_engine, engine_over, memory_engine
+from lakeport.engine.storage import Storage
+from lakeport.errors import CommitConflictError, MissingFileError, OutOfSpaceError, SharingError, SyncError
+from lakeport.kernel.engine import OutputFile
 from lakeport.sharing.names import TableName
 from tests.client.syncing import Provider, changes, data_files, providing, rows, snapshot, synced_version
 from tests.interop.shareable import OWN, orders, write_orders
@@ -307,6 +312,22 @@ def test_of_two_syncs_at_once_one_gives_way(provider: Provider, tmp_path: Path) 
     assert provider.sync("plain", dest, verify=True).commits == 0
 
 
+def test_a_file_that_another_sync_has_not_finished_is_not_taken(tmp_path: Path) -> None:
+    dest, inner = tmp_path / "copy", list[SyncResult]()
+    with providing(tmp_path / "provider", "large") as provider:
+        tables.create(provider.path("large"), {"x": np.random.default_rng(1).random(10_000)})
+
+        def sync_too_and_stop(done: int, total: int) -> None:
+            if done == total:
+                inner.append(provider.sync("large", dest))
+                raise Stop
+
+        with pytest.raises(Stop):
+            provider.sync("large", dest, progress=sync_too_and_stop)
+        assert inner[0].commits == 1
+        assert rows(dest) == rows(provider.path("large"))
+
+
 # What may happen on the way
 
 
@@ -353,6 +374,54 @@ def test_what_a_killed_sync_left_half_is_not_taken(provider: Provider, tmp_path:
 
 
 @pytest.mark.parametrize("history_shared", [True, False])
+class FullDisk(Storage):
+    """Has room for some files more, and for half of the one after."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self._lock = Lock()
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        self._take_room(path)
+        super().write(path, data, overwrite=overwrite)
+
+    def open_output(self, path: str) -> OutputFile:
+        output = super().open_output(path)
+        close = output.close
+
+        def close_if_it_fits() -> None:
+            self._take_room(path)
+            close()
+
+        output.close = close_if_it_fits  # type: ignore[method-assign]
+        return output
+
+    def _take_room(self, path: str) -> None:
+        with self._lock:
+            self.room -= 1
+        if self.room < 0:
+            raise OutOfSpaceError("the disk is full", path=path)
+
+
+def test_wherever_the_disk_is_full_the_copy_stays_whole(provider: Provider, tmp_path: Path) -> None:
+    path, dest = provider.path("advanced"), tmp_path / "copy"
+    for room in range(100):
+        disk = FullDisk(room)
+        with suppress(OutOfSpaceError):
+            provider.sync("advanced", dest, engine=engine_over(disk))
+            break
+        assert not (dest / "_delta_log" / f"{0:020d}.json").exists()
+        shutil.rmtree(dest)
+    assert 5 < room < 99
+    assert rows(dest) == rows(path)
+    write_more(path)
+    with pytest.raises(OutOfSpaceError):
+        provider.sync("advanced", dest, engine=engine_over(FullDisk(4)))
+    assert rows(dest) == rows(path, synced_version(dest))
+    assert provider.sync("advanced", dest, verify=True).source_version == snapshot(path).version
+
+
 def test_urls_that_expire_meanwhile_are_renewed(tmp_path: Path, history_shared: bool) -> None:
     serving = providing(
         tmp_path / "provider", "orders", history_shared=history_shared, pre_signed_url_timeout_seconds=1

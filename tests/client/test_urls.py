@@ -110,9 +110,14 @@ def test_each_renewal_has_the_token_of_the_answer_before() -> None:
     assert [query.get("refreshToken") for query in queries] == [None, *tokens[:3]]
 
 
-def test_an_answer_with_urls_that_have_expired_is_taken_nevertheless() -> None:
-    server = Server(-5)
-    assert server.fresh().current("a") == "a?1"
+@pytest.mark.parametrize("seconds", [-5, -1000, -(10**12)])
+def test_urls_that_have_expired_when_they_come_are_good_until_they_are_refused(seconds: float) -> None:
+    server = Server(seconds)  # the clocks differ
+    urls = server.fresh()
+    assert (urls.current("a"), urls.current("b")) == ("a?0", "b?0")
+    assert urls.refused("a", "a?0") == "a?1"
+    server.now += 100
+    assert urls.current("b") == "b?1"
 
 
 def test_a_url_is_not_in_the_repr() -> None:

@@ -355,7 +355,7 @@ def test_a_commit_that_was_touched_is_answered_by_a_whole_snapshot(tmp_path: Pat
 def test_a_commit_of_another_table_of_the_same_size_and_time_is_noticed(tmp_path: Path, more: int) -> None:
     table = builder(tmp_path)
     iceberg.convert(table.root)
-    table.add({"id": [70, 80, 90]}, name="h0")
+    table.add({"id": [2, 1, 0]}, name="h0")
     commit = Path(table.log_file(f"{0:020d}.json"))
     before = commit.stat()
     commit.write_text(commit.read_text().replace('"f0"', '"h0"'))

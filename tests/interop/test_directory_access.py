@@ -4,8 +4,10 @@ MinIO holds sessions to their policies: what is read is read with nothing but th
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ from lakeport.frame import Frame
 from lakeport.server.catalog.model import Table
 from lakeport.sharing.models import Credentials
 from lakeport.sharing.names import TableName, parse_table_name
+from lakeport.source import PathTable
 from tests.client.shares import profile_text
 from tests.interop.servers import NAME, Bucket, azure_container, s3_bucket
 from tests.interop.test_credentials_minio import ROLE
@@ -124,6 +127,23 @@ def test_a_table_that_is_offered_both_ways_is_read_in_its_directory_if_asked_for
     scanned = lakeport.scan(f"{minio.profile}#s.d.both", access="dir", storage_options=reachable(minio.bucket))
     assert ids(scanned) == [1, 3, 4]
     assert scanned.files() == by_directory.files()
+
+
+def test_threads_that_first_use_a_directory_at_once_read_one_version(
+    minio: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    barrier, opened = Barrier(2), PathTable.snapshot
+
+    def open_together(*given: Any) -> Any:
+        found = opened(*given)
+        barrier.wait(60)
+        return found
+
+    monkeypatch.setattr(PathTable, "snapshot", open_together)
+    frame = minio.connect().scan("s.d.orders")
+    with ThreadPoolExecutor(2) as threads:
+        one, other = (threads.submit(getattr, frame, name) for name in ("definition", "snapshot"))
+        assert one.result(60) is other.result(60)
 
 
 def test_files_in_another_directory_of_the_table_are_read_by_credentials_of_their_own(minio: Provider) -> None:

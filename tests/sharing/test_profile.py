@@ -105,6 +105,27 @@ def test_options_of_a_reader_may_be_all_text() -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"bearerToken": f" {V1['bearerToken']}\r\n"},
+        {"endpoint": f"\t{URL}/\n"},
+        {"endpoint": f"{URL}//"},
+        {"shareCredentialsVersion": 1.0},
+    ],
+    ids=str,
+)
+def test_blanks_slashes_and_forms_of_a_number_do_not_matter(change: dict[str, Any]) -> None:
+    assert parse_profile(json.dumps(V1 | change)) == parse_profile(json.dumps(V1))
+
+
+def test_the_mark_that_editors_put_before_text_does_not_matter(tmp_path: Path) -> None:
+    text = "\ufeff" + json.dumps(V1)
+    path = tmp_path / "config.share"
+    path.write_text(text, encoding="utf-8")
+    assert read_profile(text) == read_profile(path) == parse_profile(json.dumps(V1))
+
+
+@pytest.mark.parametrize(
     ("body", "reason"),
     [
         ("s3cret", "is not a JSON object"),
@@ -117,7 +138,13 @@ def test_options_of_a_reader_may_be_all_text() -> None:
         (V1 | {"shareCredentialsVersion": 3}, "upgrade Lakeport"),
         (V1 | {"endpoint": ""}, "no endpoint"),
         (V1 | {"endpoint": "s3cret"}, "endpoint that is not a URL"),
+        (V1 | {"endpoint": f"{URL}?s3cret"}, "more than a host and a path"),
+        (V1 | {"endpoint": f"{URL}#s3cret"}, "more than a host and a path"),
+        (V1 | {"endpoint": "https://s3cret\\@example.com"}, "endpoint that is not a URL"),
         (V1 | {"bearerToken": ""}, "no bearerToken"),
+        (V1 | {"bearerToken": " "}, "characters that cannot be sent"),
+        (V1 | {"bearerToken": "s3cret\r\nX-More: 1"}, "characters that cannot be sent"),
+        (V1 | {"bearerToken": "s3crét"}, "characters that cannot be sent"),
         (V1 | {"bearerToken": ["s3cret"]}, "bearerToken that is not text"),
         (V1 | {"expirationTime": "soon"}, "expirationTime is not a timestamp: 'soon'"),
         (V1 | {"shareCredentialsVersion": 2}, "no type"),

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
@@ -16,7 +17,10 @@ import lakeport
 from lakeport import tables
 from lakeport.errors import ChangeFeedError, SharingError, StreamError, VersionNotFoundError
 from lakeport.kernel.history import format_time
+from lakeport.spark import stream
 from lakeport.spark.stream import TableStreamReader
+from tests.client.provider import NAME, DataFile, Shared, providing, schema
+from tests.client.shares import profile_text
 from tests.server.running import Running
 from tests.spark.streaming import Checkpoint, Followed, Row, files_between, following, ids, requests_to
 
@@ -365,6 +369,23 @@ def test_a_table_that_is_replaced_while_the_stream_runs_is_noticed(tmp_path: Pat
         with pytest.raises(StreamError, match="replaced"):
             checkpoint.run(reader)
         shutil.rmtree(events.path)
+
+
+def test_a_shared_table_that_is_replaced_while_the_stream_runs_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_INTERVAL_SECONDS", 0)
+    profile = tmp_path / "config.share"
+    shared = Shared(schema(id="long"), [DataFile("1", pa.table({"id": [1]}))], version=5)
+    with providing(shared) as provider:
+        profile.write_text(profile_text(provider.server.url))
+        checkpoint, reader = Checkpoint(), Followed("", f"{profile}#{NAME}", sharing=True).reader()
+        assert checkpoint.run(reader) == [{"id": 1}]
+        shared.version = 0
+        assert checkpoint.run(reader) == []  # a server that is behind
+        shared.id = "another-table"
+        with pytest.raises(StreamError, match="replaced"):
+            checkpoint.run(reader)
 
 
 def test_changes_of_a_table_come_as_a_stream(events: Followed) -> None:

@@ -170,7 +170,11 @@ def receive_page(answer: HttpAnswer, about: str, most_bytes: int = PAGE_BYTES) -
 def _read_page(answer: HttpAnswer, about: str, file: SpooledTemporaryFile[bytes]) -> Page | Pending:
     capabilities = parse_capabilities(answer.headers.get(HEADER))
     head = _head(file, answer.server, about)
-    first = _decode_line(head[0], 1, answer.server, about) if head else _Line()
+    if not head:
+        raise invalid_answer(answer.server, about, "it is empty")
+    if head[0].startswith(b"<"):
+        raise invalid_answer(answer.server, about, "it is a web page; check the endpoint in the profile")
+    first = _decode_line(head[0], 1, answer.server, about)
     if first.query_status is not None:
         file.close()
         return _pending(first.query_status, answer.server, about)

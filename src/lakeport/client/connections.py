@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
@@ -48,13 +49,15 @@ class Origin(NamedTuple):
 
 
 def origin_of(url: str) -> Origin:
-    """Raises `SharingError`, without the URL in it, for what is no URL of http or https."""
-    try:
-        parts = urlsplit(url)
-        if parts.hostname and parts.scheme in _PORTS:
-            return Origin(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme])
-    except ValueError:
-        pass
+    """Whom urllib3 connects to for a URL: so it is the one that reads it. Other readers, proxies among them, take a
+    backslash for something else.
+
+    Raises `SharingError`, without the URL in it, for what is no URL of http or https."""
+    with suppress(urllib3.exceptions.LocationParseError):
+        parts = urllib3.util.parse_url(url)
+        if parts.scheme in _PORTS and parts.host and "\\" not in url:
+            port = _PORTS[parts.scheme] if parts.port is None else parts.port
+            return Origin(parts.scheme, parts.host.strip("[]"), port)
     raise SharingError("this is not a URL of http or https", status=0, code="INVALID_URL")
 
 

@@ -68,7 +68,7 @@ def _places(metadata_line: bytes) -> _Places:
 
 class DirectoryTable:
     """The table's own log, read by the kernel. It implements `lakeport.source.TableSource`; a version that was opened
-    stays open. `storage_options` are obstore's, and lack only the credentials."""
+    stays open, for all threads. `storage_options` are obstore's, and lack only the credentials."""
 
     prunes = False
 
@@ -94,7 +94,7 @@ class DirectoryTable:
     ) -> Snapshot:
         at = (version, timestamp)
         if at not in self._snapshots:
-            self._snapshots[at] = self._table.snapshot(version, timestamp, condition, limit)
+            self._snapshots.setdefault(at, self._table.snapshot(version, timestamp, condition, limit))
         return self._snapshots[at]
 
     def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:

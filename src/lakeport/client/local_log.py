@@ -154,7 +154,8 @@ class LineReader:
             return vector
         if not (0 <= vector.size_in_bytes < VECTOR_BYTES and 0 <= (vector.offset or 0) < FILE_BYTES // 2):
             raise _malformed(f"a deletion vector of {vector.size_in_bytes} bytes at {vector.offset}")
-        identity = file.deletion_vector_file_id or f"{file.id}-deletion-vector"
+        # A file can have several vectors in a range of versions, and over time.
+        identity = file.deletion_vector_file_id or f"{file.id}-deletion-vector-{vector.cardinality}"
         size = (vector.offset or 1) + vector.size_in_bytes + _AROUND_A_VECTOR
         path = self._place(identity, size, vector.path_or_inline_dv, file.expiration_timestamp)
         return msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=path)
@@ -228,19 +229,28 @@ def with_feed(told: Told) -> Told:
 
 def snapshot_log(version: int, head: Iterable[Told], files: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
     """The log of one version: a checkpoint with the protocol, the metadata and the files, as old as the version is, if
-    the lines tell. Raises `SharingError` for a file that is told twice, and for one whose partition values would be
-    passed over."""
+    the lines tell. Raises `SharingError` for a file that is told twice, for one whose partition values would be passed
+    over, and for another protocol or other metadata among the files."""
     lines = [*head, *files]
-    _check_told_once(lines)
+    _check_one_head(lines)
+    _check_told_once(told.action for told in lines)
     _check_partition_values(lines)
     time = max((told.timestamp for told in lines if told.timestamp is not None), default=0)
     return {_checkpoint_name(version): (_checkpoint(version, lines), time)}
 
 
-def _check_told_once(lines: Iterable[Told]) -> None:
+def _check_one_head(lines: Iterable[Told]) -> None:
+    """A version has one protocol and one metadata. Raises `SharingError`."""
+    for kind in (Protocol, Metadata):
+        found = [told.action for told in lines if isinstance(told.action, kind)]
+        if any(one != found[0] for one in found):
+            raise _malformed("another protocol, or other metadata, among the files of one version")
+
+
+def _check_told_once(actions: Iterable[Action]) -> None:
     """A file that is told twice would be read twice. Raises `SharingError`."""
-    paths = [told.action.path for told in lines if isinstance(told.action, Add)]
-    if len(set(paths)) < len(paths):
+    files = [(type(action), action.path) for action in actions if isinstance(action, Add | Remove | AddCdc)]
+    if len(set(files)) < len(files):
         raise _malformed("a file of the table twice")
 
 
@@ -258,7 +268,7 @@ def _check_partition_values(lines: Iterable[Told]) -> None:
 
 def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
     """The log of the versions `start` to `end`: what the lines say, each in its version, over an empty table. Raises
-    `SharingError` for more versions than fit into memory."""
+    `SharingError` for more versions than fit into memory, and for a file that is told twice of one version."""
     if end - start >= VERSIONS:
         raise SharingError(
             f"the changes reach from version {start} to {end}: at most {VERSIONS:,} versions are read at once; ask for "
@@ -274,6 +284,8 @@ def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -
         commits[told.version].append(told.action)
         if told.timestamp is not None:
             times[told.version] = told.timestamp
+    for actions in commits.values():
+        _check_told_once(actions)
     first = [told.action for told in head]
     files = {}
     if start > 0:

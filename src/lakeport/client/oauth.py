@@ -19,7 +19,7 @@ from lakeport.client.http_answer import HttpAnswer
 from lakeport.client.jwt import sign_jwt
 from lakeport.client.refusals import without_secrets
 from lakeport.errors import AuthenticationError
-from lakeport.sharing.profile import OAuthClientCredentials, OAuthPrivateKeyJwt
+from lakeport.sharing.profile import OAuthClientCredentials, OAuthPrivateKeyJwt, is_token
 
 _JWT_SECONDS = 120
 
@@ -93,9 +93,10 @@ def _read_token(answer: HttpAnswer) -> AccessToken:
         found = msgspec.json.decode(content, type=_Answer, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         found = _Answer()
-    if answer.status != 200 or not found.access_token:
+    token = (found.access_token or "").strip()
+    if answer.status != 200 or not is_token(token):
         raise _refused(answer, found)
-    return AccessToken(found.access_token, found.expires_in)
+    return AccessToken(token, found.expires_in)
 
 
 def _refused(answer: HttpAnswer, found: _Answer) -> AuthenticationError:

@@ -31,7 +31,12 @@ class OfferedTable:
 
     def __init__(self, server: SharingServer, name: TableName, way: TableSource, other: TableSource | None = None):
         self._server, self._name = server, name
-        self._way, self._other = way, other
+        self._ways = (way, other)
+        """The way that is read by, and the other one, if it may still turn out to be the only one that is offered."""
+
+    @property
+    def _way(self) -> TableSource:
+        return self._ways[0]
 
     @property
     def engine(self) -> Engine:
@@ -75,14 +80,15 @@ class OfferedTable:
         return self._way.engine_for(files)
 
     def _read(self, read: Callable[[TableSource], T]) -> T:
+        way, other = self._ways
         try:
-            return read(self._way)
+            return read(way)
         except SharingError as error:
             if error.status == 404:
                 raise self._not_found(error) from error
-            if error.code != DIRECTORY_ONLY or self._other is None:
+            if error.code != DIRECTORY_ONLY or other is None:
                 raise
-        self._way, self._other = self._other, None
+        self._ways = (other, None)
         return self._read(read)
 
     def _not_found(self, error: SharingError) -> SharingError:

@@ -25,7 +25,6 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.history import CommitInfo
 from lakeport.kernel.scan_files import ScanFile
-from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
 from lakeport.kernel.table_commits import TableCommits
 from lakeport.sharing.models import ChangesRequest, QueryRequest
@@ -38,10 +37,14 @@ Moment = int | datetime
 
 @dataclass
 class _Pin:
-    """The version that the first answer was of, and the token that leads back to it, if an answer had one."""
+    """The first answer, without its files; and the token that leads back to its version, if an answer had one."""
 
-    version: int
+    head: Snapshot
     refresh_token: str | None = None
+
+    @property
+    def version(self) -> int:
+        return self.head.version
 
 
 class SharedTable:
@@ -55,26 +58,26 @@ class SharedTable:
         self.engine = engine_over(self._storage)
         self._numbers = count()
         self._pins: dict[tuple[int | None, Moment | None], _Pin] = {}
-        self._heads: dict[tuple[int | None, Moment | None], Snapshot] = {}
-        """The newest that were asked for: queries need their schemas for hints."""
+        """The first answers that came. Of threads that ask at once, all read the version of the same one."""
 
     @property
     def target(self) -> str:
         return str(self._name)
 
     def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
-        """The protocol and the metadata, without files. The first one that is asked for pins the version."""
-        found = self._metadata(version, timestamp)
-        self._pins.setdefault((version, timestamp), _Pin(found.version))
-        return found
+        """The protocol and the metadata, without files. The first question about a table pins its version."""
+        at = (version, timestamp)
+        if at not in self._pins:
+            self._pins.setdefault(at, _Pin(self._metadata(version, timestamp)))
+        return self._pins[at].head
 
     def _metadata(self, version: int | None, timestamp: Moment | None) -> Snapshot:
         answer = self._server.metadata(self._name, version=version, timestamp=_format(timestamp))
+        if version is not None:
+            check_version(answer.version, version, self._name)
         reader = LineReader(answer.response_format, str(self._name))
         head = self._head(reader, answer)
-        snapshot = self._open(answer.version, snapshot_log(answer.version, head, reader.read(answer.lines())))
-        self._heads[version, timestamp] = snapshot
-        return snapshot
+        return self._open(answer.version, snapshot_log(answer.version, head, reader.read(answer.lines())))
 
     def snapshot(
         self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
@@ -82,44 +85,60 @@ class SharedTable:
         """The files that the condition leaves, as far as the server can tell; all views are of one version."""
         at = (version, timestamp)
         pin = self._pins.get(at)
-        schema = None if condition is None else (self._heads.get(at) or self._metadata(version, timestamp)).schema
+        hinted = None if condition is None else pin.head if pin else self._metadata(version, timestamp)
         request = QueryRequest(
             version=version,
             timestamp=_format(timestamp),
-            json_predicate_hints=_hints(condition, schema),
+            json_predicate_hints=_hints(condition, hinted),
             limit_hint=limit if condition is None else None,
             include_refresh_token=True if version is None and timestamp is None else None,
             refresh_token=pin.refresh_token if pin else None,
         )
-        request, answer = self._query(request, pin)
+        request, answer = self._query(request, pin) if pin else self._first_query(request, hinted)
         reader = LineReader(answer.response_format, str(self._name))
         head = self._head(reader, answer)
         log = snapshot_log(answer.version, head, reader.read(answer.lines()))
         token = answer.end.refresh_token if answer.end else None
-        pin = self._pins.setdefault(at, _Pin(answer.version))
-        check_version(answer.version, pin.version, self._name)
+        if pin is None:
+            pin = self._pins.setdefault(at, _Pin(self._open(answer.version, snapshot_log(answer.version, head, ()))))
+        if answer.version != pin.version:  # another thread has pinned it meanwhile
+            return self.snapshot(version, timestamp, condition, limit)
         pin.refresh_token = pin.refresh_token or token
         again = msgspec.structs.replace(request, refresh_token=token)
         return self._open(
             answer.version, log, reader.urls, SnapshotRenewal(self._server, self._name, again, answer.version)
         )
 
-    def _query(self, request: QueryRequest, pin: _Pin | None) -> tuple[QueryRequest, TableAnswer]:
+    def _first_query(self, request: QueryRequest, hinted: Snapshot | None) -> tuple[QueryRequest, TableAnswer]:
+        """The answer to a request, and the request. Hints that were made for another version's columns, because the
+        table has moved on since, are left out: they can mean something else to the server."""
+        answer = self._server.query(self._name, request)
+        if hinted is not None and hinted.version != answer.version:
+            answer.close()
+            request = msgspec.structs.replace(request, json_predicate_hints=None)
+            answer = self._server.query(self._name, request)
+        if request.version is not None:
+            check_version(answer.version, request.version, self._name)
+        return request, answer
+
+    def _query(self, request: QueryRequest, pin: _Pin) -> tuple[QueryRequest, TableAnswer]:
         """The answer to a request, and the request. If the table has moved on from the version that is pinned, the
         version itself is asked for, which takes a share with history. Raises `SharingError` if it is not to be had."""
         answer = self._server.query(self._name, request)
-        if pin is None or answer.version == pin.version:
+        if answer.version == pin.version:
             return request, answer
         answer.close()
         exact = msgspec.structs.replace(
             request, version=pin.version, timestamp=None, refresh_token=None, include_refresh_token=None
         )
         try:
-            return exact, self._server.query(self._name, exact)
+            again = self._server.query(self._name, exact)
         except SharingError as error:
             if not 400 <= error.status < 500 or error.status in (401, 429):
                 raise
             raise version_changed(answer.version, pin.version, self._name) from error
+        check_version(again.version, pin.version, self._name)
+        return exact, again
 
     def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
         """The changes of a range of versions, given by numbers or by times."""
@@ -192,8 +211,8 @@ class SharedTable:
         return list(reader.read([answer.protocol_line, answer.metadata_line]))
 
 
-def _hints(condition: Expression | None, schema: StructType | None) -> str | None:
-    return None if condition is None or schema is None else format_json_predicate(condition, schema)
+def _hints(condition: Expression | None, head: Snapshot | None) -> str | None:
+    return None if condition is None or head is None else format_json_predicate(condition, head.schema)
 
 
 def _format(moment: Moment | None) -> str | None:

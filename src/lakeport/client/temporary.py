@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ Ask = Callable[[], Credentials]
 _MARGIN = 0.2
 """Credentials are renewed when this part of their life is left."""
 _LONGEST_MARGIN_MS = 5 * 60_000
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999."""
 
 
 class TemporaryStorage:
@@ -51,10 +54,12 @@ class TemporaryStorage:
             return self._storage
 
     def _renewed(self) -> Storage:
+        """Credentials that have expired when they come are good until they are refused: the clocks differ."""
         asked_ms = self._now() * 1000
         given = self._ask()
         lifetime = given.expiration_time - asked_ms
-        self._renew_ms = given.expiration_time - min(_MARGIN * max(lifetime, 0), _LONGEST_MARGIN_MS)
+        margin = min(_MARGIN * lifetime, _LONGEST_MARGIN_MS)
+        self._renew_ms = given.expiration_time - margin if lifetime > 0 else math.inf
         self._location = given.location.rstrip("/")
         return Storage({**self._options, **storage_options(given)})
 
@@ -90,5 +95,5 @@ _SCHEMES = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", 
 
 
 def _google_token(token: str, expires_ms: int) -> Callable[[], dict[str, Any]]:
-    expires = datetime.fromtimestamp(expires_ms / 1000, UTC)
+    expires = datetime.fromtimestamp(min(max(0, expires_ms // 1000), _LAST_SECOND), UTC)
     return lambda: {"token": token, "expires_at": expires}

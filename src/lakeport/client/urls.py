@@ -68,11 +68,12 @@ class FreshUrls:
         self._urls = dict(urls)
 
     def _is_fresh(self, signed: SignedUrl) -> bool:
-        """A URL of unknown life is good until the storage says otherwise."""
-        if signed.expires is None:
+        """A URL of unknown life is good until the storage says otherwise; so is one that had expired when it came,
+        because the clocks differ."""
+        if signed.expires is None or signed.expires <= self._taken_ms:
             return True
         margin = min(_MARGIN * (signed.expires - self._taken_ms), _LONGEST_MARGIN_MS)
-        return self._now() * 1000 < signed.expires - max(margin, 0)
+        return self._now() * 1000 < signed.expires - margin
 
     def _renew(self) -> None:
         renewed = self._fetch()

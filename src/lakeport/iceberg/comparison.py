@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from pyarrow import types
 
 _NAN = "not a number"
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def first_other_position(one: Iterable[npt.NDArray[np.uint64]], other: Iterable[npt.NDArray[np.uint64]]) -> int | None:
@@ -32,6 +32,19 @@ def first_other_position(one: Iterable[npt.NDArray[np.uint64]], other: Iterable[
         left, right = left[length:], right[length:]
 
 
+def other_columns(one: pa.Schema, other: pa.Schema) -> str | None:
+    """In what the columns of the second schema are others, or in another order; None if they are the same. Types count
+    as far as they hold other values."""
+    if what := _other_names(one.names, other.names):
+        return what
+    if one.names != other.names:
+        return f"the columns are in the order {', '.join(other.names)}"
+    for field, found in zip(one, other, strict=True):
+        if _kind(field.type) != _kind(found.type):
+            return f"the column {field.name!r} is of the type {found.type}, not {field.type}"
+    return None
+
+
 def first_other_row(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> tuple[int, str] | None:
     """The first row, counted from 0, in which two streams differ, and in what; None if they are the same.
 
@@ -41,7 +54,7 @@ def first_other_row(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatc
     for left, right in _side_by_side(one, other):
         if left is None or right is None:
             return row, "there is no such row" if right is None else "there are more rows"
-        if what := _other_columns(left.schema.names, right.schema.names):
+        if what := _other_names(left.schema.names, right.schema.names):
             return row, what
         for name in left.schema.names:
             if (index := _first_difference(left.column(name), right.column(name))) is not None:
@@ -50,7 +63,7 @@ def first_other_row(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatc
     return None
 
 
-def _other_columns(one: list[str], other: list[str]) -> str | None:
+def _other_names(one: list[str], other: list[str]) -> str | None:
     for name in one:
         if name not in other:
             return f"there is no column {name!r}"
@@ -78,9 +91,8 @@ def _side_by_side(
 def _first_difference(left: pa.Array, right: pa.Array) -> int | None:
     if _as(right, left.type).equals(left):
         return None
-    values = (comparable(value, array.type) for array in (left, right) for value in array.to_pylist())
-    ones = list(islice(values, len(left)))
-    return next((index for index, (one, other) in enumerate(zip(ones, values, strict=True)) if one != other), None)
+    pairs = zip(map(comparable, left), map(comparable, right), strict=True)
+    return next((index for index, (one, other) in enumerate(pairs) if one != other), None)
 
 
 def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
@@ -108,17 +120,29 @@ def _kind(data_type: pa.DataType) -> Any:
     return str(data_type)
 
 
-def comparable(value: Any, data_type: pa.DataType) -> Any:
-    """The same for values that `first_other_row` takes for the same."""
-    if value is None:
+def without_views(column: pa.Array) -> pa.Array:
+    """The column in a type for which Arrow has all functions."""
+    if types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    return column.cast(pa.large_binary()) if types.is_binary_view(column.type) else column
+
+
+def comparable(scalar: pa.Scalar) -> Any:
+    """The same for values that `first_other_row` takes for the same. Times are numbers: Python has not all of them."""
+    data_type = scalar.type
+    if not scalar.is_valid:
         return [] if _holds_structs(data_type) else None
-    if types.is_list(data_type) or types.is_large_list(data_type):
-        return [comparable(item, data_type.value_type) for item in value]
     if types.is_map(data_type):
-        key_type, item_type = data_type.key_type, data_type.item_type
-        return [(comparable(key, key_type), comparable(item, item_type)) for key, item in value]
+        return [(comparable(entry[0]), comparable(entry[1])) for entry in scalar.values]
+    if types.is_list(data_type) or types.is_large_list(data_type):
+        return [comparable(item) for item in scalar.values]
     if types.is_struct(data_type):
-        return {field.name: comparable(value[field.name], field.type) for field in data_type}
+        return {field.name: comparable(scalar[field.name]) for field in data_type}
+    if types.is_timestamp(data_type):
+        return scalar.value * _NANOSECONDS[data_type.unit]
+    if types.is_date32(data_type):
+        return scalar.value
+    value = scalar.as_py()
     return _NAN if isinstance(value, float) and math.isnan(value) else value
 
 

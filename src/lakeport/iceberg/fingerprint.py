@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -17,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.iceberg.comparison import comparable
-from lakeport.iceberg.values import to_plain
+from lakeport.iceberg.comparison import comparable, without_views
 from lakeport.kernel.decimals import EXACT
 
 Hashes = npt.NDArray[np.uint64]
@@ -34,7 +32,10 @@ class Fingerprint:
     names: tuple[str, ...]
     rows: int = 0
     whole: int = 0
-    columns: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.columns = dict.fromkeys(self.names, 0)
 
     @classmethod
     def of(cls, names: Iterable[str], batches: Iterable[pa.RecordBatch]) -> Fingerprint:
@@ -48,7 +49,7 @@ class Fingerprint:
         rows = np.zeros(batch.num_rows, dtype=np.uint64)
         for name in self.names:
             hashes = _hash(batch.column(name))
-            self.columns[name] = (self.columns.get(name, 0) + _sum(hashes)) % 2**64
+            self.columns[name] = (self.columns[name] + _sum(hashes)) % 2**64
             rows = (rows ^ hashes) * _FACTOR
             rows ^= rows >> _HALF
         self.rows += batch.num_rows
@@ -58,7 +59,7 @@ class Fingerprint:
         """What the other has otherwise; None if it is the same."""
         if self.rows != other.rows:
             return f"{other.rows} rows, not {self.rows},"
-        differing = [name for name in self.names if self.columns.get(name) != other.columns.get(name)]
+        differing = [name for name in self.names if self.columns[name] != other.columns[name]]
         if differing:
             return f"other values in {', '.join(differing)}"
         return "the same values in other rows" if self.whole != other.whole else None
@@ -83,13 +84,13 @@ def _plain(column: pa.Array) -> pa.Array:
         return _plain(column.storage)
     if types.is_dictionary(column.type):
         return _plain(column.dictionary_decode())
-    if types.is_string_view(column.type) or types.is_binary_view(column.type):
-        return column.cast(pa.large_string() if types.is_string_view(column.type) else pa.large_binary())
-    return column.cast(pa.timestamp("us")).cast(pa.int64()) if types.is_timestamp(column.type) else column
+    if types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us")).cast(pa.int64())
+    return without_views(column)
 
 
 def _hash_values(values: pa.Array) -> Hashes:
-    texts = (repr(_canonical(comparable(value, values.type))) for value in values.to_pylist())
+    texts = (repr(_canonical(comparable(value))) for value in values)
     digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
@@ -105,6 +106,4 @@ def _canonical(value: Any) -> Any:
             return value or 0.0
         case Decimal():
             return value.normalize(EXACT)
-        case datetime() | date():
-            return to_plain(value)
     return value

@@ -6,30 +6,53 @@ credentials is needed. pyiceberg is an optional dependency: import this module w
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.avro.decoder import BinaryDecoder
+from pyiceberg.avro.reader import DoubleReader
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
-from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestFile,
+    clear_manifest_cache,
+)
 from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.puffin import PuffinFile
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import StructType
 from pyroaring import BitMap64
 
-from lakeport.errors import ConversionError, CorruptTableError, MissingFileError
+from lakeport.errors import ConversionError, CorruptTableError, LakeportError, MissingFileError
 from lakeport.iceberg.metadata import encode_metadata
+from lakeport.iceberg.pruning import RowsHeld, false_summary
 from lakeport.iceberg.targets import Published
 from lakeport.kernel.engine import Engine, FileStatus
 
 _POSITIONS = 1 << 16
+
+
+def _read_double(_: DoubleReader, decoder: BinaryDecoder) -> float:
+    (value,) = struct.unpack("<d", decoder.read(8))
+    return float(value)
+
+
+# As pyiceberg (0.12) reads doubles in manifests, those of partitions, they are rounded to floats.
+DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
 
 
 class _EngineFiles(FileIO):
@@ -93,6 +116,42 @@ class MirrorFile:
     def deletes(self) -> list[DataFile]:
         return list(self.task.delete_files)
 
+    def shares_partition(self, deletes: DataFile) -> bool:
+        """Whether a delete file is in the partition of this one. NaN is the same as NaN."""
+        one, other = ((file.spec_id, repr(file.partition)) for file in (deletes, self.task.file))
+        return one == other
+
+
+@dataclass(frozen=True)
+class MirrorManifest:
+    """A manifest of a snapshot, and its entries that are not deleted."""
+
+    file: ManifestFile
+    entries: list[ManifestEntry]
+    partition: StructType
+
+    @property
+    def path(self) -> str:
+        return self.file.manifest_path
+
+    @property
+    def delete_files(self) -> list[DataFile]:
+        return [file for file in self._files() if file.content != DataFileContent.DATA]
+
+    @property
+    def empty_files(self) -> list[str]:
+        """The paths of data files that have no records."""
+        return [
+            file.file_path for file in self._files() if file.content == DataFileContent.DATA and not file.record_count
+        ]
+
+    def _files(self) -> Iterator[DataFile]:
+        return (entry.data_file for entry in self.entries)
+
+    def false_claims(self) -> Iterator[str]:
+        """What the manifest list says of it that is not so."""
+        return false_summary(self.file, self.entries, self.partition)
+
 
 class MirrorReader:
     """One snapshot of a mirror."""
@@ -110,28 +169,36 @@ class MirrorReader:
             ) from error
         table = StaticTable(("mirror",), metadata, published.path, _EngineFiles(engine), NoopCatalog("mirror"))
         self._scan = table.scan(snapshot_id=snapshot_id)
+        clear_manifest_cache()  # it may have what another manifest list says of the same manifests
         self._shared: dict[str, list[pa.RecordBatch]] = {}
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the snapshot."""
+        return schema_to_pyarrow(self._scan.projection(), include_field_ids=False)
+
     def files(self) -> Iterator[MirrorFile]:
-        """Those with records: pyiceberg leaves the others out."""
-        return map(MirrorFile, self._scan.plan_files())
+        """Those with records: pyiceberg leaves the others out. Raises `CorruptTableError`."""
+        with _reading(self._snapshot.manifest_list):
+            yield from map(MirrorFile, self._scan.plan_files())
 
-    def empty_files(self) -> Iterator[str]:
-        """The paths of data files that have no records, as the manifests say."""
-        for manifest in self._manifests():
-            if manifest.content == ManifestContent.DATA:
-                entries = manifest.fetch_manifest_entry(self._scan.io)
-                yield from (entry.data_file.file_path for entry in entries if not entry.data_file.record_count)
+    def manifests(self) -> Iterator[MirrorManifest]:
+        """Raises `CorruptTableError`."""
+        schema, specs = self._scan.projection(), self._scan.table_metadata.specs()
+        with _reading(self._snapshot.manifest_list):
+            for manifest in self._snapshot.manifests(self._scan.io):
+                partition = specs[manifest.partition_spec_id].partition_type(schema)
+                yield MirrorManifest(manifest, manifest.fetch_manifest_entry(self._scan.io), partition)
 
-    def delete_file_count(self) -> int:
-        """How many delete files the snapshot has, whether they apply to a data file or not."""
-        deletes = [manifest for manifest in self._manifests() if manifest.content == ManifestContent.DELETES]
-        return sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in deletes)
-
-    def _manifests(self) -> list[ManifestFile]:
+    @property
+    def _snapshot(self) -> Snapshot:
         snapshot = self._scan.snapshot()
         assert snapshot is not None
-        return snapshot.manifests(self._scan.io)
+        return snapshot
+
+    def rows_held(self) -> RowsHeld:
+        """For the rows of one data file."""
+        return RowsHeld(self._scan.projection())
 
     def rows(self, file: MirrorFile) -> Iterator[pa.RecordBatch]:
         """The rows of a data file that live, in their order. Raises whatever pyiceberg raises."""
@@ -144,18 +211,32 @@ class MirrorReader:
     def positions(self, file: MirrorFile, deletes: DataFile) -> Iterator[npt.NDArray[np.uint64]]:
         """What a delete file deletes from a data file, in parts; nothing if it only might have been about it. Raises
         `CorruptTableError`."""
-        if deletes.file_format == FileFormat.PUFFIN:
-            return _vector_positions(self._engine, deletes, file.path)
-        if deletes.lower_bounds == deletes.upper_bounds:
-            return _parquet_positions(self._read_parts(deletes), file.path)
-        if deletes.file_path not in self._shared:  # read once for all of its data files, which mostly follow each other
-            self._shared = {deletes.file_path: list(self._read_parts(deletes))}
-        return _parquet_positions(self._shared[deletes.file_path], file.path)
+        with _reading(deletes.file_path):
+            if deletes.file_format == FileFormat.PUFFIN:
+                yield from _vector_positions(self._engine, deletes, file.path)
+            elif deletes.lower_bounds == deletes.upper_bounds:
+                yield from _parquet_positions(self._read_parts(deletes), file.path)
+            else:  # read once for all of its data files, which mostly follow each other
+                if deletes.file_path not in self._shared:
+                    self._shared = {deletes.file_path: list(self._read_parts(deletes))}
+                yield from _parquet_positions(self._shared[deletes.file_path], file.path)
 
     def _read_parts(self, deletes: DataFile) -> Iterator[pa.RecordBatch]:
         status = FileStatus(deletes.file_path, deletes.file_size_in_bytes)
         with self._engine.storage.open_input(status) as source, pq.ParquetFile(source) as parquet:
             yield from parquet.iter_batches(_POSITIONS, columns=["file_path", "pos"])
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Raises `CorruptTableError` for whatever pyiceberg stumbles over."""
+    try:
+        yield
+    except LakeportError:
+        raise
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__} {error}".split())[:300]
+        raise CorruptTableError(f"pyiceberg cannot read the mirror: {why}", path=path) from error
 
 
 def _parquet_positions(parts: Iterable[pa.RecordBatch], data_file: str) -> Iterator[npt.NDArray[np.uint64]]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakeport.engine import default_engine
 from lakeport.engine.reading import RowReader, read_rows
 from lakeport.errors import ConversionError, CorruptTableError, LakeportError, VersionNotFoundError
-from lakeport.iceberg.comparison import first_other_position, first_other_row
+from lakeport.iceberg.comparison import first_other_position, first_other_row, other_columns
 from lakeport.iceberg.delta_reader import SecondOpinion, ask_another_reader
 from lakeport.iceberg.duckdb_reader import find_difference
 from lakeport.iceberg.metadata import current_snapshot, mirrored_version, snapshots_by_version, version_of
@@ -27,6 +27,8 @@ from lakeport.kernel.scan_files import ScanFile, decode_num_records
 from lakeport.kernel.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
     from lakeport.iceberg.independent_reader import MirrorFile, MirrorReader
 
 Positions = npt.NDArray[np.uint64]
@@ -153,6 +155,8 @@ class _Comparison:
         scan = snapshot.scan_builder().with_stats().build()
         self._expected = {file.path: file for file in scan.files()}
         self._reader, self._with_rows = RowReader.for_scan(scan), with_rows
+        self._deleted: dict[str, int] = {}
+        """How many rows the delete files of the mirror delete that may apply to a data file."""
 
     @property
     def files(self) -> int:
@@ -164,17 +168,16 @@ class _Comparison:
         return sum(vector.cardinality for vector in vectors if vector)
 
     def differences(self, location: str, progress: Progress | None) -> Iterator[Difference]:
+        if what := other_columns(self._reader.output, self._mirror.schema):
+            yield Difference(location, f"in the mirror, {what}")
         seen: set[str] = set()
-        applied: set[str] = set()
         for count, found in enumerate(self._mirror.files(), start=1):
-            applied.update(deletes.file_path for deletes in found.deletes)
             yield from self._compare(found, is_repeated=found.path in seen)
             seen.add(found.path)
             if progress is not None:
                 progress(count, self.files)
         yield from self._compare_unseen(self._expected.keys() - seen)
-        if idle := self._mirror.delete_file_count() - len(applied):
-            yield Difference(location, f"{idle} delete files of the mirror apply to none of its data files")
+        yield from self._compare_manifests()
 
     def differences_in_duckdb(self, metadata_path: str, snapshot_id: int) -> Iterator[Difference]:
         if "://" in metadata_path:
@@ -190,12 +193,31 @@ class _Comparison:
         return pa.RecordBatchReader.from_batches(self._reader.output, rows)
 
     def _compare_unseen(self, paths: Set[str]) -> Iterator[Difference]:
-        empty = set(self._mirror.empty_files()) if paths else set()
+        manifests = self._mirror.manifests() if paths else ()
+        empty = {path for manifest in manifests for path in manifest.empty_files}
         for path in sorted(paths):
             if path not in empty:
                 yield Difference(path, "the mirror lacks the file")
             elif any(batch.num_rows for batch in self._reader.read(self._engine, self._expected[path])):
                 yield Difference(path, "the mirror takes the file for empty, which it is not")
+
+    def _compare_manifests(self) -> Iterator[Difference]:
+        """After all data files have been compared."""
+        seen: set[str] = set()
+        for manifest in self._mirror.manifests():
+            yield from (Difference(manifest.path, what) for what in manifest.false_claims())
+            for deletes in manifest.delete_files:
+                if what := self._compare_delete_file(deletes, is_repeated=deletes.file_path in seen):
+                    yield Difference(deletes.file_path, what)
+                seen.add(deletes.file_path)
+
+    def _compare_delete_file(self, found: DataFile, *, is_repeated: bool) -> str | None:
+        deleted = self._deleted.get(found.file_path)
+        if is_repeated:
+            return "the mirror has the delete file twice"
+        if deleted is None:
+            return "the delete file applies to no data file of the mirror"
+        return None if deleted == found.record_count else f"{deleted} rows are deleted by it, not {found.record_count}"
 
     def _compare(self, found: MirrorFile, *, is_repeated: bool) -> Iterator[Difference]:
         expected = self._expected.get(found.path)
@@ -213,28 +235,42 @@ class _Comparison:
         vector = InternalDeletionVector.of(expected, self.root)
         lacking = 0 if vector is None else vector.count_records_deleted
         try:
-            deleted = [self._mirror.positions(found, deletes) for deletes in found.deletes]
-            streams = [stream for stream in map(_begun, deleted) if stream is not None]
+            applied = [(deletes, self._deletes_from(found, deletes)) for deletes in found.deletes]
+            streams = [(deletes, stream) for deletes, stream in applied if stream is not None]
             if len(streams) > 1:
                 yield f"{len(streams)} delete files apply to it, not one"
                 return
-            counted = _Counted(streams[0] if streams else ())
+            counted = _Counted(streams[0][1] if streams else ())
             other = first_other_position(vector.ordinals(self._engine) if vector else (), counted)
             number = counted.finish()
         except CorruptTableError as error:
             yield str(error)
             return
+        for deletes, _ in streams:
+            self._deleted[deletes.file_path] += number
+            if not found.shares_partition(deletes):
+                yield "its delete file is in another partition, so that filters may leave it out"
         if number != lacking:
             what = f"lacks {lacking}" if lacking else "has all of them"
             yield f"{number or 'no'} row{'s are' if number else ' is'} deleted, the table {what}"
         if number and lacking and other is not None:
             yield f"the row at position {other} is deleted in one of the two only"
 
+    def _deletes_from(self, found: MirrorFile, deletes: DataFile) -> Iterator[Positions] | None:
+        """The positions, or None if the delete file has none of this data file."""
+        self._deleted.setdefault(deletes.file_path, 0)
+        positions = self._mirror.positions(found, deletes)
+        first = next(positions, None)
+        return None if first is None else chain([first], positions)
+
     def _compare_rows(self, expected: ScanFile, found: MirrorFile) -> Iterator[str]:
         if not self._with_rows:
             return
+        held = self._mirror.rows_held()
         try:
-            other = first_other_row(self._reader.read(self._engine, expected), self._mirror.rows(found))
+            other = first_other_row(self._reader.read(self._engine, expected), held.watch(self._mirror.rows(found)))
+            deleted = expected.deletion_vector.cardinality if expected.deletion_vector else 0
+            whats = [] if other else [*held.false_metrics(found.task.file, deleted)]
         except LakeportError:
             raise
         except Exception as error:  # whatever the other reader stumbles over is news about the mirror
@@ -242,12 +278,7 @@ class _Comparison:
             return
         if other is not None:
             yield f"row {other[0]} of those that live: in the mirror, {other[1]}"
-
-
-def _begun(positions: Iterator[Positions]) -> Iterator[Positions] | None:
-    """The stream, or None if nothing is in it."""
-    first = next(positions, None)
-    return None if first is None else chain([first], positions)
+        yield from whats
 
 
 class _Counted:

@@ -18,7 +18,10 @@ from lakeport.errors import SharingError
 from lakeport.sharing.timestamps import parse_timestamp
 
 NEWEST_VERSION = 2
-_URL = re.compile(r"https?://[^/\s]+\S*", re.IGNORECASE)
+_URL = re.compile(r"https?://[^/\s\\?#]+[^\s\\]*", re.IGNORECASE)
+_TOKEN = re.compile(r"[!-~]+")
+_MARK = "\ufeff"
+"""Editors put it before text in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +84,17 @@ def read_profile(path_or_text: str | os.PathLike[str]) -> Profile:
     """The profile in a file, or in its text, which begins with a brace.
 
     Raises `ValueError` for what is no profile, and `OSError` if the file cannot be read."""
-    if isinstance(path_or_text, str) and path_or_text.lstrip().startswith("{"):
+    if isinstance(path_or_text, str) and path_or_text.lstrip(f"{_MARK} \t\r\n").startswith("{"):
         return parse_profile(path_or_text)
     path = Path(path_or_text)
     if not path.is_file():
         raise FileNotFoundError(f"there is no profile at {path}: give the path of a file that a provider has sent you")
     return parse_profile(path.read_bytes(), f"the profile {path}")
+
+
+def is_token(text: str) -> bool:
+    """Whether a text can be sent as a token: a header holds visible ASCII only."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 def write_profile(profile: Profile, path: str | os.PathLike[str]) -> None:
@@ -99,12 +107,13 @@ def write_profile(profile: Profile, path: str | os.PathLike[str]) -> None:
 def parse_profile(text: str | bytes, what: str = "the profile") -> Profile:
     """The profile that the JSON text is. Raises `ValueError`, which calls the text `what`, and never quotes it."""
     try:
-        body = msgspec.json.decode(text, type=dict[str, Any])
+        decoded = text if isinstance(text, str) else text.decode()
+        body = msgspec.json.decode(decoded.removeprefix(_MARK), type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise ValueError(f"{what} is not a JSON object: ask the provider for it again") from None
     reader = _Reader(body, what)
     version = reader.version()
-    profile = Profile(endpoint=reader.url("endpoint"), credentials=reader.credentials(version), version=version)
+    profile = Profile(endpoint=reader.endpoint(), credentials=reader.credentials(version), version=version)
     try:
         _ = profile.expires
     except SharingError as error:
@@ -169,7 +178,7 @@ class _Reader:
         self._body, self._what = body, what
 
     def version(self) -> int:
-        text = str(self._body.get("shareCredentialsVersion"))
+        text = str(self._body.get("shareCredentialsVersion")).removesuffix(".0")
         if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
             raise ValueError(f"{self._what} has no valid shareCredentialsVersion: it is a number from 1")
         if int(text) > NEWEST_VERSION:
@@ -183,7 +192,7 @@ class _Reader:
         kind = "bearer_token" if version == 1 else self.text("type").lower()
         match kind:
             case "bearer_token":
-                return BearerToken(token=self.text("bearerToken"), expiration_time=self.optional("expirationTime"))
+                return BearerToken(token=self.token("bearerToken"), expiration_time=self.optional("expirationTime"))
             case "basic":
                 return Basic(username=self.text("username"), password=self.text("password"))
             case "oauth_client_credentials":
@@ -228,8 +237,22 @@ class _Reader:
             raise ValueError(f"{self._what} has no {name}")
         return value
 
+    def token(self, name: str) -> str:
+        value = self.text(name).strip()
+        if not is_token(value):
+            raise ValueError(
+                f"{self._what} has a {name} with characters that cannot be sent: ask the provider for it again"
+            )
+        return value
+
+    def endpoint(self) -> str:
+        value = self.url("endpoint")
+        if "?" in value or "#" in value:
+            raise ValueError(f"{self._what} has an endpoint with more than a host and a path: leave out what follows")
+        return value
+
     def url(self, name: str) -> str:
-        value = self.text(name)
+        value = self.text(name).strip()
         if not _URL.fullmatch(value):
             raise ValueError(f"{self._what} has a {name} that is not a URL of http or https")
         return value.rstrip("/")

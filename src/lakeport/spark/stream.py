@@ -187,7 +187,8 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
     def _check_not_replaced(self, offset: StreamOffset) -> None:
         """A server can be behind for a while; a table that was replaced begins anew. Raises `StreamError`."""
-        table_id = self._source.head(None, None).metadata.id
+        opened_anew = self._options.open().source  # the stream's own source stays at the version of its first question
+        table_id = opened_anew.head(None, None).metadata.id
         if table_id != offset.table_id:
             raise StreamError(
                 f"the table was replaced while the stream read it: it has the id {table_id} now, and had "

@@ -78,7 +78,10 @@ class Copier:
         return relative
 
     def _write(self, path: str, size: int, received: Received, before: Received | None, stop: Event) -> bool:
-        """Whether the file is there now; if not, it has to come again, for what came `before` is not as stated."""
+        """Whether the file is there now; if not, it has to come again, for what came `before` is not as stated.
+
+        Its end is written last, once all of it is known to be right: other syncs take a file with an end for whole, and
+        may have it in their commits before this one could remove it."""
         output = self._storage.open_output(path)
         try:
             tail = b""
@@ -87,11 +90,13 @@ class Copier:
                     raise _StoppedError
                 piece = received.read(start, min(_PIECE, size - start))
                 _check_length(piece, start, min(_PIECE, size - start), received.path)
-                output.write(piece)
-                tail = (tail + piece)[-TAIL:]
+                waiting = tail + piece
+                tail = waiting[-TAIL:]
+                output.write(waiting[:-TAIL])
                 self._advance(len(piece))
             if is_right := self._statements.hold(received, before):
                 check_end(tail, size, received.path)
+                output.write(tail)
                 output.close()
         except BaseException:
             output.abort()
