@@ -1,6 +1,7 @@
 """Schemas: what their JSON may hold, and how names are looked up."""
 
 import json
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -67,6 +68,12 @@ def test_names_are_found_regardless_of_case_but_not_of_spelling() -> None:
 )
 def test_backticks_keep_dots_and_two_of_them_are_one(text: str, path: tuple[str, ...]) -> None:
     assert parse_path(text) == path
+
+
+def test_a_long_name_takes_a_time_in_proportion_to_its_length() -> None:
+    began = time.process_time()
+    assert parse_path("x" * 1_000_000) == ("x" * 1_000_000,)
+    assert time.process_time() - began < 5  # with the square of it, 20 s and more
 
 
 @pytest.mark.parametrize("path", [("a",), ("a", "b"), ("a.b", "c"), ("a`b",), ("x y", "é")])

@@ -121,6 +121,13 @@ def test_a_range_that_is_not_one_is_ignored(served: ServedTable, header: str) ->
     assert (reply.status, reply.body) == (200, DATA)
 
 
+def test_a_range_of_blanks_does_not_keep_the_server_busy(served: ServedTable) -> None:
+    url = served.write("a", DATA)
+    began = time.process_time()
+    assert request(url, range=f"bytes={' ' * 60_000}x").status == 200
+    assert time.process_time() - began < 2  # in a time by the square of its length, 5 s and more
+
+
 @pytest.mark.parametrize("header", [f"bytes={SIZE}-", f"bytes={SIZE + 9}-{SIZE + 10}", "bytes=-0"])
 def test_a_range_behind_the_end_is_answered_by_416(served: ServedTable, header: str) -> None:
     url = served.write("a", DATA)

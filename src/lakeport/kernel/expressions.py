@@ -242,18 +242,19 @@ def _wrap(value: Any) -> Expression:
 
 def parse_path(name: str) -> tuple[str, ...]:
     """The parts of a dotted name; backticks keep a dot, and two of them between backticks are one."""
-    parts, quoted, last = [""], False, ""
+    parts: list[list[str]] = [[]]
+    quoted, last = False, ""
     for char in name:
         if char == "`":
             quoted = not quoted
             if quoted and last == "`":
-                parts[-1] += char
+                parts[-1].append(char)
         elif char == "." and not quoted:
-            parts.append("")
+            parts.append([])
         else:
-            parts[-1] += char
+            parts[-1].append(char)
         last = char
-    return tuple(parts)
+    return tuple(map("".join, parts))
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:

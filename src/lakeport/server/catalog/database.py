@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, text, update
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
 
 from lakeport.errors import CatalogError, StorageError
 from lakeport.server.catalog.sql_tables import METADATA, STATE
@@ -25,6 +25,7 @@ _KEY_BYTES = 32
 _BUSY_SECONDS = 30
 _CREATION_LOCK = 0x6C616B65706F7274
 """Any number will do, if it is the same for all servers."""
+_FILE = "file"
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
@@ -57,6 +58,11 @@ class Database:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         with self._errors(), engine.connect() as connection:
             yield connection
+
+    def generation(self) -> object:
+        """It is another one after every change."""
+        with self.reading() as connection:
+            return connection.info.get(_FILE), connection.scalar(select(STATE.c.generation))
 
     @contextmanager
     def changing(self) -> Iterator[Connection]:
@@ -126,6 +132,7 @@ def _open_sqlite(url: URL, create: bool) -> Engine:
     assert url.database is not None
     _make_file(url.database, create)
     engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_SECONDS})
+    _follow_file(engine, url.database)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -139,6 +146,29 @@ def _make_file(path: str, create: bool) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StorageError(f"the catalog cannot be opened: {error.strerror}", path=path) from error
+
+
+def _follow_file(engine: Engine, path: str) -> None:
+    """Connections are of the file that is at the path: one that was open already would go on with a file that another
+    one has replaced, and never see a change again."""
+
+    def note(_: object, record: Any, *__: object) -> None:
+        record.info[_FILE] = _identity(path)
+
+    def check(_: object, record: Any, *__: object) -> None:
+        if record.info[_FILE] != _identity(path):
+            raise DisconnectionError  # then another one is made
+
+    event.listen(engine, "do_connect", note)
+    event.listen(engine, "checkout", check)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise StorageError(f"there is no catalog any more: {error.strerror}", path=path) from error
+    return status.st_dev, status.st_ino
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:

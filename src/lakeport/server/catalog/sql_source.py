@@ -20,8 +20,7 @@ class SqlSource:
         self._database = Database(url)
 
     def generation(self) -> object:
-        with self._database.reading() as connection:
-            return connection.scalar(select(STATE.c.generation))
+        return self._database.generation()
 
     def load(self) -> CatalogContent:
         with self._database.reading() as connection:
