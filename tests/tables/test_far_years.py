@@ -128,9 +128,19 @@ def test_far_years_are_keys_of_merges(tmp_path: Path, kind: str, partitioned: bo
     assert values(target) == {text: "new" if text in texts[-2:] else "old" for text in texts}
 
 
-def test_a_year_that_the_calendar_lacks_is_refused_by_name(tmp_path: Path) -> None:
+def test_functions_of_dates_know_every_year(tmp_path: Path) -> None:
     frame = lakeport.scan(create(tmp_path, "date", False))
-    assert frame.where("at > '0001-01-01' AND year(at) = 12345").to_arrow()["text"].to_pylist() == ["12345-01-01"]
-    for condition in ("year(at) = 12345", "CAST(at AS STRING) = ''", "trunc(at, 'year') = at", "weekofyear(at) = 1"):
-        with pytest.raises(InvalidDataError, match=r"at = -5877641-06-23: the calendar has only the years"):
+    for condition, expected in {
+        "year(at) = 12345": "12345-01-01",
+        "CAST(at AS STRING) LIKE '-58%'": "-5877641-06-23",
+        "at > '0001-01-01' AND dayofyear(at) = 1": "12345-01-01",
+        "add_months(at, 12) = '-5877640-06-23'": "-5877641-06-23",
+    }.items():
+        assert frame.where(condition).to_arrow()["text"].to_pylist() == [expected]
+
+
+def test_a_date_that_no_timestamp_is_as_early_as_is_refused_by_name(tmp_path: Path) -> None:
+    frame = lakeport.scan(create(tmp_path, "date", False))
+    for condition in ("CAST(at AS TIMESTAMP) IS NULL", "at > CAST(text AS TIMESTAMP)"):
+        with pytest.raises(InvalidDataError, match=r"CAST\(at AS TIMESTAMP\) has no value, where at = -5877641-06-23"):
             frame.where(condition).to_arrow()

@@ -15,25 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from lakeport.engine import far_years
 from lakeport.engine.literals import LOCAL, MOMENT
 from lakeport.engine.nodes import Datum, by_row
 from lakeport.errors import UnsupportedExpressionError
 from lakeport.kernel.arrays import array_of, scalar_of
 from lakeport.kernel.decimals import EXACT
 from lakeport.kernel.literals import cast_text, round_decimal
-from lakeport.kernel.moments import DAY_MICROSECONDS, day_of, days_of
 from lakeport.kernel.schema import PrimitiveType, arrow_type
 
 Cast = Callable[[Datum], Datum]
 
 _MILLION = scalar_of(1_000_000, pa.int64())
-_FIRST_DAY, _LAST_DAY = days_of(day_of(-32766, 1, 1)), days_of(day_of(32766, 12, 31))
 _EXACT_DIGITS = 15
 """Integers of so many digits are doubles, and so are the powers of ten up to 22: their quotient is rounded once."""
 
 
 def caster(source: pa.DataType, target: PrimitiveType) -> tuple[Cast, bool]:
-    """The cast, and whether it succeeds for every value. Raises `UnsupportedExpressionError`."""
+    """The cast, and whether it succeeds for every value, but for dates out of the range of timestamps. Raises
+    `UnsupportedExpressionError`."""
     goal = arrow_type(target)
     if source == goal or types.is_null(source):
         return _arrow_cast(goal), True
@@ -52,7 +52,7 @@ def caster(source: pa.DataType, target: PrimitiveType) -> tuple[Cast, bool]:
     if types.is_timestamp(goal) and types.is_integer(source):
         return (lambda datum: pc.cast(pc.multiply_checked(pc.cast(datum, pa.int64()), _MILLION), goal)), False
     if _is_moment(source) and _is_moment(goal):
-        return _arrow_cast(goal), not outreaches(source, goal)
+        return _arrow_cast(goal), True
     raise UnsupportedExpressionError(f"this engine cannot cast {source} to {target.name}")
 
 
@@ -66,11 +66,6 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 def _is_moment(data_type: pa.DataType) -> bool:
     return bool(types.is_date32(data_type) or data_type in (MOMENT, LOCAL))
-
-
-def outreaches(source: pa.DataType, goal: pa.DataType) -> bool:
-    """Whether a value may be out of the range of `goal`: dates have years in the millions, timestamps up to 294247."""
-    return bool(types.is_date32(source) and types.is_timestamp(goal))
 
 
 def _arrow_cast(goal: pa.DataType) -> Cast:
@@ -172,32 +167,15 @@ def to_decimal(datum: Datum, goal: pa.DataType) -> Datum:
 def _to_text(source: pa.DataType) -> tuple[Cast, bool]:
     as_text = _arrow_cast(pa.string())
     if source in (MOMENT, LOCAL):
-        return (lambda datum: _without_zeros(moment_text(datum))), False
+        return (lambda datum: _without_zeros(far_years.text(datum))), True
     if types.is_date32(source):
-        return moment_text, False
+        return far_years.text, True
     if types.is_decimal(source):
         return (lambda datum: by_row(lambda value: f"{value:f}", pa.string(), datum)), True
     if types.is_floating(source):
         single = types.is_float32(source)
         return (lambda datum: by_row(lambda value: _float_text(value, single), pa.string(), datum)), True
     return as_text, not types.is_binary(source)
-
-
-def moment_text(moments: Datum) -> Datum:
-    """Dates, or timestamps to the microsecond, as Spark writes them: a year of more than four digits has a sign."""
-    in_calendar(moments)
-    texts = pc.cast(moments if types.is_date32(moments.type) else pc.cast(moments, LOCAL), pa.string())
-    return pc.replace_substring_regex(texts, pattern=r"^(\d{5})", replacement=r"+\1")
-
-
-def in_calendar(moments: Datum) -> Datum:
-    """The same dates or timestamps. Raises `ValueError` if Arrow's calendar lacks one: it would take it for another."""
-    stored, unit = (pa.int32(), 1) if types.is_date32(moments.type) else (pa.int64(), DAY_MICROSECONDS)
-    bounds = pc.min_max(pc.cast(moments, stored))
-    for end in (bounds["min"], bounds["max"]):
-        if end.is_valid and not _FIRST_DAY <= end.as_py() // unit <= _LAST_DAY:
-            raise ValueError("the calendar has only the years from -32766 to 32766")
-    return moments
 
 
 def _without_zeros(texts: Datum) -> Datum:

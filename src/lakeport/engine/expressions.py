@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.engine.arithmetic import arithmetic
-from lakeport.engine.casts import caster, is_number, outreaches, to_float
+from lakeport.engine.casts import caster, is_number, to_float
 from lakeport.engine.functions import function_kernel
 from lakeport.engine.literals import LOCAL, MOMENT, fits, fitting_scalar, own_literal
 from lakeport.engine.nodes import (
@@ -55,7 +55,6 @@ from lakeport.kernel.expressions import (
     format_expression,
 )
 from lakeport.kernel.schema import PrimitiveType, arrow_type
-from lakeport.kernel.value_types import TIMESTAMP, TIMESTAMP_NTZ
 
 _NULL = null_of(pa.bool_())
 
@@ -280,10 +279,9 @@ def _alike(node: Node, expression: Expression, target: pa.DataType) -> Node:
     if types.is_floating(target):
         kernel = to_float(node.type, target)
         return Node(target, lambda rows: kernel(node.run(rows)), node.total)
-    if outreaches(node.type, target):
-        return _cast(node, TIMESTAMP if target == MOMENT else TIMESTAMP_NTZ, Cast(expression, "timestamp"))
     options = pc.CastOptions.safe(target)
-    return Node(target, lambda rows: pc.cast(node.run(rows), options=options), node.total)
+    whole = Cast(expression, "timestamp")  # of other types, every value is one of the target
+    return applied(lambda datum: pc.cast(datum, options=options), [node], target, whole, total=True)
 
 
 def _shared_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lakeport.engine.casts import in_calendar, is_number, moment_text, to_decimal
+from lakeport.engine import far_years
+from lakeport.engine.casts import is_number, to_decimal
 from lakeport.engine.literals import LOCAL, MOMENT
 from lakeport.engine.nodes import Datum, Kernel, as_array, by_row
 from lakeport.errors import UnsupportedExpressionError
@@ -25,7 +26,7 @@ from lakeport.kernel.value_types import rounded_digits
 
 _HALF_UP = "half_towards_infinity"
 _NAN = scalar_of(float("nan"), pa.float64())
-_TIME = r"^([+-]?\d{4,5})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d).*"
+_TIME = r"^([+-]?\d{4,6})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d).*"
 
 Made = tuple[Kernel, pa.DataType, bool]
 """A kernel, the type of its result, and whether it succeeds for every value."""
@@ -36,12 +37,9 @@ def function_kernel(call: Call, args: Sequence[pa.DataType]) -> Made:
     name, constants = call.name, [arg.value if isinstance(arg, Literal) else None for arg in call.args]
     if name in _OF_TEXT:
         return _OF_TEXT[name], args[0], True
-    if name in _OF_DATE:
-        kernel = _OF_DATE[name]
-        return (lambda days: pc.cast(kernel(in_calendar(days)), pa.int32())), pa.int32(), False
-    if name in _OF_CLOCK:
-        kernel = _OF_CLOCK[name]
-        return (lambda moments: pc.cast(kernel(moments), pa.int32())), pa.int32(), True
+    if name in _TO_INTEGER:
+        kernel = _TO_INTEGER[name]
+        return (lambda datum: pc.cast(kernel(datum), pa.int32())), pa.int32(), True
     if name in _OF_DOUBLE:
         return _OF_DOUBLE[name], pa.float64(), True
     if name in _OTHERS:
@@ -211,12 +209,12 @@ def _greatest_float(nan: pa.Scalar, *data: Datum) -> Datum:
 
 def _date_trunc(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
     unit = constants[0]
-    return (lambda _, moments: pc.floor_temporal(in_calendar(moments), unit=unit)), args[1], False
+    return (lambda _, moments: far_years.floored(moments, unit)), args[1], True
 
 
 def _trunc(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
     unit = constants[1]
-    return (lambda days, _: pc.floor_temporal(in_calendar(days), unit=unit)), args[0], False
+    return (lambda days, _: far_years.floored(days, unit)), args[0], True
 
 
 def _shift_days(kernel: Kernel, args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
@@ -278,19 +276,20 @@ def _date_format(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
         letters = letters.replace(name, rf"\{group}")
 
     def formatted(moments: Datum, _: Datum) -> Datum:
-        return pc.replace_substring_regex(moment_text(moments), pattern=_TIME, replacement=letters)
+        return pc.replace_substring_regex(far_years.text(moments), pattern=_TIME, replacement=letters)
 
-    return formatted, pa.string(), False
+    return formatted, pa.string(), True
 
 
-_OF_DATE: dict[str, Kernel] = {
-    **{name: getattr(pc, name) for name in ("year", "quarter", "month", "day")},
-    "dayofyear": pc.day_of_year,
-    "dayofweek": partial(pc.day_of_week, count_from_zero=False, week_start=7),
-    "weekday": pc.day_of_week,
-    "weekofyear": pc.iso_week,
+_TO_INTEGER: dict[str, Kernel] = {
+    "year": far_years.year,
+    **{name: partial(far_years.in_calendar, getattr(pc, name)) for name in ("quarter", "month", "day")},
+    "dayofyear": partial(far_years.in_calendar, pc.day_of_year),
+    "dayofweek": partial(far_years.in_calendar, partial(pc.day_of_week, count_from_zero=False, week_start=7)),
+    "weekday": partial(far_years.in_calendar, pc.day_of_week),
+    "weekofyear": partial(far_years.in_calendar, pc.iso_week),
+    **{name: getattr(pc, name) for name in ("hour", "minute", "second")},
 }
-_OF_CLOCK: dict[str, Kernel] = {name: getattr(pc, name) for name in ("hour", "minute", "second")}
 _OF_DOUBLE: dict[str, Kernel] = {"sqrt": pc.sqrt, "exp": pc.exp, "power": pc.power}
 _OTHERS: dict[str, Callable[[Sequence[pa.DataType], Sequence[Any]], Made]] = {
     "length": _length,

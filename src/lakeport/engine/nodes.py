@@ -49,9 +49,11 @@ def constant(scalar: pa.Scalar) -> Node:
 
 def applied(kernel: Kernel, args: Sequence[Node], data_type: pa.DataType, whole: Expression, *, total: bool) -> Node:
     """A kernel over the results of other nodes; where it fails, the error names the expression and the values."""
-    if total:
-        return Node(data_type, lambda rows: kernel(*(a.run(rows) for a in args)), all(a.total for a in args))
-    return Node(data_type, lambda rows: _guarded(kernel, [a.run(rows) for a in args], data_type, whole), total=False)
+
+    def run(rows: Rows) -> Datum:
+        return _guarded(kernel, [arg.run(rows) for arg in args], data_type, whole)
+
+    return Node(data_type, run, total and all(arg.total for arg in args))
 
 
 def _guarded(kernel: Kernel, data: list[Datum], data_type: pa.DataType, whole: Expression) -> Datum:

@@ -14,7 +14,7 @@ import numpy as np
 DAY_MICROSECONDS = 24 * 60 * 60 * 1_000_000
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
-_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
 """After so many years, and days, the calendar repeats itself."""
 
 
@@ -26,9 +26,9 @@ class FarDate:
     """Since 1970-01-01."""
 
     def __str__(self) -> str:
-        cycles, rest = divmod(self.days + _EPOCH.toordinal() - 1, _CYCLE_DAYS)
+        cycles, rest = divmod(self.days + _EPOCH.toordinal() - 1, CYCLE_DAYS)
         near = date.fromordinal(rest + 1)
-        year = near.year + cycles * _CYCLE_YEARS
+        year = near.year + cycles * CYCLE_YEARS
         return f"{'+' if year > 9999 else ''}{year:0{5 if year < 0 else 4}}-{near:%m-%d}"
 
 
@@ -73,8 +73,8 @@ def moment_at(microseconds: int, zone: tzinfo | None) -> Moment:
 
 def day_of(year: int, month: int, day: int) -> Day:
     """A date of any year. Raises `ValueError` if there is no such day, and `OverflowError` as `day_at` does."""
-    cycles, rest = divmod(year - 1, _CYCLE_YEARS)
-    return day_at(date(rest + 1, month, day).toordinal() + cycles * _CYCLE_DAYS - _EPOCH.toordinal())
+    cycles, rest = divmod(year - 1, CYCLE_YEARS)
+    return day_at(date(rest + 1, month, day).toordinal() + cycles * CYCLE_DAYS - _EPOCH.toordinal())
 
 
 def days_of(day: Day) -> int:
