@@ -2,16 +2,18 @@
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakeport import tables
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CorruptTableError, TableNotFoundError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.kernel.expressions import col
-from lakeport.kernel.snapshot import Table
+from lakeport.kernel.snapshot import Snapshot, Table
 from tests.builder import TableBuilder, protocol, remove, rows, struct
 from tests.counting import counting_engine
 
@@ -374,3 +376,30 @@ def test_planning_opens_no_data_file(checkpoint: str | None) -> None:
     assert scan.scan_state.to_bytes()
     assert storage.opened
     assert not any(name.startswith("data-") or name.endswith(".bin") for name in storage.opened)
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3, 5])
+def test_a_refresh_notices_that_another_table_has_taken_the_place(tmp_path: Path, commits: int) -> None:
+    """With fewer versions, as many, or more than the old table had: commits are never put on top of another table's."""
+
+    def table(value: str, versions: int) -> None:
+        tables.create(tmp_path / "t", {"x": [value]})
+        for _ in range(versions - 1):
+            tables.append(tmp_path / "t", {"x": [value]})
+
+    def files(snapshot: Snapshot) -> set[str]:
+        return {file.path for file in snapshot.scan_builder().build().files()}
+
+    table("old", 3)
+    snapshot = Table.for_path(default_engine(), str(tmp_path / "t")).latest_snapshot()
+    assert snapshot.refresh() is snapshot
+    old = files(snapshot)
+    shutil.rmtree(tmp_path / "t")
+    with pytest.raises(TableNotFoundError):
+        snapshot.refresh()
+    table("new", commits)
+    newer = snapshot.refresh()
+    assert newer.version == commits - 1
+    new = files(newer)
+    assert len(new) == commits
+    assert old.isdisjoint(new)

@@ -266,11 +266,15 @@ def _span(versions: Iterable[int]) -> str:
 
 
 def extend_segment(segment: LogSegment, storage: StorageClient, root: str) -> LogSegment:
-    """The segment of the latest version, by looking for what is newer than this one; itself if nothing is. It starts
-    from a newer checkpoint where the commits in between are cleaned up, or where this one has many commits already."""
-    listing = list_newer(storage, root, segment.version)
+    """The segment of the latest version, by looking for what is newer than this one; itself if nothing is. It is a new
+    one where the commits in between are cleaned up, this one has many commits already, or another table has taken the
+    place of the one that it was read from. Raises `TableNotFoundError` if the table is gone."""
+    listing = list_newer(storage, root, segment.version - 1)
+    if _is_gone(segment, listing.commits.get(segment.version)):
+        found = find_segment(storage, root)
+        return segment if found == segment else found
     newest = max(listing.commits, default=segment.version)
-    if newest <= segment.version and not listing.checkpoints:
+    if newest <= segment.version and max(listing.checkpoints, default=-1) <= segment.version:
         return segment
     if segment.version + 1 not in listing.commits or _has_grown(segment, storage, root):
         return find_segment(storage, root)
@@ -278,6 +282,12 @@ def extend_segment(segment: LogSegment, storage: StorageClient, root: str) -> Lo
     return LogSegment(
         newest, segment.checkpoint, segment.commits + added, listing.checksums.get(newest), listing.commits[newest]
     )
+
+
+def _is_gone(segment: LogSegment, found: FileStatus | None) -> bool:
+    """Whether its last commit was published and is not there any more: cleaned up, or replaced by another table's."""
+    is_published = segment.latest_file.path.endswith(f"/{version_name(segment.version)}.json")
+    return is_published and found != segment.latest_file
 
 
 def _has_grown(segment: LogSegment, storage: StorageClient, root: str) -> bool:

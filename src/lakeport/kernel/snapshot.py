@@ -195,7 +195,7 @@ class Snapshot:
         segment = extend_segment(self.segment, self.engine.storage, self.root)
         if segment is self.segment:
             return self
-        if segment.checkpoint != self.segment.checkpoint:  # the commits in between are cleaned up
+        if not _continues(segment, self.segment):
             replay = LogReplay(self.engine, self.root, segment)
             return Snapshot(self.engine, self.root, replay, *replay.protocol_and_metadata())
         replay = LogReplay(self.engine, self.root, segment, older=self._replay)
@@ -214,6 +214,11 @@ class Snapshot:
         for name in self.metadata.partition_columns:
             if self.schema.find(name) is None:
                 raise CorruptTableError(f"the partition column {name!r} is not in the schema", path=self.root)
+
+
+def _continues(segment: LogSegment, older: LogSegment) -> bool:
+    """Whether a segment begins with all files of another: neither was the log cleaned up nor the table replaced."""
+    return segment.checkpoint == older.checkpoint and segment.commits[: len(older.commits)] == older.commits
 
 
 def _commit_times(engine: Engine, root: str, segment: LogSegment, metadata: Metadata) -> CommitTimes:
