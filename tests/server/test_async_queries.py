@@ -144,6 +144,20 @@ def test_a_failure_is_told_by_the_status_of_the_poll() -> None:
     assert (answer.status_code, answer.json()["errorCode"]) == (500, "INTERNAL_ERROR")
 
 
+def test_a_recipient_has_only_so_many_queries_under_way() -> None:
+    tables = Counted()
+    with running(CONTENT, tables=tables, async_query_after_seconds=0) as server:
+        pending = [status_of(start(server, {"limitHint": 1}))["queryId"] for _ in range(64)]
+        refused = start(server, {"limitHint": 1})
+        assert (refused.status_code, refused.json()["errorCode"]) == (429, "RATE_LIMIT_EXCEEDED")
+        assert int(refused.headers["Retry-After"]) > 0
+        assert status_of(start(server, {"limitHint": 1}, token="token-of-bob"))["status"] == "pending"
+        tables.ready.set()
+        for query_id in pending:
+            assert "asked" in server.post(f"{TABLE}/queries/{query_id}").text
+        assert status_of(start(server, {"limitHint": 1}))["status"] == "pending"
+
+
 def test_a_query_too_large_for_an_id_is_answered_without_one() -> None:
     hints = {"predicateHints": ["x" * 50_000]}
     with running(CONTENT, tables=ScriptedTables(echo), async_query_after_seconds=0) as server:

@@ -73,7 +73,13 @@ def test_an_address_outside_of_the_allow_list_is_refused(server: Running) -> Non
         ("192.0.2.7, 192.0.2.8", 403),  # what the client says of itself comes first
         ("192.0.2.8, 192.0.2.7", 200),
         ("192.0.2.7, 10.1.1.1", 200),  # through two proxies
+        ("192.0.2.7:50123", 200),
+        ("[2001:db8::1]:50123", 200),
+        ("[2001:db8::1]", 200),
+        ("192.0.2.7:1, 192.0.2.8:2", 403),
+        ("192.0.2.7:1, 10.1.1.1:2", 200),
         ("nonsense", 403),
+        ("[]:1", 403),
     ],
 )
 def test_a_trusted_proxy_tells_the_address(server: Running, forwarded: str, status: int) -> None:

@@ -252,6 +252,15 @@ def test_a_hint_that_is_ignored_is_logged(tmp_path: Path, caplog: pytest.LogCapt
     assert len([record for record in caplog.records if "ignored" in record.getMessage()]) == 2
 
 
+def test_the_log_does_not_take_a_hint_of_any_length(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = from_checkpoint(tmp_path / "t")
+    caplog.set_level("INFO", "lakeport.server.snapshot_query")
+    lines(query(service(), caller(table.root), json_predicate_hints=ID_IS_1.replace("id", "x" * 100_000)))
+    (record,) = caplog.records
+    assert "ignored" in record.getMessage()
+    assert len(record.getMessage()) < 2_000
+
+
 # Tokens
 
 

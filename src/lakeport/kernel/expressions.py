@@ -242,19 +242,21 @@ def _wrap(value: Any) -> Expression:
 
 def parse_path(name: str) -> tuple[str, ...]:
     """The parts of a dotted name; backticks keep a dot, and two of them between backticks are one."""
-    parts: list[list[str]] = [[]]
+    parts: list[str] = []
+    part: list[str] = []
     quoted, last = False, ""
     for char in name:
         if char == "`":
             quoted = not quoted
             if quoted and last == "`":
-                parts[-1].append(char)
+                part.append(char)
         elif char == "." and not quoted:
-            parts.append([])
+            parts.append("".join(part))
+            part.clear()
         else:
-            parts[-1].append(char)
+            part.append(char)
         last = char
-    return tuple(map("".join, parts))
+    return (*parts, "".join(part))
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,6 +18,7 @@ import msgspec
 
 from lakeport.errors import SharingError
 from lakeport.server.answers import Answer
+from lakeport.server.errors import Refusal
 from lakeport.server.streaming import Lines, begin
 from lakeport.server.tokens import TokenSigner
 from lakeport.server.workers import Lane
@@ -31,6 +33,9 @@ _LONGEST_ID = 6000
 _KEPT_SECONDS = 120.0
 """How long an answer that nobody has come for is kept."""
 _MOST_KEPT = 64
+_MOST_UNDER_WAY = 64
+"""Queries of one recipient: they wait for threads, and go on even if nobody comes for their answers."""
+_RETRY_SECONDS = 5
 _POLL_SECONDS = 5.0
 """How long a poll waits at most if the server is configured not to wait at all."""
 
@@ -39,10 +44,11 @@ Begun: TypeAlias = tuple[Lines, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How an answer is made, which blocks, and where."""
+    """How an answer is made, which blocks, where, and for whom."""
 
     answer: Callable[[], Answer]
     lane: Lane
+    recipient: str
 
 
 class AsyncQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +70,8 @@ class AsyncQueries:
     def __init__(self, tokens: TokenSigner, after_seconds: float) -> None:
         self._tokens, self._after = tokens, after_seconds
         self._running: dict[str, asyncio.Task[Begun]] = {}
+        self._under_way: Counter[str] = Counter()
+        """How many queries of each recipient have not come to their end."""
 
     def new_id(self, query: AsyncQuery) -> str | None:
         """The id of a query, the same for the same idempotency key; None if the query is too large for one."""
@@ -85,7 +93,8 @@ class AsyncQueries:
         return query
 
     async def started(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
-        """The beginning of the answer, or None if it is not there in time. Raises what planning raises."""
+        """The beginning of the answer, or None if it is not there in time. Raises what planning raises, and `Refusal`
+        (429) if the recipient has too many queries under way."""
         return await self._result(_key(query_id, request), plan, self._after)
 
     async def polled(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
@@ -105,14 +114,20 @@ class AsyncQueries:
                 return task.result()
 
     def _start(self, key: str, plan: Plan) -> asyncio.Task[Begun]:
+        if self._under_way[plan.recipient] >= _MOST_UNDER_WAY:
+            raise _too_many()
         task = asyncio.create_task(plan.lane.run(begin, plan.answer))
         self._running[key] = task
-        loop = asyncio.get_running_loop()
-        task.add_done_callback(lambda _: loop.call_later(_KEPT_SECONDS, self._forget, key, task))
+        self._under_way[plan.recipient] += 1
+        task.add_done_callback(lambda _: self._ended(key, task, plan.recipient))
         finished = [(old_key, old) for old_key, old in self._running.items() if old.done()]
         for old_key, old in finished[: max(0, len(self._running) - _MOST_KEPT)]:
             self._forget(old_key, old)
         return task
+
+    def _ended(self, key: str, task: asyncio.Task[Begun], recipient: str) -> None:
+        self._under_way[recipient] -= 1
+        asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, key, task)
 
     def _forget(self, key: str, task: asyncio.Task[Begun]) -> None:
         if self._running.get(key) is not task:
@@ -125,6 +140,15 @@ class AsyncQueries:
 def _key(query_id: str, request: QueryRequest) -> str:
     """Each page of a query is an answer of its own."""
     return f"{query_id} {request.max_files} {request.page_token}"
+
+
+def _too_many() -> Refusal:
+    return Refusal(
+        f"{_MOST_UNDER_WAY} queries of this recipient are under way: wait for their answers",
+        status=429,
+        code="RATE_LIMIT_EXCEEDED",
+        headers=((b"retry-after", str(_RETRY_SECONDS).encode()),),
+    )
 
 
 def _unknown() -> SharingError:

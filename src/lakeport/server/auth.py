@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 _Address: TypeAlias = IPv4Address | IPv6Address
 _Networks: TypeAlias = tuple[IPv4Network | IPv6Network, ...]
+
+_WITH_PORT = re.compile(r"([0-9.]+):[0-9]+|\[([^\]]+)\](?::[0-9]+)?")
 
 
 class Doorkeeper:
@@ -71,7 +74,7 @@ class Proxies:
             return peer
         # Some proxies put a header of their own behind the one that the client has made up.
         forwarded = [str(value, "latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
-        for address in reversed([part.strip() for part in ",".join(forwarded).split(",") if part.strip()]):
+        for address in map(_without_port, reversed([part for part in ",".join(forwarded).split(",") if part.strip()])):
             if not self.trust(address):
                 return address
         return peer
@@ -132,6 +135,12 @@ def _unmapped(address: _Address) -> _Address:
 @lru_cache(1024)
 def _parsed(networks: tuple[str, ...]) -> _Networks:
     return tuple(ip_network(network, strict=False) for network in networks)
+
+
+def _without_port(forwarded: str) -> str:
+    """An address of X-Forwarded-For; some proxies add the port, as Azure's Application Gateway does."""
+    found = _WITH_PORT.fullmatch(forwarded.strip())
+    return (found[1] or found[2]) if found else forwarded.strip()
 
 
 def _now() -> int:

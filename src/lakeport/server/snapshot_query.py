@@ -32,6 +32,8 @@ _SORTED_AT_ONCE = 100_000
 _MOST_SQL_HINTS, _LONGEST_SQL = 100, 4_000
 """SQL takes long to parse, about 25 µs a character: more of it would cost more than the files that it leaves out."""
 
+_LONGEST_LOGGED = 1_000
+
 
 @dataclass(frozen=True)
 class Hints:
@@ -62,7 +64,8 @@ def _parsed(parse: _Parse, text: str, snapshot: Snapshot) -> Expression | None:
     try:
         return parse(text, snapshot.schema, snapshot.partition_columns)
     except LakeportError as error:
-        _log.info("a predicate hint is ignored: %s", error, extra={"fields": {"hint": text[:1000]}})
+        reason, hint = str(error)[:_LONGEST_LOGGED], text[:_LONGEST_LOGGED]
+        _log.info("a predicate hint is ignored: %s", reason, extra={"fields": {"hint": hint}})
         return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from litestar import get, post, route
 from litestar.enums import HttpMethod
 from litestar.status_codes import HTTP_200_OK
 
+from lakeport.server.answers import Answer
 from lakeport.server.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply
 from lakeport.server.async_queries import AsyncQuery, Begun, Plan
 from lakeport.server.caller import Caller
@@ -30,7 +31,7 @@ from lakeport.server.routes.reading import (
 )
 from lakeport.server.services import Services, services_of
 from lakeport.server.streaming import LinesReply, begin
-from lakeport.server.workers import Lane
+from lakeport.server.workers import Lane, Workers
 from lakeport.sharing.capabilities import parse_capabilities
 from lakeport.sharing.lines import PENDING, QueryStatus
 from lakeport.sharing.models import CredentialsAnswer
@@ -63,10 +64,10 @@ async def get_metadata(request: HttpRequest) -> Replying:
     scope = scope_of(request)
     caller = open_caller(scope, "getTableMetadata")
     services, parameters = services_of(scope), query_parameters(scope)
-    plan = partial(
+    answer = partial(
         services.tables.metadata, caller, parse_version(parameters.get("version")), parameters.get("timestamp")
     )
-    return await _answered(scope, caller, Plan(plan, services.lookups.lane(caller.table.id, caller.recipient.id)))
+    return await _answered(scope, caller, _plan(services.lookups, caller, answer))
 
 
 @post(f"{_TABLE}/query", status_code=HTTP_200_OK)
@@ -75,9 +76,7 @@ async def query_table(request: HttpRequest) -> Replying:
     caller = open_caller(scope, "queryTable")
     services = services_of(scope)
     query = decode_query(await read_body(request))
-    plan = Plan(
-        partial(services.tables.query, caller, query), services.answers.lane(caller.table.id, caller.recipient.id)
-    )
+    plan = _plan(services.answers, caller, partial(services.tables.query, caller, query))
     query_id = None
     if caller.capabilities.async_query:
         content = AsyncQuery(
@@ -111,9 +110,7 @@ async def get_query(request: HttpRequest) -> Replying:
         max_files=status.max_files or query.request.max_files,
         page_token=status.page_token or query.request.page_token,
     )
-    plan = Plan(
-        partial(services.tables.query, caller, wanted), services.answers.lane(caller.table.id, caller.recipient.id)
-    )
+    plan = _plan(services.answers, caller, partial(services.tables.query, caller, wanted))
     begun = await services.queries.polled(query_id, wanted, plan)
     return _begun_or_pending(scope, caller, query_id, begun, plan)
 
@@ -124,9 +121,7 @@ async def get_changes(request: HttpRequest) -> Replying:
     caller = open_caller(scope, "getTableChanges")
     services = services_of(scope)
     changes = parse_changes_request(query_parameters(scope))
-    plan = Plan(
-        partial(services.tables.changes, caller, changes), services.answers.lane(caller.table.id, caller.recipient.id)
-    )
+    plan = _plan(services.answers, caller, partial(services.tables.changes, caller, changes))
     return await _answered(scope, caller, plan)
 
 
@@ -153,6 +148,10 @@ async def _version(scope: Scope) -> Reply:
     version = await _in_time(services, lane.run(services.tables.version, caller, since))
     exchange_of(scope).details = {"version": version}
     return Reply(200, [(_VERSION, str(version).encode())])
+
+
+def _plan(workers: Workers, caller: Caller, answer: Callable[[], Answer]) -> Plan:
+    return Plan(answer, workers.lane(caller.table.id, caller.recipient.id), caller.recipient.id)
 
 
 async def _answered(scope: Scope, caller: Caller, plan: Plan) -> Replying:
