@@ -200,8 +200,8 @@ def _spread(bounds: pa.Array, direction: int) -> pa.Array:
 
 
 def _beside_double(bound: Decimal, direction: int, data_type: pa.DataType) -> Decimal | None:
-    """The bound if it cannot have been a double; else one that is some doubles away. None if the type has no such value,
-    or if what is beyond 64 bits may have been cut off, as deltalake does."""
+    """The bound if it cannot have been a double; else one that is some doubles away. None if the type has no such
+    value, or if what is beyond 64 bits may have been cut off, as deltalake does."""
     if bound == (2**63 - 1 if direction > 0 else -(2**63)):
         return None
     if len(bound.normalize(EXACT).as_tuple().digits) > _DOUBLE_DIGITS and bound != Decimal(float(bound)):
