@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.errors import UnsupportedFeatureError
-from lakeport.kernel.columns import map_leaves
+from lakeport.kernel.columns import make_batch, map_leaves
 from lakeport.kernel.moments import DAY_MICROSECONDS, day_of, days_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class LegacyCalendar:
             map_leaves(column, self._converted_int96 if name in self.int96_columns else self._converted)
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        return make_batch(columns, batch.schema, batch.num_rows)
 
     def _converted(self, array: pa.Array) -> pa.Array:
         if not self.converts_days:
