@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "kernel": KERNEL,
     "engine": KERNEL,
-    "workers": KERNEL | {"spark"},
+    "workers": KERNEL,
     "tables": KERNEL | {"engine", "workers"},
     "sharing": KERNEL,
     "server": SHARING | {"engine"},
@@ -34,10 +35,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
 
-# Components that need an extra: the rest imports them only inside a function.
+# Components and modules that need an extra: the rest imports them only inside a function.
 EXTRAS: dict[str, set[str]] = {
     "server": {"litestar", "uvicorn", "uvloop", "sqlalchemy", "yaml", "prometheus_client"},
     "spark": {"pyspark"},
+    "workers.spark": {"pyspark"},
     "iceberg": {"pyiceberg"},
 }
 CLOUDS = {"boto3", "botocore", "azure", "google"}
@@ -73,6 +75,11 @@ class Import:
 
     def is_within(self, modules: set[str]) -> bool:
         return any(f"{self.name}.".startswith(f"{module}.") for module in modules)
+
+    @property
+    def extra(self) -> str | None:
+        """What is imported of lakeport and needs an extra."""
+        return next((name for name in EXTRAS if self.is_within({f"lakeport.{name}"})), None)
 
     @property
     def component(self) -> str | None:
@@ -114,12 +121,13 @@ def violations(source: str, module: str, *, is_package: bool = False) -> list[st
     if component not in MAY_IMPORT:
         return [f"{module}: {component} is no part of the design"]
     found = imports(ast.parse(source), module, is_package)
-    return [f"{module}:{i.line}: {reason}" for i in found for reason in _broken_rules(component, i)]
+    own = next((name for name in EXTRAS if f"{module}.".startswith(f"lakeport.{name}.")), None)
+    return [f"{module}:{i.line}: {reason}" for i in found for reason in _broken_rules(component, own, i)]
 
 
-def _broken_rules(component: str, i: Import) -> Iterator[str]:
-    own_extra = EXTRAS.get(component, set())
-    needs_extra = i.top in OPTIONAL - own_extra or (i.component in EXTRAS and i.component != component)
+def _broken_rules(component: str, own_extra: str | None, i: Import) -> Iterator[str]:
+    """`own_extra` is the entry of `EXTRAS` that the importing module belongs to."""
+    needs_extra = i.top in OPTIONAL - EXTRAS.get(own_extra or "", set()) or i.extra not in {None, own_extra}
     if i.component not in {None, component, *MAY_IMPORT[component]}:
         yield f"{component} imports {i.component}"
     if i.in_function and not needs_extra and not i.is_within(DEFERRED):
@@ -130,14 +138,31 @@ def _broken_rules(component: str, i: Import) -> Iterator[str]:
         yield f"the kernel imports {i.name}"
 
 
-MODULES = sorted(SOURCES.glob("lakeport/**/*.py"))
+def module_of(path: Path) -> str:
+    return ".".join((path.parent if path.name == "__init__.py" else path.with_suffix("")).relative_to(SOURCES).parts)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCES).as_posix())
-def test_a_module_imports_only_what_the_design_allows(path: Path) -> None:
-    is_package = path.name == "__init__.py"
-    module = ".".join((path.parent if is_package else path.with_suffix("")).relative_to(SOURCES).parts)
-    assert violations(path.read_text(), module, is_package=is_package) == []
+MODULES = {module_of(path): path for path in sorted(SOURCES.glob("lakeport/**/*.py"))}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_what_the_design_allows(module: str) -> None:
+    path = MODULES[module]
+    assert violations(path.read_text(), module, is_package=path.name == "__init__.py") == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Nor inside functions; imports for types alone do not count."""
+    TopologicalSorter({module: set(imported(module)) for module in MODULES}).prepare()  # raises CycleError, with names
+
+
+def imported(module: str) -> Iterator[str]:
+    """The modules of lakeport that a module imports when it runs."""
+    path = MODULES[module]
+    for found in imports(ast.parse(path.read_text()), module, path.name == "__init__.py"):
+        name = found.name if found.name in MODULES else found.name.rpartition(".")[0]
+        if not found.for_types and name in MODULES and name != module:
+            yield name
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,16 @@ class Rows(ABC, Generic[_Plan]):
         return self._limit
 
     @property
+    def definition(self) -> Snapshot | None:
+        """The schema, the properties and the protocol of the one version that is read; None if it is several."""
+        return None
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Whether the rows come with `_row_id` and `_row_commit_version`."""
+        return False
+
+    @property
     @abstractmethod
     def whole_schema(self) -> StructType:
         """All columns that can be selected and filtered."""
@@ -299,8 +309,7 @@ class Frame(Rows[Scan]):
 
     @property
     def definition(self) -> Snapshot:
-        """The schema, the properties and the protocol of the version that this frame reads; its files need not be
-        there."""
+        """The version that this frame reads; its files need not be there."""
         return self._head
 
     @property
@@ -309,7 +318,6 @@ class Frame(Rows[Scan]):
 
     @property
     def tracks_rows(self) -> bool:
-        """Whether the rows come with `_row_id` and `_row_commit_version`."""
         return self._row_tracking
 
     @property

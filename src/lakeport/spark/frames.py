@@ -6,13 +6,12 @@ import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeport.engine.reading import RowReader
-from lakeport.frame import Frame, Rows
 from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID
 from lakeport.kernel.schema import StructType
 from lakeport.spark.failures import plain_errors
@@ -20,6 +19,9 @@ from lakeport.spark.native.frames import to_native_frame
 from lakeport.spark.planning import TaskSizes, plan_tasks
 from lakeport.spark.tasks import ReadTask
 from lakeport.spark.types import spark_arrow_schema, to_spark_schema
+
+if TYPE_CHECKING:
+    from lakeport.frame import Rows
 
 _MOST_SHIPPED = 4 << 20
 """Bytes of tasks that one function carries: each task of Spark gets the whole of it."""
@@ -34,7 +36,7 @@ def to_spark(frame: Rows[Any], spark: SparkSession, reader: Reader | None = None
     reader where it can, else in Python; only in Python if the reader is `python`. Raises `ValueError` for another."""
     if reader not in (None, "python"):
         raise ValueError(f"the reader is 'python' if it is given, not {reader!r}")
-    native = to_native_frame(frame, spark) if reader is None and isinstance(frame, Frame) else None
+    native = to_native_frame(frame, spark) if reader is None else None
     rows = native if isinstance(native, DataFrame) else to_python_frame(frame, spark)
     return rows if frame.most_rows is None else rows.limit(frame.most_rows)
 
@@ -68,7 +70,7 @@ class _Read:
 
 
 def _selected(frame: Rows[Any]) -> StructType:
-    tracking = (ROW_ID, ROW_COMMIT_VERSION) if isinstance(frame, Frame) and frame.tracks_rows else ()
+    tracking = (ROW_ID, ROW_COMMIT_VERSION) if frame.tracks_rows else ()
     return StructType((*frame.selected, *tracking))
 
 

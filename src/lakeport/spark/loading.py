@@ -25,7 +25,7 @@ def load(spark: SparkSession, target: str, *, reader: Reader | None = None, **op
 def explain(table: str | Frame | Changes, spark: SparkSession, **options: Any) -> str:
     """What a read would do, and which reader the session uses for it, for people."""
     rows = _opened(table, options) if isinstance(table, str) else table
-    reason = why_not_native(rows, spark) if isinstance(rows, Frame) else "changes are asked for"
+    reason = why_not_native(rows, spark)
     reader = "Spark's own" if reason is None else f"Python: {reason}"
     return f"{rows.explain()}\n{'reader':<10}{reader}"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from lakeport.client.storage import SharedStorage
-from lakeport.frame import Frame
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.scan_files import ScanFile
@@ -23,11 +23,14 @@ from lakeport.spark.native.service import service_for
 from lakeport.spark.native.signing import SignedObjects, why_not_signed
 from lakeport.spark.types import to_spark_schema
 
+if TYPE_CHECKING:
+    from lakeport.frame import Rows
+
 _LEAST_BYTES, _MOST_BYTES = 12, 1 << 40
 """Of a Parquet file. Spark leaves out what has none, without a word, and plans a split for every 128 MB of the rest."""
 
 
-def why_not_native(frame: Frame, spark: SparkSession) -> str | None:
+def why_not_native(frame: Rows[Any], spark: SparkSession) -> str | None:
     """Why the rows have to be read in Python; None if Spark's own reader can."""
     if isinstance(planned := _plan(frame, spark), str):
         return planned
@@ -36,7 +39,7 @@ def why_not_native(frame: Frame, spark: SparkSession) -> str | None:
     return reason
 
 
-def to_native_frame(frame: Frame, spark: SparkSession) -> DataFrame | str:
+def to_native_frame(frame: Rows[Any], spark: SparkSession) -> DataFrame | str:
     """The rows; or why they have to be read in Python."""
     if isinstance(planned := _plan(frame, spark), str):
         return planned
@@ -46,7 +49,7 @@ def to_native_frame(frame: Frame, spark: SparkSession) -> DataFrame | str:
     return planned.rows(spark)
 
 
-def _plan(frame: Frame, spark: SparkSession) -> _Native | str:
+def _plan(frame: Rows[Any], spark: SparkSession) -> _Native | str:
     if (reason := _why_not(frame, spark)) is not None:
         return reason
     plan = frame.plan()
@@ -65,13 +68,15 @@ def _plan(frame: Frame, spark: SparkSession) -> _Native | str:
     return _Native(plan, scan, frame.selected, condition)
 
 
-def _why_not(frame: Frame, spark: SparkSession) -> str | None:
+def _why_not(frame: Rows[Any], spark: SparkSession) -> str | None:
+    if (definition := frame.definition) is None:
+        return "changes are asked for"
     if frame.tracks_rows:
         return "row ids were asked for"
     storage = frame.engine.storage
     if isinstance(storage, SharedStorage) and storage.keeps_files:
         return "a cache was asked for"
-    return why_not(spark) or why_not_readable(frame.definition, spark)
+    return why_not(spark) or why_not_readable(definition, spark)
 
 
 def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | None:

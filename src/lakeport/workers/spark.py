@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from lakeport.kernel.engine import Engine
-from lakeport.workers import Workplace
+from lakeport.workers.workplace import Workplace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
