@@ -373,7 +373,6 @@ def test_what_a_killed_sync_left_half_is_not_taken(provider: Provider, tmp_path:
     assert not {file.name for file in left} & data_files(dest).keys()
 
 
-@pytest.mark.parametrize("history_shared", [True, False])
 class FullDisk(Storage):
     """Has room for some files more, and for half of the one after."""
 
@@ -422,6 +421,7 @@ def test_wherever_the_disk_is_full_the_copy_stays_whole(provider: Provider, tmp_
     assert provider.sync("advanced", dest, verify=True).source_version == snapshot(path).version
 
 
+@pytest.mark.parametrize("history_shared", [True, False])
 def test_urls_that_expire_meanwhile_are_renewed(tmp_path: Path, history_shared: bool) -> None:
     serving = providing(
         tmp_path / "provider", "orders", history_shared=history_shared, pre_signed_url_timeout_seconds=1
