@@ -203,6 +203,15 @@ def test_a_missing_sidecar_is_named() -> None:
         rows(table.snapshot())
 
 
+def test_a_sidecar_that_is_listed_twice_is_read_once() -> None:
+    table = new_table()
+    table.create(table.add({"id": [1]}))
+    (name,) = table.checkpoint(form="v2-json-sidecars", parts=1)
+    lines = table.engine.storage.read(table.log_file(name)).splitlines()
+    table.write(table.log_file(name), b"\n".join([*lines, *(line for line in lines if b'"sidecar"' in line)]))
+    assert rows(table.snapshot()) == [(1,)]
+
+
 @pytest.mark.parametrize("action", ['{"add": {}}', '{"remove": {"dataChange": true}}', '{"add": {"path": null}}'])
 def test_a_file_action_without_a_path_is_an_error(action: str) -> None:
     table = new_table().create()

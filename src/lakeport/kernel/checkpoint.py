@@ -30,11 +30,11 @@ def read_checkpoint_files(
     engine: Engine, checkpoint: Checkpoint, fields: Sequence[pa.Field], batch_size: int | None = None
 ) -> Iterator[list[pa.StructArray]]:
     """File actions of the checkpoint, those in its sidecars included: by turns, an array of each kind in `fields`."""
-    sidecars: list[FileStatus] = []
+    sidecars: dict[str, FileStatus] = {}  # by path: one that is listed twice is read once
     for batch in _read(engine, checkpoint.files, pa.schema([*fields, SIDECAR]), batch_size):
         yield [_present(batch.column(field.name), checkpoint) for field in fields]
-        sidecars += _sidecars(batch, checkpoint)
-    for batch in _read(engine, sidecars, pa.schema(fields), batch_size):
+        sidecars |= {sidecar.path: sidecar for sidecar in _sidecars(batch, checkpoint)}
+    for batch in _read(engine, list(sidecars.values()), pa.schema(fields), batch_size):
         yield [_present(batch.column(field.name), checkpoint) for field in fields]
 
 
