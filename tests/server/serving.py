@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,10 @@ class ServedTable:
 
     def open_files(self) -> list[str]:
         """Files of the table that this process has open."""
-        found = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        found = []
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(FileNotFoundError):  # closed since it was listed
+                found.append(os.readlink(f"/proc/self/fd/{number}"))
         return [path for path in found if path.startswith(f"{os.path.realpath(self.root)}/")]
 
 
