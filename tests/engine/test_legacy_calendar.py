@@ -9,8 +9,9 @@ import pytest
 
 import lakeport
 from lakeport.engine import default_engine
-from lakeport.errors import UnsupportedFeatureError
+from lakeport.errors import ConversionError, UnsupportedFeatureError
 from lakeport.frame import Frame
+from lakeport.iceberg import convert, verify
 from lakeport.kernel.schema import schema_from_arrow
 from tests.builder import TableBuilder, protocol, struct
 
@@ -69,6 +70,24 @@ def test_filters_find_what_is_shown(tmp_path: Path, name: str) -> None:
         found = frame.where(f"{name} >= '{text}' AND {name} < DATE '{text}' + 1").to_arrow()
         assert found["text"].to_pylist() == [text]
         assert frame.where(f"text = '{text}'").count() == 1
+
+
+@pytest.mark.parametrize("int96", [True, False], ids=["INT96", "INT64"])
+def test_a_mirror_is_refused_only_if_a_day_would_be_another(tmp_path: Path, int96: bool) -> None:
+    """No reader of Iceberg knows the calendar."""
+    zone, today = None if int96 else "UTC", [None, *range(-98000, 20454, 365)]  # pyiceberg reads INT96 since 1677
+    modern = scan_of(
+        tmp_path / "modern",
+        {"day": days(today), "at": moments(today, zone)},
+        OLD,
+        use_deprecated_int96_timestamps=int96,
+    )
+    convert(modern.snapshot.root)
+    assert verify(modern.snapshot.root, rows=True).is_equal
+    for name, columns in {"day": {"day": days(STORED)}, "at": {"at": moments(STORED, zone)}}.items():
+        old = scan_of(tmp_path / name, columns, OLD, use_deprecated_int96_timestamps=int96)
+        with pytest.raises(ConversionError, match=r"in Java's old calendar.* write it anew .*\.parquet"):
+            convert(old.snapshot.root)
 
 
 def test_a_leap_day_that_there_is_not_is_the_day_after(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.errors import ConversionError, CorruptTableError, TableNotFoundError, VersionNotFoundError
 from lakeport.iceberg.kept_version import KEPT_VERSION
-from lakeport.kernel.schema import schema_from_arrow
+from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.transaction import replace_table as kernel_replace
-from tests.builder import TableBuilder, protocol, struct
+from tests.builder import TableBuilder, mapped, protocol, struct
 from tests.counting import CountingStorage
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, metadata_of, snapshots_of
 
@@ -720,6 +720,33 @@ def test_lists_without_ids_in_files_with_ids_are_refused(tmp_path: Path) -> None
         iceberg.convert(path)
     assert caught.value.reason == "field ids in files"
     assert not (tmp_path / "_iceberg").exists()
+
+
+def test_large_lists_without_ids_in_files_with_ids_are_refused(tmp_path: Path) -> None:
+    table = TableBuilder(default_engine(), str(tmp_path), struct(id="long", items=ArrayType(PrimitiveType("long"))))
+    marked = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})
+    items = pa.field("items", pa.large_list(pa.int64()), metadata={"PARQUET:field_id": "2"})
+    rows = pa.Table.from_arrays([pa.array([1]), pa.array([[1, 2]], items.type)], schema=pa.schema([marked, items]))
+    table.create(table.add(rows, stats=False))
+    with pytest.raises(ConversionError, match=r"'items\.element' has no field id in a data file"):
+        iceberg.convert(table.root)
+
+
+@pytest.mark.parametrize("key", ["delta.columnMapping.id", "delta.columnMapping.physicalName"])
+def test_two_columns_that_are_mapped_alike_are_refused(tmp_path: Path, key: str) -> None:
+    a, b = mapped(struct(a="long", b="long"))
+    schema = StructType((a, replace(b, metadata={**b.metadata, key: a.metadata[key]})))
+    table = TableBuilder(
+        default_engine(),
+        str(tmp_path),
+        schema,
+        properties={"delta.columnMapping.mode": "name"},
+        protocol=protocol(2, 5),
+    )
+    table.create(table.add(pa.table({"col-1": [1], "col-2": [2]})))
+    with pytest.raises(ConversionError, match=f"the columns 'a' and 'b' have the same {key}") as caught:
+        iceberg.convert(table.root)
+    assert caught.value.reason == "columns mapped twice"
 
 
 def test_ids_in_files_that_mean_other_columns_are_refused(tmp_path: Path) -> None:

@@ -286,7 +286,10 @@ def test_rows_that_lakeport_and_the_mirror_have_wrong_in_the_same_way_are_a_diff
     wrong = replace(engine, parquet=NullParquet(engine.parquet))
     found = verify(table.root, rows=True, engine=wrong)
     assert [(d.path, d.what) for d in found.differences] == [
-        (table.root, f"deltalake {deltalake.__version__} finds other values in id, in the Delta table than Lakeport")
+        (
+            table.root,
+            f"deltalake {deltalake.__version__} reads the Delta table otherwise than Lakeport: other values in id",
+        )
     ]
     [right] = {difference.what for difference in verify(table.root, rows=True).differences}
     assert right == "row 0 of those that live: in the mirror, the column 'id' is another"
@@ -329,7 +332,7 @@ def test_fingerprints_are_of_rows_and_neither_of_their_order_nor_of_their_types(
     assert one.difference(fingerprint(b=views, a=pa.array([3, 1, None], pa.int8()))) is None
     assert one.difference(fingerprint(b=["x", "z", "y"], a=[1, None, 3])) == "the same values in other rows"
     assert one.difference(fingerprint(b=["x", "y", "z"], a=[1, 2, 3])) == "other values in a"
-    assert one.difference(fingerprint(b=["x", "y"], a=[1, None])) == "2 rows, not 3,"
+    assert one.difference(fingerprint(b=["x", "y"], a=[1, None])) == "2 rows, not 3"
     twice = fingerprint(a=[1, 1, 3, 3])
     assert twice.difference(fingerprint(a=[1, 1, 1, 3])) == "other values in a"
     assert fingerprint(a=[None, None]).difference(fingerprint(a=[0, 0])) == "other values in a"

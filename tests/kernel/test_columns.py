@@ -27,6 +27,21 @@ WIDENINGS: list[tuple[pa.Array, str, list[Any]]] = [
     (pa.array([Decimal("1.25")], pa.decimal128(3, 2)), "decimal(20,5)", [Decimal("1.25000")]),
     (pa.array([date(2026, 1, 1)], pa.date32()), "timestamp_ntz", [datetime(2026, 1, 1)]),
 ]
+STORED: list[tuple[pa.Array, str, list[Any]]] = [
+    (pa.array(['{"a":1}', None], pa.json_()), "string", ['{"a":1}', None]),
+    (
+        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"], pa.binary(16))),
+        "binary",
+        [b"0123456789abcdef"],
+    ),
+    (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8())), "byte", [1, 0]),
+    (pa.array([1.5, None], pa.float16()), "float", [1.5, None]),
+    (pa.array([1.5], pa.float16()), "double", [1.5]),
+    (pa.array([1500, None], pa.duration("ms")), "long", [1500, None]),
+    (pa.array([61_000_000], pa.time64("us")), "long", [61_000_000]),
+    (pa.array([61_000], pa.time32("ms")), "integer", [61_000]),
+]
+"""Columns of types that Delta does not have, as the table knows them."""
 
 
 @pytest.mark.parametrize(("stored", "kind", "values"), WIDENINGS)
@@ -37,6 +52,21 @@ def test_a_column_of_an_older_file_is_widened(stored: pa.Array, kind: str, value
     for value in values:  # statistics of the narrower type still decide
         if value is not None:
             assert (value,) in rows(table.snapshot(), col("n") == value)
+
+
+@pytest.mark.parametrize(("stored", "kind", "values"), STORED, ids=[f"{a.type} as {kind}" for a, kind, _ in STORED])
+def test_a_column_of_a_type_that_delta_has_not_is_read_as_it_is_stored(
+    stored: pa.Array, kind: str, values: list[Any]
+) -> None:
+    table = TableBuilder(memory_engine(), "memory:///t", struct(n=kind, l=ArrayType(PrimitiveType(kind))))
+    lists = pa.ListArray.from_arrays([0, len(stored)], stored)
+    lists = pa.concat_arrays([lists, pa.nulls(len(stored) - 1, lists.type)])
+    table.create(table.add(pa.table({"n": stored, "l": lists}), stats=False))
+    found = read(table.snapshot())
+    assert (found.column("n").to_pylist(), found.column("l")[0].as_py()) == (values, values)
+    for value in values:  # by the statistics of Parquet, too
+        if value is not None:
+            assert value in [n for n, _ in rows(table.snapshot(), col("n") == value)]
 
 
 @pytest.mark.parametrize("wrap", ["struct", "list", "map"])
@@ -197,6 +227,17 @@ def test_large_and_view_types_of_other_writers_are_plain_ones() -> None:
     found = conform(batch, schema, path="x")
     assert found.schema.equals(schema)
     assert found.to_pylist() == stored.to_pylist()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_text_that_is_not_utf8_is_an_error(kind: pa.DataType) -> None:
+    text = pa.array([b"fine", b"\xff\xfe", b"a longer text that is not UTF-8: \xc3("], pa.binary()).view(pa.string())
+    wrong = text if kind == text.type else text.cast(kind)
+    table = TableBuilder(memory_engine(), "memory:///t", struct(s="string"))
+    table.create(table.add(pa.table({"s": wrong}), name="bad.parquet", stats=False))
+    with pytest.raises(CorruptTableError, match="UTF8") as caught:
+        rows(table.snapshot())
+    assert caught.value.path.endswith("bad.parquet")
 
 
 def test_slices_of_nested_columns_keep_their_rows() -> None:

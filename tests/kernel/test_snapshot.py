@@ -75,6 +75,12 @@ def test_a_partition_column_that_is_not_in_the_schema_is_an_error() -> None:
         new_table(partition_by=["day"]).create().snapshot()
 
 
+def test_a_partition_column_that_the_schema_spells_otherwise_is_an_error() -> None:
+    """Partition values go by the name: its rows would be NULL."""
+    with pytest.raises(CorruptTableError, match="the partition column 'ID' is none of the columns 'id'"):
+        new_table(partition_by=["ID"]).create().snapshot()
+
+
 @pytest.mark.parametrize("missing", ["protocol", "metaData"])
 def test_a_log_without_protocol_or_metadata_is_an_error(missing: str) -> None:
     table = new_table()

@@ -61,6 +61,12 @@ class LegacyCalendar:
         ]
         return make_batch(columns, batch.schema, batch.num_rows)
 
+    def changes(self, file: pq.ParquetFile) -> bool:
+        """Whether a value in the file is another in the calendar of today. Raises as `convert` does."""
+        columns = [field.name for field in file.schema_arrow if _holds_times(field.type)]
+        batches = file.iter_batches(columns=columns) if columns else ()
+        return any(not self.convert(batch).equals(batch) for batch in batches)
+
     def _converted(self, array: pa.Array) -> pa.Array:
         if not self.converts_days:
             return array
@@ -90,6 +96,11 @@ def _is_legacy(metadata: Mapping[bytes, bytes], key: bytes, first_other_version:
 def _int96_columns(file: pq.ParquetFile) -> list[str]:
     leaves = [file.schema.column(i) for i in range(len(file.schema))]
     return [leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"]
+
+
+def _holds_times(data_type: pa.DataType) -> bool:
+    is_time = types.is_date(data_type) or types.is_timestamp(data_type)
+    return is_time or any(_holds_times(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
 def _begins_before(array: pa.Array, end: int) -> bool:

@@ -108,10 +108,11 @@ def _read_split(
             else _empty_batches(int(starts[last + 1]) - position, batch_size)
         )
         for batch in batches:
-            for column in batch.columns:
-                _check_text(column)
             converted = batch if calendar is None else calendar.convert(batch)
-            yield _complete(conform(converted, stored, path=split.file.path), schema, position)
+            conformed = conform(converted, stored, path=split.file.path)
+            for column in conformed.columns:
+                _check_text(column)
+            yield _complete(conformed, schema, position)
             position += batch.num_rows
 
 

@@ -47,4 +47,4 @@ def ask_another_reader(
     except Exception as error:  # a reader's own limits say nothing about the mirror
         return SecondOpinion(None, f"{name} cannot read the table: {' '.join(str(error).split())[:200]}")
     what = Fingerprint.of(names, ours).difference(theirs)
-    return SecondOpinion(name, difference=what and f"{name} finds {what}, in the Delta table than Lakeport")
+    return SecondOpinion(name, difference=what and f"{name} reads the Delta table otherwise than Lakeport: {what}")

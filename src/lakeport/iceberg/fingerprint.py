@@ -58,7 +58,7 @@ class Fingerprint:
     def difference(self, other: Fingerprint) -> str | None:
         """What the other has otherwise; None if it is the same."""
         if self.rows != other.rows:
-            return f"{other.rows} rows, not {self.rows},"
+            return f"{other.rows} rows, not {self.rows}"
         differing = [name for name in self.names if self.columns[name] != other.columns[name]]
         if differing:
             return f"other values in {', '.join(differing)}"

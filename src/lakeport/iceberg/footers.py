@@ -1,8 +1,12 @@
-"""Field ids in data files. Iceberg's readers go by them where a file has any, and by the name mapping where it has
-none: ids that are not the mirror's, or not on every column, would give them nulls or the wrong columns.
+"""What the footers of data files say, and Iceberg's readers would take for something else.
 
-So the footer of every new file is read. A name mapping does not help: Spark, pyiceberg and DuckDB prefer the ids of a
-file that has any.
+Field ids: readers go by them where a file has any, and by the name mapping where it has none. Ids that are not the
+mirror's, or not on every column, would give them nulls or the wrong columns. A name mapping does not help: Spark,
+pyiceberg and DuckDB prefer the ids of a file that has any.
+
+Java's old calendar: no reader of Iceberg knows it, so days before 1582-10-15 would be others.
+
+So the footer of every new file is read.
 """
 
 from __future__ import annotations
@@ -13,21 +17,25 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeport.engine.legacy_calendar import LegacyCalendar
 from lakeport.errors import ConversionError, CorruptTableError, MissingFileError
 from lakeport.iceberg.names import FIRST_NESTED_ID, FieldIds, Path
 from lakeport.kernel.engine import FIELD_ID, Engine
 from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.schema import is_any_list
 
 _FOREIGN_IDS = "field ids in files"
-"""The reason of a refusal."""
+_OLD_CALENDAR = "Java's old calendar"
+"""The reasons of refusals."""
 _THREADS = 16
 _GREATEST_ID = 2147483446
 """Iceberg reserves the ids above it for metadata columns."""
 
 
-def check_field_ids(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, is_mapped: bool) -> None:
-    """Raises `ConversionError` if a data file has field ids that contradict `ids`, the mirror's. Unless columns are
-    mapped, the mirror gives ids to new columns by itself: then it also raises for ids that it may give later."""
+def check_footers(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, is_mapped: bool) -> None:
+    """Raises `ConversionError` if a data file has field ids that contradict `ids`, the mirror's, or dates of another
+    calendar. Unless columns are mapped, the mirror gives ids to new columns by itself: then it also raises for ids that
+    it may give later."""
     if not files:
         return
     owners = {number: path for path, number in ids.by_path.items()}
@@ -39,7 +47,17 @@ def check_field_ids(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *,
 def _read_schema(engine: Engine, file: ScanFile) -> pa.Schema:
     """The columns of a file; none if it is gone, for who reads its version cannot read it either."""
     try:
-        with engine.storage.open_input(file.status) as source, pq.ParquetFile(source) as parquet:
+        with (
+            engine.storage.open_input(file.status) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet,
+        ):
+            calendar = LegacyCalendar.of_file(parquet, file.path)
+            if calendar is not None and calendar.changes(parquet):
+                raise ConversionError(
+                    "the data file has dates or timestamps in Java's old calendar, which Iceberg's readers would show "
+                    f"as others: write it anew with Spark 3 or later [{file.path}]",
+                    reason=_OLD_CALENDAR,
+                )
             return parquet.schema_arrow
     except MissingFileError:
         return pa.schema([])
@@ -88,5 +106,5 @@ def _ids_of(field: pa.Field, path: Path) -> Iterator[tuple[Path, int | None]]:
     elif pa.types.is_map(field.type):
         yield from _ids_of(field.type.key_field, (*path, "key"))
         yield from _ids_of(field.type.item_field, (*path, "value"))
-    elif pa.types.is_list(field.type):
+    elif is_any_list(field.type):
         yield from _ids_of(field.type.value_field, (*path, "element"))

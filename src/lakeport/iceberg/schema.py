@@ -9,6 +9,7 @@ from typing import Any
 
 from lakeport.errors import ConversionError
 from lakeport.iceberg.names import FieldIds, Path
+from lakeport.kernel.column_mapping import find_twice_mapped
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, fields_in
 
 Json = dict[str, Any]
@@ -62,6 +63,9 @@ def convert_schema(
     With column mapping ids are Delta's, since the files have them; without, they go by the names of the columns. Raises
     `ConversionError` for what Iceberg cannot express, and `FieldIdConflict` if an id would have to change."""
     _check_type_changes(schema)
+    if mapping_mode != "none":
+        for problem in find_twice_mapped(schema):
+            raise ConversionError(f"{problem}: the one would be read as the other", reason="columns mapped twice")
     builder = _Builder(mapping_mode, dict(known.by_path), format_version)
     fields = tuple(builder.struct(schema, ()))
     # Some readers refuse a file with a column that the name mapping lacks.

@@ -16,7 +16,7 @@ from lakeport.errors import CorruptTableError
 from lakeport.iceberg.delete_tasks import DeleteTask, write_deletes
 from lakeport.iceberg.entries import EntryMaker
 from lakeport.iceberg.evolution import Shape, plan_shape
-from lakeport.iceberg.footers import check_field_ids
+from lakeport.iceberg.footers import check_footers
 from lakeport.iceberg.kept_version import property_updates
 from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile, encode_manifest_list, read_manifest_list
 from lakeport.iceberg.manifest_reader import ManifestReader
@@ -66,7 +66,7 @@ class SnapshotWriter:
         shape, updates = plan_shape(self.metadata, change.snapshot)
         shaped = apply_updates(self.metadata, updates, 0)
         is_mapped = change.snapshot.mapping_mode != "none"
-        check_field_ids(self._engine, change.files_added, known_ids(shaped), is_mapped=is_mapped)
+        check_footers(self._engine, change.files_added, known_ids(shaped), is_mapped=is_mapped)
         snapshot_id = secrets.randbits(63) or 1
         number = self.metadata["last-sequence-number"] + 1
         writer = ManifestWriter(

@@ -57,12 +57,12 @@ def find_twice_mapped(schema: StructType) -> Iterator[str]:
     for number, times in Counter(_ids_in(schema)).items():
         if times > 1:
             names = " and ".join(repr(f.name) for f in fields_in(schema) if f.field_id == number)
-            yield f"the columns {names} have the same {COLUMN_ID} {number}: leave it out of new columns"
+            yield f"the columns {names} have the same {COLUMN_ID} {number}"
     for struct in (found for found in types_in(schema) if isinstance(found, StructType)):
         for name, times in Counter(f.physical_name("name") for f in struct).items():
             if times > 1:
                 names = " and ".join(repr(f.name) for f in struct if f.physical_name("name") == name)
-                yield f"the columns {names} have the same {PHYSICAL_NAME} {name!r}: leave it out of new columns"
+                yield f"the columns {names} have the same {PHYSICAL_NAME} {name!r}"
 
 
 def _ids_in(schema: StructType) -> Iterator[int]:

@@ -13,7 +13,14 @@ import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.engine import AS_STORED, FIELD_ID
-from lakeport.kernel.schema import VARIANT_METADATA, StructField, arrow_type, is_variant, is_variant_field
+from lakeport.kernel.schema import (
+    VARIANT_METADATA,
+    StructField,
+    arrow_type,
+    is_any_list,
+    is_variant,
+    is_variant_field,
+)
 from lakeport.kernel.variant_shredding import rebuild_variant
 
 
@@ -94,6 +101,8 @@ def _conform(array: pa.Array | None, target: pa.Field, length: int, name: str, p
         return pa.nulls(length, target.type)
     if is_variant_field(target) or AS_STORED in (target.metadata or {}) or array.type == target.type:
         return array
+    if isinstance(array, pa.ExtensionArray):  # JSON, UUIDs and others: the table knows what they are stored as
+        return _conform(array.storage, target, length, name, path)
     return _conform_type(array, target.type, name, path)
 
 
@@ -107,7 +116,7 @@ def _conform_type(array: pa.Array, target: pa.DataType, name: str, path: str) ->
             child = None if index is None else array.field(index)
             children.append(_conform(child, inner, len(array), f"{name}.{inner.name}", path))
         return _struct(children, target, array)
-    if pa.types.is_list(target) and _is_any_list(source):
+    if pa.types.is_list(target) and is_any_list(source):
         array = array if pa.types.is_list(source) else array.cast(pa.list_(source.value_field))
         values = _conform(array.values, target.value_field, len(array.values), f"{name}.element", path)
         return _with_children(array, pa.list_(target.value_field.with_type(values.type)), [values])
@@ -161,8 +170,10 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
     if types.is_integer(source):
         exact_in_double = types.is_float64(target) and source.bit_width <= 32
         return bool(types.is_integer(target) or types.is_decimal(target) or exact_in_double)
-    if types.is_float32(source):
-        return bool(types.is_float64(target))
+    if types.is_floating(source):
+        return bool(types.is_floating(target) and source.bit_width < target.bit_width)
+    if types.is_duration(source) or types.is_time(source):  # Delta has neither: tables know them as numbers
+        return bool(types.is_integer(target) and source.bit_width <= target.bit_width)
     if types.is_decimal(source):
         return bool(types.is_decimal(target))
     if _is_bytes(source):
@@ -257,11 +268,6 @@ def _filled(array: pa.Array, field: pa.Field) -> pa.Array:
     nested = pa.types.is_nested(array.type)
     buffers = [None, *array.buffers()[1 : 2 if nested else None]]
     return pa.Array.from_buffers(array.type, len(array), buffers, 0, array.offset, [array.values] if nested else None)
-
-
-def _is_any_list(data_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type))
 
 
 def _struct(children: list[pa.Array], target: pa.DataType, parent: pa.StructArray) -> pa.StructArray:

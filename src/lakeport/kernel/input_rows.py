@@ -18,7 +18,7 @@ from pyarrow import types
 
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.arrays import from_numpy, to_integers, to_mask
-from lakeport.kernel.schema import is_variant_field
+from lakeport.kernel.schema import is_any_list, is_variant_field
 
 _ALL_INTEGERS = pa.decimal128(20, 0)
 _Row = TypeVar("_Row")
@@ -97,7 +97,7 @@ def _fit_nested(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) 
     wanted, given = target.type, array.type
     if types.is_struct(wanted) and types.is_struct(given):
         return _fit_struct(array, target, name, row_of)
-    if types.is_list(wanted) and _is_any_list(given):
+    if types.is_list(wanted) and is_any_list(given):
         offsets = _offsets_of(array)
         inner = _fit(array.flatten(), wanted.value_field, f"{name}.element", _row_of_items(offsets, row_of))
         return _rebuilt(array, wanted, offsets, inner)
@@ -152,16 +152,6 @@ def _rebuilt(array: pa.Array, target: pa.DataType, offsets: npt.NDArray[np.int64
     valid = None if not array.null_count else pa.py_buffer(np.packbits(to_mask(array.is_valid()), bitorder="little"))
     buffers = [valid, pa.py_buffer(offsets.astype(np.int32))]
     return pa.Array.from_buffers(target, len(array), buffers, array.null_count, 0, [items])
-
-
-def _is_any_list(data_type: pa.DataType) -> bool:
-    return bool(
-        types.is_list(data_type)
-        or types.is_large_list(data_type)
-        or types.is_fixed_size_list(data_type)
-        or types.is_list_view(data_type)
-        or types.is_large_list_view(data_type)
-    )
 
 
 def _fit_values(array: pa.Array, target: pa.DataType, name: str, row_of: RowNames) -> pa.Array:

@@ -350,6 +350,11 @@ _IGNORED = "delta.columnMapping."
 """Ids and physical names are those of another table."""
 
 
+def is_any_list(arrow: pa.DataType) -> bool:
+    """Whether an Arrow type is one of those that hold Delta's arrays."""
+    return any(is_a(arrow) for is_a in _LISTS)
+
+
 def schema_from_arrow(schema: pa.Schema, *, with_metadata: bool = False) -> StructType:
     """The Delta schema that holds all values of an Arrow schema, with its nullability; `with_metadata` also with the
     comments, defaults, generation expressions and invariants that the metadata of its fields has, by Delta's keys.
@@ -391,7 +396,7 @@ def _type_from_arrow(arrow: pa.DataType, where: str, with_metadata: bool) -> Dat
         key = _type_in_field(arrow.key_field, f"{where}.key", with_metadata)
         value = _type_in_field(arrow.item_field, f"{where}.value", with_metadata)
         return MapType(key, value, arrow.item_field.nullable)
-    if any(is_a(arrow) for is_a in _LISTS):
+    if is_any_list(arrow):
         element = _type_in_field(arrow.value_field, f"{where}.element", with_metadata)
         return ArrayType(element, arrow.value_field.nullable)
     return _primitive_from_arrow(arrow, where)

@@ -212,8 +212,9 @@ class Snapshot:
         if len(set(lowered)) != len(lowered):
             raise CorruptTableError("the schema has two columns of one name", path=self.root)
         for name in self.metadata.partition_columns:
-            if self.schema.find(name) is None:
-                raise CorruptTableError(f"the partition column {name!r} is not in the schema", path=self.root)
+            if name not in self.schema.names:  # in this case: partition values go by it
+                known = ", ".join(map(repr, self.schema.names))
+                raise CorruptTableError(f"the partition column {name!r} is none of the columns {known}", path=self.root)
 
 
 def _continues(segment: LogSegment, older: LogSegment) -> bool:

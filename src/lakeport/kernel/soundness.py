@@ -63,7 +63,7 @@ def _problems(definition: Definition) -> _Problems:
     yield from _problems_of_names(schema, mode)
     yield from _problems_of_partitions(schema, metadata.partition_columns)
     if mode != "none":
-        yield from find_twice_mapped(schema)
+        yield from (f"{problem}: leave it out of new columns" for problem in find_twice_mapped(schema))
     yield from _problems_of_clustering(definition, mode)
     yield from _reserved_names(schema, metadata.configuration)
     if ENABLE_ROW_TRACKING.of(metadata.configuration) and ROW_TRACKING_SUSPENDED.of(metadata.configuration):

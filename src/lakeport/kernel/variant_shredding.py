@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakeport.errors import CorruptTableError
 from lakeport.kernel import variant as v
 from lakeport.kernel.arrays import array_of
-from lakeport.kernel.schema import PrimitiveType, arrow_type
+from lakeport.kernel.schema import PrimitiveType, arrow_type, is_any_list
 
 VARIANT_TYPE = arrow_type(PrimitiveType("variant"))
 
@@ -106,7 +106,7 @@ def _encode_group(group: pa.StructArray, keys: Sequence[_Keys]) -> list[bytes | 
         typed = typed.storage
     if pa.types.is_struct(typed.type):
         return _encode_objects(typed, values, keys)
-    encoded = _encode_arrays(typed, keys) if _is_list(typed.type) else _encode_scalars(typed)
+    encoded = _encode_arrays(typed, keys) if is_any_list(typed.type) else _encode_scalars(typed)
     if any(a is not None and b is not None for a, b in zip(values, encoded, strict=True)):
         raise ValueError("a row has both a value and a typed_value, and is no object")
     return [b if a is None else a for a, b in zip(values, encoded, strict=True)]
@@ -136,11 +136,6 @@ def _split_object(value: bytes, names: Sequence[str]) -> dict[str, bytes]:
     if sum(map(len, items)) > len(value):
         raise ValueError("values in it overlap")
     return v.named(children.ids, items, names)
-
-
-def _is_list(data_type: pa.DataType) -> bool:
-    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(test(data_type) for test in tests)
 
 
 def _encode_arrays(typed: pa.Array, keys: Sequence[_Keys]) -> list[bytes | None]:
