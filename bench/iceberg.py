@@ -124,7 +124,7 @@ def _commit(table: Path, version: int, action: dict[str, object]) -> None:
 
 def vector_to_v2(folder: Path) -> Callable[[], int]:
     engine, vector = default_engine(), _vector(folder)
-    return lambda: write_position_deletes(engine, vector, str(folder / f"{uuid.uuid4()}.parquet")).file_size
+    return lambda: write_position_deletes(engine, [vector], str(folder / f"{uuid.uuid4()}.parquet")).file_size
 
 
 def vector_to_v3(folder: Path) -> Callable[[], str]:

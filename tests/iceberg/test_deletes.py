@@ -21,13 +21,13 @@ from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, LakeportError
 from lakeport.iceberg.deletes import DeleteFile, write_position_deletes, write_puffin
 from lakeport.iceberg.model import InternalDeletionVector
-from lakeport.kernel.deletion_vectors import encode_deletion_vector, read_deletion_vector
+from lakeport.kernel.deletion_vectors import encode_deletion_vector, frame_payload, read_deletion_vector
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.snapshot import Table
 from lakeport.version import __version__
 from tests.acceptance.real_tables import NAMES, path_of
 from tests.examples import examples
-from tests.iceberg.vectors import DATA_FILE, described, encode, frame, inline_vector, position_sets, vector_in_file
+from tests.iceberg.vectors import DATA_FILE, described, encode, inline_vector, position_sets, vector_in_file
 
 pytest.importorskip("pyiceberg")
 ENGINE = default_engine()
@@ -101,7 +101,7 @@ def test_a_puffin_file_holds_the_bytes_of_delta_and_a_footer_that_describes_them
     data = Path(file.path).read_bytes()
     assert file.content_offset is not None
     assert file.content_size is not None
-    assert data[file.content_offset :][: file.content_size] == frame(payload)
+    assert data[file.content_offset :][: file.content_size] == frame_payload(payload)
     footer = data[file.content_offset + file.content_size :]
     length = int.from_bytes(footer[-12:-8], "little")
     assert (data[:4], footer[:4], footer[-8:-4], footer[-4:]) == (b"PFA1", b"PFA1", bytes(4), b"PFA1")

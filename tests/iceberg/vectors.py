@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -14,20 +12,20 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from lakeport.iceberg.model import InternalDeletionVector
-from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_deletion_vector, encode_inline
+from lakeport.kernel.deletion_vectors import (
+    DeletionVectorDescriptor,
+    encode_deletion_vector,
+    encode_inline,
+    frame_payload,
+)
 from lakeport.kernel.engine import Engine
 
 DATA_FILE = "/tables/orders/day=2026-01-01/part-00000-3c1805f0.c000.snappy.parquet"
 
 
-def frame(payload: bytes) -> bytes:
-    """A payload as files have it: with its size and its checksum."""
-    return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
-
-
 def vector_in_file(engine: Engine, path: str, payload: bytes, cardinality: int, *, gap: int = 0) -> Any:
     """Writes a file with one vector, `gap` bytes behind the version."""
-    engine.storage.write(path, b"\x01" + b"?" * gap + frame(payload), overwrite=True)
+    engine.storage.write(path, b"\x01" + b"?" * gap + frame_payload(payload), overwrite=True)
     descriptor = DeletionVectorDescriptor("p", path, len(payload), cardinality, 1 + gap)
     return InternalDeletionVector(DATA_FILE, descriptor, path)
 

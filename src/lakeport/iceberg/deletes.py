@@ -6,7 +6,7 @@ vectors in Puffin files, whose blobs are Delta's own bytes, one in each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakeport.iceberg.model import InternalDeletionVector
 from lakeport.kernel.arrays import array_of, from_numpy
-from lakeport.kernel.engine import FIELD_ID, Engine, OutputFile
+from lakeport.kernel.engine import FIELD_ID, Engine
 from lakeport.version import __version__
 
 DELETED_FILE_PATH_ID = 2147483546
@@ -90,7 +90,7 @@ def write_puffin(engine: Engine, vector: InternalDeletionVector, path: str) -> D
     output = engine.storage.open_output(path)
     try:
         start = output.write(_PUFFIN_MAGIC)
-        length = _copy(vector.blob(engine), output)
+        length = output.write(vector.blob(engine))
         footer_length = output.write(_encode_footer(vector, start, length))
         output.close()
     except BaseException:
@@ -98,10 +98,6 @@ def write_puffin(engine: Engine, vector: InternalDeletionVector, path: str) -> D
         raise
     size = start + length + footer_length
     return DeleteFile(path, "puffin", size, vector.count_records_deleted, (vector.data_file_path,), start, length)
-
-
-def _copy(parts: Iterable[bytes | memoryview], output: OutputFile) -> int:
-    return sum(output.write(part) for part in parts)
 
 
 def _encode_footer(vector: InternalDeletionVector, offset: int, length: int) -> bytes:

@@ -9,8 +9,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lakeport.iceberg.vector_stream import VectorSlice, read_ordinals, read_portable_blob
-from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.deletion_vectors import (
+    DeletionVectorDescriptor,
+    encode_bitmap,
+    frame_payload,
+    positions_in,
+    read_bitmap,
+)
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
@@ -52,21 +57,15 @@ class InternalDeletionVector:
         return self.descriptor.cardinality
 
     def ordinals(self, engine: Engine) -> Iterator[npt.NDArray[np.uint64]]:
-        """The positions, ascending, in parts of at most 65,536; memory does not grow with their number.
+        """The positions, ascending, in parts of at most 65,536; only the compressed bitmap is held.
 
-        Raises `MissingFileError`, and `CorruptTableError` if the bytes are damaged or contradict the descriptor. Some
-        of that is known only at the end: what was made of the positions counts once the last one has come."""
-        return read_ordinals(engine.storage, self._slice)
+        Raises `MissingFileError`, and `CorruptTableError` if the bytes are damaged or contradict the descriptor."""
+        return positions_in(read_bitmap(self.descriptor, self.source_path, engine.storage))
 
-    def blob(self, engine: Engine) -> Iterator[bytes | memoryview]:
-        """The bytes of an Iceberg blob `deletion-vector-v1`, in parts: size, payload, checksum. They are those of
-        Delta's file, except for a vector in the format before the portable one, which is encoded anew. Checked, and
-        raises, as `ordinals` does, at the end at the latest."""
-        return read_portable_blob(engine.storage, self._slice)
-
-    @property
-    def _slice(self) -> VectorSlice:
-        return VectorSlice(self.descriptor, self.source_path)
+    def blob(self, engine: Engine) -> bytes:
+        """The bytes of an Iceberg blob `deletion-vector-v1`: size, payload, checksum. They are those of Delta's file,
+        unless that has the format before the portable one or bytes without meaning. Raises as `ordinals`."""
+        return frame_payload(encode_bitmap(read_bitmap(self.descriptor, self.source_path, engine.storage)))
 
 
 @dataclass(frozen=True, slots=True)

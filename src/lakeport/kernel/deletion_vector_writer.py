@@ -6,7 +6,6 @@ See "Deletion Vector File Storage Format" in Delta's protocol.
 from __future__ import annotations
 
 import uuid
-import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeport.errors import StorageError
-from lakeport.kernel.deletion_vectors import FILE_VERSION, DeletionVectorDescriptor, encode_deletion_vector
+from lakeport.kernel.deletion_vectors import (
+    FILE_VERSION,
+    DeletionVectorDescriptor,
+    encode_deletion_vector,
+    frame_payload,
+)
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.z85 import encode_z85
 
@@ -62,7 +66,7 @@ class _VectorFile:
             cardinality=len(positions),
             offset=self.size,
         )
-        frame = len(payload).to_bytes(4, "big") + payload + zlib.crc32(payload).to_bytes(4, "big")
+        frame = frame_payload(payload)
         self.frames.append(frame)
         self.size += len(frame)
         return descriptor

@@ -9,13 +9,13 @@ import array
 import struct
 import uuid
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap64
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.engine import StorageClient
@@ -28,6 +28,8 @@ FILE_VERSION = 1
 _INLINE = "inline deletion vector"
 _UUID_LENGTH = 20
 _POSITION_LIMIT = 1 << 63  # the protocol keeps the highest bit of a position at 0
+_SIZE_LIMIT = 1 << 31
+_PART_LENGTH = 1 << 16
 
 # A vector that starts below this is read together with the version byte at the start of its file, in one request.
 _NEAR = 64 * 1024
@@ -122,9 +124,34 @@ def read_deletion_vector(
     Raises `CorruptTableError` with the file if its bytes are damaged or contradict the descriptor, and
     `MissingFileError` if the file is gone.
     """
-    location = descriptor.location(table_root)
+    return DeletionVector(_to_numpy(read_bitmap(descriptor, descriptor.location(table_root), storage)))
+
+
+def read_bitmap(descriptor: DeletionVectorDescriptor, location: str | None, storage: StorageClient) -> BitMap64:
+    """The positions of a deletion vector as a compressed bitmap. `location` is the file that holds it, None if it is
+    inline. Raises as `read_deletion_vector`."""
     payload = _inline_payload(descriptor) if location is None else _file_payload(descriptor, location, storage)
-    return _decode_payload(payload, descriptor.cardinality, location or _INLINE)
+    path = location or _INLINE
+    try:
+        bitmap = BitMap64.deserialize(_portable_bitmap(payload))
+    except (ValueError, IndexError, struct.error) as error:
+        raise _damaged(str(error), path) from error
+    # Compared before the positions are laid out: a few bytes of runs can stand for billions of positions.
+    if len(bitmap) != descriptor.cardinality:
+        raise _damaged(f"it deletes {len(bitmap)} rows, its descriptor says {descriptor.cardinality}", path)
+    if bitmap and bitmap.max() >= _POSITION_LIMIT:
+        raise _damaged("it deletes a row at or above 2**63", path)
+    return bitmap
+
+
+def positions_in(bitmap: BitMap64) -> Iterator[npt.NDArray[np.uint64]]:
+    """The positions of a bitmap, ascending, in parts of at most 65,536: only the bitmap is in memory as a whole."""
+    for start in range(0, len(bitmap), _PART_LENGTH):
+        yield _to_numpy(bitmap[start : start + _PART_LENGTH])
+
+
+def _to_numpy(bitmap: BitMap64) -> npt.NDArray[np.uint64]:
+    return np.asarray(bitmap.to_array()).astype(np.uint64, copy=False)
 
 
 def _inline_payload(descriptor: DeletionVectorDescriptor) -> bytes:
@@ -140,7 +167,7 @@ def _inline_payload(descriptor: DeletionVectorDescriptor) -> bytes:
 def _file_payload(descriptor: DeletionVectorDescriptor, path: str, storage: StorageClient) -> bytes:
     # Byte 0 is the version; where the offset is absent, the only vector follows it.
     offset, size = descriptor.offset or 1, descriptor.size_in_bytes
-    if offset < 0 or size < 0:
+    if not 0 < offset < _POSITION_LIMIT or not 0 <= size < _SIZE_LIMIT:
         raise _damaged(f"its descriptor says offset {offset} and size {size}", path)
     if offset <= _NEAR:
         data = storage.read(path, 0, offset + size + 8)
@@ -159,42 +186,30 @@ def _file_payload(descriptor: DeletionVectorDescriptor, path: str, storage: Stor
     return payload
 
 
-def _decode_payload(payload: bytes, cardinality: int, path: str) -> DeletionVector:
-    try:
-        bitmaps = _decode_bitmaps(payload)
-    except (ValueError, IndexError, struct.error) as error:
-        raise _damaged(str(error), path) from error
-    # Compared before the positions are laid out: a few bytes of runs can stand for billions of positions.
-    if (found := sum(len(bitmap) for _, bitmap in bitmaps)) != cardinality:
-        raise _damaged(f"it deletes {found} rows, its descriptor says {cardinality}", path)
-    parts = [np.asarray(bitmap.to_array()).astype(np.uint64, copy=False) + np.uint64(base) for base, bitmap in bitmaps]
-    positions = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
-    if len(positions) and int(positions[-1]) >= _POSITION_LIMIT:
-        raise _damaged("it deletes a row at or above 2**63", path)
-    return DeletionVector(positions)
-
-
-def _decode_bitmaps(payload: bytes) -> list[tuple[int, Any]]:
-    """Bitmaps and what to add to their values, ascending. pyroaring checks what it decodes; its 1.0.0 did not."""
+def _portable_bitmap(payload: bytes) -> bytes:
+    """The bytes of a 64-bit bitmap in the portable format. Raises `ValueError` and `struct.error`."""
     magic = int.from_bytes(payload[:4], "little")
     if magic == _PORTABLE_MAGIC:
-        return [(0, BitMap64.deserialize(payload[4:]))]
+        return payload[4:]
     if magic == _NATIVE_MAGIC:
-        return _decode_native(payload, "<I")
+        return _from_native(payload, "<I")
     # The protocol's example of an inline vector has the native format with big-endian numbers around the bitmaps.
     if int.from_bytes(payload[:4], "big") == _NATIVE_MAGIC:
-        return _decode_native(payload, ">I")
+        return _from_native(payload, ">I")
     raise ValueError(f"it starts with the magic number {magic}, not {_PORTABLE_MAGIC}")
 
 
-def _decode_native(payload: bytes, number: str) -> list[tuple[int, Any]]:
-    """How many bitmaps, then for each its size and itself: the values from 0, from 2**32, from 2 * 2**32 …"""
-    bitmaps, position = [], 8
-    for bucket in range(struct.unpack_from(number, payload, 4)[0]):
+def _from_native(payload: bytes, number: str) -> bytes:
+    """How many bitmaps, then for each its size and itself: the values from 0, from 2**32, from 2 * 2**32 …
+
+    The portable format has the same bitmaps, each behind the high half of its values."""
+    (buckets,) = struct.unpack_from(number, payload, 4)
+    portable, position = [struct.pack("<Q", buckets)], 8
+    for bucket in range(buckets):
         (size,) = struct.unpack_from(number, payload, position)
-        bitmaps.append((bucket << 32, BitMap.deserialize(payload[position + 4 : position + 4 + size])))
+        portable += [struct.pack("<I", bucket), payload[position + 4 : position + 4 + size]]
         position += 4 + size
-    return bitmaps
+    return b"".join(portable)
 
 
 def _damaged(what: str, path: str) -> CorruptTableError:
@@ -221,7 +236,17 @@ def encode_deletion_vector(positions: npt.NDArray[np.uint64]) -> bytes:
         raise ValueError(f"a row position is below 2**63, {positions.max()} is not")
     bitmap = BitMap64(array.array("Q", np.ascontiguousarray(positions, dtype=np.uint64).tobytes()))
     bitmap.run_optimize()
+    return encode_bitmap(bitmap)
+
+
+def encode_bitmap(bitmap: BitMap64) -> bytes:
+    """The bytes of a deletion vector, without the frame of a file."""
     return struct.pack("<I", _PORTABLE_MAGIC) + bitmap.serialize()
+
+
+def frame_payload(payload: bytes) -> bytes:
+    """The bytes of a deletion vector as files of Delta and blobs of Iceberg have them: with their size and checksum."""
+    return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
 
 
 def encode_inline(payload: bytes) -> str:
