@@ -22,10 +22,16 @@ from lakeport.client.sync import SyncResult
 from lakeport.client.sync.destination import Destination
 from lakeport.client.sync.run import sync_from
 from lakeport.client.sync.url_source import UrlSource
-from lakeport.client.sync.verify import verify_copy
 from lakeport.engine import default_engine, engine_over, memory_engine
 from lakeport.engine.storage import Storage
-from lakeport.errors import CommitConflictError, MissingFileError, OutOfSpaceError, SharingError, SyncError
+from lakeport.errors import (
+    CommitConflictError,
+    CorruptTableError,
+    MissingFileError,
+    OutOfSpaceError,
+    SharingError,
+    SyncError,
+)
 from lakeport.kernel.engine import OutputFile
 from lakeport.sharing.names import TableName
 from tests.client.syncing import Provider, changes, data_files, providing, rows, snapshot, synced_version
@@ -89,7 +95,7 @@ def test_every_version_of_the_provider_becomes_one_of_the_copy(provider: Provide
     write_more(path)
     result = provider.sync(table, dest, verify=True)
     assert (result.version, result.source_version, result.commits) == (5, 9, 5)
-    assert result.verified_rows == lakeport.scan(path).count()
+    assert result.verified_files == len(lakeport.scan(path).files())
     assert [rows(dest, version) for version in range(6)] == [rows(path, version) for version in range(4, 10)]
     assert changes(dest, 1) == changes(path, 5)
     assert snapshot(dest).properties["quality"] == "gold"
@@ -527,21 +533,34 @@ def test_verification_finds_a_file_that_was_cut_or_removed_and_a_full_sync_repai
     assert (repaired.fetched_files, repaired.removed_files) == (1, 1)
 
 
-def test_verification_finds_rows_that_differ(tmp_path: Path) -> None:
-    for name, data in {
-        "shared": orders(0, 10),
-        "other": pa.concat_tables([orders(0, 9), orders(8, 9)]),
-        "fewer": orders(0, 9),
-    }.items():
-        tables.create(str(tmp_path / name), data)
-    tables.create(str(tmp_path / "same"), orders(5, 10), partition_by=["day"])
-    tables.append(str(tmp_path / "same"), orders(0, 5))
-    shared = snapshot(tmp_path / "shared")
-    assert verify_copy(snapshot(tmp_path / "same"), shared) == 10
-    with pytest.raises(SyncError, match="has 10 rows, but not those that are shared in version 0"):
-        verify_copy(snapshot(tmp_path / "other"), shared)
-    with pytest.raises(SyncError, match="has 9 rows, and 10 are shared in version 0"):
-        verify_copy(snapshot(tmp_path / "fewer"), shared)
+@pytest.mark.parametrize("table", OWN)
+def test_verification_finds_a_byte_that_differs(provider: Provider, tmp_path: Path, table: str) -> None:
+    dest = tmp_path / "copy"
+    provider.sync(table, dest)
+    for file in sorted([*dest.rglob("*.parquet"), *dest.rglob("deletion_vector*.bin")]):
+        right = file.read_bytes()
+        file.write_bytes(right[:40] + bytes([right[40] ^ 1]) + right[41:])
+        with pytest.raises(
+            (SyncError, CorruptTableError), match=r"damaged|the copy is not what is shared: a file is another"
+        ):
+            provider.sync(table, dest, verify=True)
+        file.write_bytes(right)
+    assert provider.sync(table, dest, verify=True).verified_files
+
+
+def test_verification_finds_other_files(provider: Provider, tmp_path: Path) -> None:
+    """The log of the copy was changed by hand: nothing else tells of it."""
+    dest = tmp_path / "copy"
+    provider.sync("plain", dest)
+    commit = dest / "_delta_log" / f"{0:020}.json"
+    lines = commit.read_text().splitlines(keepends=True)
+    adds = [line for line in lines if line.startswith('{"add"')]
+    commit.write_text("".join(line for line in lines if line != adds[0]))
+    (dest / "_delta_log" / f"{0:020}.crc").unlink(missing_ok=True)
+    with pytest.raises(
+        SyncError, match="the copy is not what is shared: 1 of the files are in the one and not in the other"
+    ):
+        provider.sync("plain", dest, verify=True)
 
 
 def test_what_is_no_shared_table_is_refused(tmp_path: Path) -> None:

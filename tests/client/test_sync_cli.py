@@ -34,7 +34,7 @@ def test_a_copy_is_made_brought_up_to_date_verified_and_vacuumed(
     tables.append(provider.path("orders"), orders(10, 20))
     assert run(["sync", provider.target("orders"), dest, "--verify", "--vacuum"]) == 0
     out = capsys.readouterr().out
-    assert "verified: 20 rows, as shared" in out
+    assert "verified: 2 files, as shared" in out
     assert "deleted 0 files" in out
     assert rows(dest) == rows(provider.path("orders"))
 
@@ -44,7 +44,7 @@ def test_machines_get_one_object(provider: Provider, tmp_path: Path, capsys: pyt
     assert run(["sync", provider.target("orders"), dest, "--json", "--verify"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["dest"] == dest
-    expected = {"version": 0, "source_version": 0, "commits": 1, "fetched_files": 1, "verified_rows": 10}
+    expected = {"version": 0, "source_version": 0, "commits": 1, "fetched_files": 1, "verified_files": 1}
     assert document | expected == document
 
 

@@ -101,6 +101,6 @@ def test_a_copy_may_be_in_a_store(writable_bucket: Bucket, tmp_path: Path) -> No
         provider.sync("orders", dest, **options)
         write_more(path)
         result = provider.sync("orders", dest, verify=True, **options)
-        assert result.verified_rows == lakeport.scan(path).count()
+        assert result.verified_files == len(lakeport.scan(path).files())
         assert provider.sync("orders", dest, **options).commits == 0
         assert provider.sync("orders", dest, full=True, **options).fetched_files == 0

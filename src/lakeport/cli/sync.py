@@ -34,7 +34,7 @@ def sync(
         bool, typer.Option("--squash", help="One version for all that is new, not one for each of the provider's.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare all rows, and the sizes of all files, with those of the share.")
+        bool, typer.Option("--verify", help="Compare all files with those of the share, byte for byte.")
     ] = False,
     vacuum: Annotated[
         bool, typer.Option("--vacuum", help="Then delete files that no version within the copy's retention needs.")
@@ -81,8 +81,8 @@ def _print(target: str, dest: str, result: SyncResult, vacuumed: VacuumResult | 
         print_json({"target": target, "dest": dest, **vars(result), "vacuumed_files": deleted})
         return
     print_text(_told(dest, result))
-    if result.verified_rows is not None:
-        print_text(f"verified: {counted(result.verified_rows, 'row')}, as shared")
+    if result.verified_files is not None:
+        print_text(f"verified: {counted(result.verified_files, 'file')}, as shared")
     if vacuumed is not None:
         print_text(f"deleted {counted(len(vacuumed.files), 'file')} ({format_size(vacuumed.bytes)})")
 

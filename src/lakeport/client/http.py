@@ -16,11 +16,10 @@ from lakeport.client.retrying import TRANSIENT_STATUSES, Attempts, RetryOptions,
 from lakeport.errors import SharingError, StorageError, UnavailableError
 from lakeport.version import __version__
 
-__all__ = ["DataUrlRefused", "Heed", "HttpAnswer", "HttpOptions", "HttpPool"]
+__all__ = ["DataUrlRefused", "HttpAnswer", "HttpOptions", "HttpPool"]
 
 T = TypeVar("T")
 
-Heed = Callable[[HttpAnswer], object]
 """Is given an answer that has brought bytes of a file, for what its headers say of it."""
 
 USER_AGENT = f"Lakeport/{__version__} Python/{platform.python_version()}"
@@ -87,7 +86,7 @@ class HttpPool:
             except UnavailableError as error:
                 attempts.wait(error)
 
-    def get_range(self, url: str, start: int, length: int, heed: Heed | None = None) -> bytes:
+    def get_range(self, url: str, start: int, length: int) -> bytes:
         """Exactly these bytes of a file. A body that is broken off is gone on with where it stopped.
 
         Raises `DataUrlRefused` if the URL is not, or no longer, good for the file, and `StorageError` otherwise."""
@@ -95,18 +94,16 @@ class HttpPool:
         attempts = self._attempts()
         try:
             while wanted.missing:
-                self._get_more(url, wanted, attempts, heed)
+                self._get_more(url, wanted, attempts)
         except SharingError as error:
             raise StorageError(str(error), path=_spoken(url)) from error
         return wanted.content()
 
-    def _get_more(self, url: str, wanted: Range, attempts: Attempts, heed: Heed | None) -> None:
+    def _get_more(self, url: str, wanted: Range, attempts: Attempts) -> None:
         before = wanted.missing
         try:
             with self._open("GET", url, wanted.headers()) as answer:
                 receive_range(answer, wanted, _spoken(url))
-                if heed is not None:
-                    heed(answer)
         except UnavailableError as error:
             if wanted.missing < before:
                 attempts.restart()

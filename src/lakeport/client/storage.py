@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import pyarrow as pa
 
 from lakeport.client.file_cache import FileCache
-from lakeport.client.http import DataUrlRefused, Heed, HttpPool
+from lakeport.client.http import DataUrlRefused, HttpPool
 from lakeport.client.local_log import DATA, SignedUrl
 from lakeport.engine.object_store import open_ranges
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
@@ -126,11 +126,6 @@ class SharedStorage:
             raise MissingFileError("the file does not exist", path=path)
         return found[0][start:] if length is None else found[0][start : start + length]
 
-    def fetch(self, path: str, start: int, length: int, heed: Heed) -> bytes:
-        """These bytes of a data file, from its storage and not from the cache; `heed` is given what the storage
-        answers."""
-        return self._download(path, self._shared(path).urls, start, length, heed)
-
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
         return (self.read(file.path) for file in files)
 
@@ -165,16 +160,16 @@ class SharedStorage:
             raise MissingFileError("the server has not shared this file", path=path)
         return shared
 
-    def _download(self, path: str, urls: Urls, start: int, length: int, heed: Heed | None = None) -> bytes:
+    def _download(self, path: str, urls: Urls, start: int, length: int) -> bytes:
         """By the URL that is known; where the storage refuses it, by new ones."""
         url = urls.current(path)
         for _ in range(_NEW_URLS):
             try:
-                return self._http.get_range(url, start, length, heed)
+                return self._http.get_range(url, start, length)
             except DataUrlRefused:
                 url = urls.refused(path, url)
         try:
-            return self._http.get_range(url, start, length, heed)
+            return self._http.get_range(url, start, length)
         except DataUrlRefused as error:
             raise _refusal(path, error.status) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from threading import Event
 from lakeport.client.storage import SharedStorage
 from lakeport.client.sync.names import copy_path, new_run
 from lakeport.client.sync.plan import Wanted
-from lakeport.client.sync.stated import Received, Statements
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.deletion_vectors import FILE_VERSION
 from lakeport.kernel.engine import StorageClient
@@ -58,9 +57,8 @@ class Copier:
     """Brings files below `root`, under names that no other has. Threads can share it."""
 
     def __init__(self, storage: StorageClient, root: str, advance: Callable[[int], object]) -> None:
-        """`advance` is told how many bytes have come; less than 0 of those that have to come again."""
-        self._storage, self._root, self._advance = storage, root, advance
-        self._run, self._statements = new_run(), Statements()
+        """`advance` is told how many bytes have come."""
+        self._storage, self._root, self._advance, self._run = storage, root, advance, new_run()
 
     def copy(self, source: StorageClient, copy: Copy, stop: Event) -> str:
         """The path where it is now, relative to the table.
@@ -71,40 +69,25 @@ class Copier:
 
     def _copy_file(self, source: StorageClient, copy: Copy, stop: Event) -> str:
         relative = "/".join(filter(None, [copy.directory, copy_path(copy.wanted.name, self._run)]))
-        path = f"{self._root}/{relative}"
-        received = Received(source, copy.origin)
-        if not self._write(path, copy.size, received, None, stop):
-            self._write(path, copy.size, Received(source, copy.origin), received, stop)
-        return relative
-
-    def _write(self, path: str, size: int, received: Received, before: Received | None, stop: Event) -> bool:
-        """Whether the file is there now; if not, it has to come again, for what came `before` is not as stated.
-
-        Its end is written last, once all of it is known to be right: other syncs take a file with an end for whole, and
-        may have it in their commits before this one could remove it."""
-        output = self._storage.open_output(path)
+        output = self._storage.open_output(f"{self._root}/{relative}")
         try:
+            # Its end is written last, once it is known to be right: other syncs take a file with an end for whole, and
+            # may have it in their commits before this one could remove it.
             tail = b""
-            for start in range(0, size, _PIECE):
+            for piece in pieces_of(source, copy.origin, copy.size):
                 if stop.is_set():
                     raise _StoppedError
-                piece = received.read(start, min(_PIECE, size - start))
-                _check_length(piece, start, min(_PIECE, size - start), received.path)
                 waiting = tail + piece
                 tail = waiting[-TAIL:]
                 output.write(waiting[:-TAIL])
                 self._advance(len(piece))
-            if is_right := self._statements.hold(received, before):
-                check_end(tail, size, received.path)
-                output.write(tail)
-                output.close()
+            check_end(tail, copy.size, copy.origin)
+            output.write(tail)
+            output.close()
         except BaseException:
             output.abort()
             raise
-        if not is_right:
-            output.abort()
-            self._advance(-size)
-        return is_right
+        return relative
 
     def _copy_vector(self, source: StorageClient, copy: Copy) -> str:
         path = vector_path(copy.wanted, self._root)
@@ -177,9 +160,14 @@ def vector_path(wanted: Wanted, root: str) -> str:
     return location
 
 
-def _check_length(piece: bytes, start: int, length: int, path: str) -> None:
-    if len(piece) != length:
-        raise CorruptTableError(f"the file ends before the byte {start + length}, which it should have", path=path)
+def pieces_of(storage: StorageClient, path: str, size: int) -> Iterator[bytes]:
+    """The bytes of a file, one piece in memory at a time. Raises `CorruptTableError` if there are fewer than `size`."""
+    for start in range(0, size, _PIECE):
+        length = min(_PIECE, size - start)
+        piece = storage.read(path, start, length)
+        if len(piece) != length:
+            raise CorruptTableError(f"the file ends before the byte {start + length}, which it should have", path=path)
+        yield piece
 
 
 def check_end(tail: bytes, size: int, path: str) -> None:

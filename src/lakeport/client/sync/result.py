@@ -24,6 +24,6 @@ class SyncResult:
     fetched_files: int = 0
     """Data files, of rows and of changes, that were not there already."""
     fetched_bytes: int = 0
-    verified_rows: int | None = None
-    """How many rows were compared with those of the share, and found equal."""
+    verified_files: int | None = None
+    """How many data files were compared with those of the share, and found equal."""
     dry_run: bool = False

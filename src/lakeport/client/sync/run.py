@@ -21,7 +21,7 @@ from lakeport.client.sync.result import Progress, SyncResult
 from lakeport.client.sync.source import SharedVersion, SyncSource
 from lakeport.client.sync.verify import find_lost, verify_copy
 from lakeport.engine import default_engine
-from lakeport.errors import MissingFileError, SharingError
+from lakeport.errors import MissingFileError, SharingError, SyncError
 from lakeport.kernel.actions import AddCdc
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import parse_target
@@ -59,8 +59,8 @@ def sync_table(
     What the share removes is removed from the table; the bytes stay, for older versions, until a vacuum.
 
     `full` makes the copy what the share has now, whatever somebody else did to it, and even if the shared table is
-    another one than before; files that it lost are fetched again. `verify` compares all rows with those of the share,
-    and the sizes of all files. With `dry_run` nothing is written. `progress` is told bytes. `storage_options` are
+    another one than before; files that it lost are fetched again. `verify` compares all files with those of the share,
+    byte for byte. With `dry_run` nothing is written. `progress` is told bytes. `storage_options` are
     obstore's, for `dest`; `client` is how the share is read: a table that is offered by its directory only, or with
     `access="dir"`, is copied from there. With a `spark` session its tasks copy the files, with the same
     result; this process asks the server and commits.
@@ -121,10 +121,18 @@ class _Run:
         last = self._plan_all(versions) if dry_run else self._copy_all(versions)
         verified = None
         if verify and not dry_run:
-            assert self._destination.snapshot is not None
             last = last or self._source.at(head.version)
-            verified = verify_copy(self._destination.snapshot, last.snapshot)
+            verified = self._verify(last)
         return self._result(last.version if last else head.version, verified, dry_run)
+
+    def _verify(self, shared: SharedVersion) -> int:
+        destination = self._destination
+        if not self._names_stay:
+            way = destination.synced_access
+            raise SyncError(f"the copy was made with access={way!r}: verify it with that [{destination.root}]")
+        return verify_copy(
+            destination.engine.storage, destination.root, destination.live(), shared.storage, shared.files
+        )
 
     def _versions(self, known: int | None, latest: int) -> Iterator[SharedVersion]:
         if known is None:
@@ -207,6 +215,6 @@ class _Run:
             removed_files=self._removed,
             fetched_files=self._fetcher.files,
             fetched_bytes=self._fetcher.bytes,
-            verified_rows=verified,
+            verified_files=verified,
             dry_run=dry_run,
         )

@@ -1,41 +1,59 @@
-"""Whether a copy is what is shared: by its rows, and by the sizes of its files."""
+"""Whether a copy is what is shared: by the bytes of its files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from lakeport.client.sync.digest import RowDigest
-from lakeport.engine.reading import RowReader, read_rows
+from lakeport.client.sync.copying import AT_ONCE, pieces_of
+from lakeport.client.sync.plan import Live, Wanted
 from lakeport.errors import SyncError
+from lakeport.kernel.deletion_vectors import read_bitmap
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan_files import ScanFile
-from lakeport.kernel.snapshot import Snapshot
 
 _THREADS = 16
 
 
-def verify_copy(copy: Snapshot, shared: Snapshot) -> int:
-    """How many rows there are. Reads all rows of both. Raises `SyncError` if they differ, or if a file of the copy has
-    not the size that it should have."""
-    check_sizes(copy)
-    mine, theirs = digest_of(copy), digest_of(shared)
-    if mine != theirs:
-        counts = f"{mine.rows:,} rows, and {theirs.rows:,} are shared"
-        differ = counts if mine.rows != theirs.rows else f"{mine.rows:,} rows, but not those that are shared"
-        raise SyncError(
-            f"the copy is not what is shared: version {copy.version} has {differ} in version {shared.version}; copy "
-            f"the table to another place, and ask the provider if that differs too [{copy.root}]"
-        )
-    return mine.rows
-
-
-def check_sizes(copy: Snapshot) -> None:
-    if lost := find_lost(copy.engine.storage, copy.scan_builder().build().files()):
+def verify_copy(mine: StorageClient, root: str, live: Live, theirs: StorageClient, shared: Sequence[Wanted]) -> int:
+    """How many files the copy at `root` has. All bytes of both are read. Raises `SyncError` if they differ."""
+    if lost := find_lost(mine, live.values()):
         raise SyncError(
             f"{len(lost)} of the copy's files are gone, or have not the size that they should have; pass full=True to "
             f"fetch them again [{min(lost)}]"
         )
+    wanted = {one.key: one for one in shared}
+    if others := wanted.keys() ^ live.keys():
+        raise _difference(f"{len(others)} of the files are in the one and not in the other", root)
+
+    def differs(one: Wanted) -> bool:
+        return not _is_equal(mine, root, live[one.key], theirs, one)
+
+    with ThreadPoolExecutor(AT_ONCE, "lakeport-verify") as pool:
+        for one, is_other in zip(shared, pool.map(differs, shared), strict=True):
+            if is_other:
+                raise _difference("a file is another", live[one.key].path)
+    return len(wanted)
+
+
+def _is_equal(mine: StorageClient, root: str, file: ScanFile, theirs: StorageClient, wanted: Wanted) -> bool:
+    other = wanted.file
+    if file.size != other.size or file.partition_values != other.partition_values:
+        return False
+    pairs = zip(pieces_of(mine, file.path, file.size), pieces_of(theirs, other.path, other.size), strict=True)
+    if any(piece != same for piece, same in pairs):
+        return False
+    if file.deletion_vector is None or other.deletion_vector is None:
+        return file.deletion_vector is other.deletion_vector
+    deleted = read_bitmap(file.deletion_vector, file.deletion_vector.location(root), mine)
+    return deleted == read_bitmap(other.deletion_vector, wanted.vector_path, theirs)
+
+
+def _difference(what: str, path: str) -> SyncError:
+    return SyncError(
+        f"the copy is not what is shared: {what}; copy the table to another place, and ask the provider if that copy "
+        f"differs too [{path}]"
+    )
 
 
 def find_lost(storage: StorageClient, files: Iterable[ScanFile]) -> frozenset[str]:
@@ -48,11 +66,3 @@ def find_lost(storage: StorageClient, files: Iterable[ScanFile]) -> frozenset[st
     listed = list(files)
     with ThreadPoolExecutor(_THREADS, "lakeport-verify") as pool:
         return frozenset(file.path for file, lost in zip(listed, pool.map(is_lost, listed), strict=True) if lost)
-
-
-def digest_of(snapshot: Snapshot) -> RowDigest:
-    scan = snapshot.scan_builder().build()
-    digest = RowDigest()
-    for batch in read_rows(snapshot.engine, RowReader.for_scan(scan), scan.files()):
-        digest = digest.with_batch(batch)
-    return digest
