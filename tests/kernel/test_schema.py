@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.expressions import col, format_expression, parse_path
+from lakeport.kernel.expressions import col, format_expression
 from lakeport.kernel.features import check_type_changes
 from lakeport.kernel.schema import (
     ArrayType,
@@ -22,6 +22,7 @@ from lakeport.kernel.schema import (
     schema_from_arrow,
     types_in,
 )
+from lakeport.kernel.schema_names import parse_path
 from tests.builder import struct
 
 

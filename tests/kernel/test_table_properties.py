@@ -11,12 +11,12 @@ import lakeport
 from lakeport import tables
 from lakeport.errors import CorruptTableError
 from lakeport.kernel import table_properties as properties
+from lakeport.kernel.schema_names import parse_column_list
 from lakeport.kernel.table_properties import (
     Property,
     check_properties,
     constraints_in,
     features_in,
-    parse_column_list,
     parse_interval,
     parse_size,
     without_protocol_properties,

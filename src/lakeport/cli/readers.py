@@ -21,6 +21,7 @@ from lakeport.cli.typed_values import json_column, text_column
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.columns import make_batch
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema, is_variant, types_in
+from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
 
 BinaryFile: TypeAlias = "BufferedReader[Any]"
 
@@ -190,7 +191,7 @@ def _json_fields(objects: list[dict[str, Any]], types: StructType | None) -> lis
 
 
 def _fills_itself(field: StructField) -> bool:
-    return any(key in field.metadata for key in ("CURRENT_DEFAULT", "delta.generationExpression"))
+    return any(key in field.metadata for key in (DEFAULT, GENERATION_EXPRESSION))
 
 
 def _json_blocks(file: BinaryFile, name: str, float_hook: Any) -> Iterator[_Lines]:

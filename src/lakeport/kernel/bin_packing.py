@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lakeport.kernel.scan_files import ScanFile, decode_num_records
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.statistics import decode_num_records
 
 _LARGE_ENOUGH = 0.75
 """A file of this part of the target size is left alone."""

@@ -13,17 +13,12 @@ from lakeport.kernel.arrays import from_numpy, scalar_of, to_integers
 from lakeport.kernel.columns import make_batch
 from lakeport.kernel.deletion_vectors import DeletionVector, DeletionVectorDescriptor
 from lakeport.kernel.engine import ROW_INDEX, Engine, FileStatus
+from lakeport.kernel.metadata_columns import CHANGE_COLUMNS, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from lakeport.kernel.partitions import constant_column
 from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.scan_files import FilteredBatch, ScanFile, ScanState
-from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_field
+from lakeport.kernel.schema import arrow_field
 from lakeport.kernel.transform import living_rows, logical_batch, read_vector
-
-CHANGE_TYPE = StructField("_change_type", PrimitiveType("string"))
-COMMIT_VERSION = StructField("_commit_version", PrimitiveType("long"))
-COMMIT_TIMESTAMP = StructField("_commit_timestamp", PrimitiveType("timestamp"))
-CHANGE_COLUMNS = StructType((CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP))
-"""What a change has besides the columns of the table."""
 
 INSERT, DELETE = "insert", "delete"
 

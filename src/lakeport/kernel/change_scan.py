@@ -13,23 +13,17 @@ import pyarrow.compute as pc
 from lakeport.errors import ChangeFeedError
 from lakeport.kernel.actions import to_action
 from lakeport.kernel.arrays import array_of
-from lakeport.kernel.change_files import (
-    CHANGE_COLUMNS,
-    CHANGE_TYPE,
-    DELETE,
-    INSERT,
-    ChangeFile,
-    ChangeState,
-    timestamps,
-)
+from lakeport.kernel.change_files import DELETE, INSERT, ChangeFile, ChangeState, timestamps
 from lakeport.kernel.columns import make_batch
 from lakeport.kernel.commit_changes import CommitChanges
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.expressions import Expression, all_of, columns_in, conjuncts
 from lakeport.kernel.file_keys import decode_paths
+from lakeport.kernel.metadata_columns import CHANGE_COLUMNS, CHANGE_TYPE
+from lakeport.kernel.paths import whole_path
 from lakeport.kernel.plan_builder import PlanBuilder
 from lakeport.kernel.replay import to_file_batch
-from lakeport.kernel.scan_files import ScanFile, scan_files_in, whole_path
+from lakeport.kernel.scan_files import ScanFile, scan_files_in
 from lakeport.kernel.schema import StructType, arrow_schema
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.features import check_type_changes, column_mapping_mode, widens
+from lakeport.kernel.features import check_type_changes, column_mapping_mode
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, parse_schema
+from lakeport.kernel.widening import widens
 
 _VOID = PrimitiveType("void")
 

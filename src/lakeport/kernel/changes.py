@@ -17,11 +17,11 @@ from datetime import datetime
 
 from lakeport.errors import ChangeFeedError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.change_files import CHANGE_COLUMNS
 from lakeport.kernel.change_scan import ChangeScanBuilder
 from lakeport.kernel.change_schema import find_incompatibility, layout_of
 from lakeport.kernel.commit_changes import CommitChanges, check_commits_are_there, read_commit_changes
 from lakeport.kernel.features import check_readable
+from lakeport.kernel.metadata_columns import CHANGE_COLUMNS
 from lakeport.kernel.replay import FileColumns
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds

@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakeport.kernel.expressions import Expression
+from lakeport.kernel.metadata_columns import ROW_POSITION
 
 FIELD_ID = b"PARQUET:field_id"
 """Arrow field metadata: the column is matched by this Parquet field id, at every level of nesting."""
@@ -25,7 +26,7 @@ METADATA_COLUMN = b"lakeport.metadata_column"
 AS_STORED = b"lakeport.as_stored"
 """Arrow field metadata: the column is returned with the types that the file has, only its fields are pruned."""
 
-ROW_INDEX = pa.field("__lakeport_row_index", pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"row_index"})
+ROW_INDEX = pa.field(ROW_POSITION.name, pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"row_index"})
 """The position of each row in the physical file, whatever was skipped before it."""
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from typing import Literal as OneOf
 
 from lakeport.kernel.moments import FarDate, FarTime
+from lakeport.kernel.schema_names import parse_path
 
 
 class Expression:
@@ -238,25 +239,6 @@ def lit(value: Any) -> Literal:
 
 def _wrap(value: Any) -> Expression:
     return value if isinstance(value, Expression) else Literal(value)
-
-
-def parse_path(name: str) -> tuple[str, ...]:
-    """The parts of a dotted name; backticks keep a dot, and two of them between backticks are one."""
-    parts: list[str] = []
-    part: list[str] = []
-    quoted, last = False, ""
-    for char in name:
-        if char == "`":
-            quoted = not quoted
-            if quoted and last == "`":
-                part.append(char)
-        elif char == "." and not quoted:
-            parts.append("".join(part))
-            part.clear()
-        else:
-            part.append(char)
-        last = char
-    return (*parts, "".join(part))
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:

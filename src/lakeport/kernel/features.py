@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.schema import PrimitiveType, StructType, fields_in, parse_schema
+from lakeport.kernel.schema import StructType, fields_in, parse_schema
 from lakeport.kernel.table_properties import COLUMN_MAPPING_MODE
+from lakeport.kernel.widening import widens
 
 CATALOG_MANAGED = frozenset({"catalogManaged", "catalogOwned-preview"})
 READER_FEATURES = CATALOG_MANAGED | {
@@ -22,8 +23,6 @@ READER_FEATURES = CATALOG_MANAGED | {
     "variantType-preview",
 }
 MAX_READER_VERSION = 3
-
-_WIDER_INTEGERS = {"byte": 0, "short": 1, "integer": 2, "long": 3}
 
 
 def check_readable(protocol: Protocol, path: str) -> None:
@@ -91,20 +90,3 @@ def check_type_changes(schema: StructType, path: str) -> None:
                     f"read its older files; upgrade Lakeport [{path}]",
                     features=[f"type change {before} to {after}"],
                 )
-
-
-def widens(before: str, after: str) -> bool:
-    """Whether type widening allows this change of a primitive type."""
-    if before == after:
-        return True
-    if before in _WIDER_INTEGERS and after in _WIDER_INTEGERS:
-        return _WIDER_INTEGERS[before] < _WIDER_INTEGERS[after]
-    if after == "double":
-        return before in ("float", "byte", "short", "integer")
-    if after == "timestamp_ntz":
-        return before == "date"
-    if target := PrimitiveType(after).decimal:
-        integers = {"byte": (10, 0), "short": (10, 0), "integer": (10, 0), "long": (20, 0)}
-        source = integers.get(before) or PrimitiveType(before).decimal
-        return source is not None and target[0] - source[0] >= target[1] - source[1] >= 0
-    return False

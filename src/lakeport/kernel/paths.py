@@ -112,3 +112,8 @@ def encode_path(plain: str) -> str:
     Letters beyond ASCII stay as they are, but for spaces and controls, as in Java's URIs: VACUUM of Delta's Spark
     library compares the text of paths, and would delete a live file whose path is spelled in another way."""
     return _ESCAPED.sub(lambda found: quote(found[0], safe=""), plain)
+
+
+def whole_path(path: str, root: str) -> str:
+    """A plain path of the log as storage takes it. Raises `CorruptTableError` for one that the table may not name."""
+    return within_reach(path if ABSOLUTE.match(path) else f"{root}/{path}", root)

@@ -9,14 +9,14 @@ import msgspec
 
 from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_definition import TableDefinition, definition_of, with_history
+from lakeport.kernel.table_definition import TableDefinition, with_history
 from lakeport.kernel.writer_features import protocol_for, supported_features
 
 
 def restored_definition(current: TableDefinition, target: Snapshot) -> TableDefinition:
     """Schema, partitioning, clustering and properties of the target; the protocol is never downgraded, and what the log
     after the target relies on stays. Raises `UnsupportedFeatureError` for a target that this kernel cannot write."""
-    then = definition_of(target)
+    then = target.definition
     configuration = with_history(then.metadata.configuration, current.metadata.configuration)
     metadata = msgspec.structs.replace(then.metadata, id=current.metadata.id, configuration=configuration)
     protocol = protocol_for(current.protocol, metadata, then.schema, supported_features(target.protocol))

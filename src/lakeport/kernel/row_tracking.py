@@ -9,7 +9,7 @@ import msgspec
 
 from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol
-from lakeport.kernel.scan_files import decode_num_records
+from lakeport.kernel.statistics import decode_num_records
 from lakeport.kernel.table_properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"

@@ -24,8 +24,9 @@ from lakeport.kernel.expressions import Column, Expression, columns_in, replace_
 from lakeport.kernel.input_rows import RowNames, count_from, first_null, fit_column, format_cell, match_columns
 from lakeport.kernel.partitions import format_partition_value
 from lakeport.kernel.schema import StructField, StructType, arrow_field, arrow_schema, nullable
+from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
 from lakeport.kernel.sql import parse_expression
-from lakeport.kernel.write_context import GENERATION_EXPRESSION, WriteContext
+from lakeport.kernel.write_context import WriteContext
 
 _Evaluator = Callable[[pa.RecordBatch], pa.Array]
 
@@ -94,7 +95,7 @@ class RowTransformer:
 
     def _default(self, field: StructField, length: int) -> pa.Array:
         target = self._fields.field(field.name)
-        if (sql := field.metadata.get("CURRENT_DEFAULT")) is None:
+        if (sql := field.metadata.get(DEFAULT)) is None:
             return pa.nulls(length, target.type)
         rows = make_batch([], pa.schema([]), length)
         return self._value(field, str(sql), StructType(()))(rows)

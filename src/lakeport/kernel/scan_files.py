@@ -13,14 +13,10 @@ from lakeport.kernel.actions import to_action
 from lakeport.kernel.columns import physical_field
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import ROW_INDEX, FileStatus
-from lakeport.kernel.paths import ABSOLUTE, within_reach
-from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_field, arrow_schema, parse_schema
-
-ROW_ID = StructField("_row_id", PrimitiveType("long"))
-ROW_COMMIT_VERSION = StructField("_row_commit_version", PrimitiveType("long"))
-"""Columns that a scan can ask for in tables with row tracking."""
-ROW_POSITION = StructField(ROW_INDEX.name, PrimitiveType("long"), nullable=False)
-"""A column that a scan can ask for: the position of each row in its file."""
+from lakeport.kernel.metadata_columns import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
+from lakeport.kernel.paths import whole_path
+from lakeport.kernel.schema import StructField, StructType, arrow_field, arrow_schema, parse_schema
+from lakeport.kernel.statistics import decode_num_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +70,6 @@ class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.msgpack.decode(data, type=cls)
 
 
-class _NumRecords(msgspec.Struct):
-    numRecords: int | None = None  # noqa: N815  # the key in JSON
-
-
-def decode_num_records(stats: str | None) -> int | None:
-    """`numRecords` of a file's statistics; None if it is not there or makes no sense."""
-    try:
-        records = msgspec.json.decode(stats, type=_NumRecords).numRecords if stats else None
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    return records if records is not None and records >= 0 else None
-
-
 def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
     """The files in a batch of `Scan.scan_files`. Raises `CorruptTableError` for an invalid deletion vector."""
     for row in batch.selected().to_pylist():
@@ -104,11 +87,6 @@ def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
             clustering_provider=row.get("clusteringProvider"),
             uri=row.get("uri"),
         )
-
-
-def whole_path(path: str, root: str) -> str:
-    """A plain path of the log as storage takes it. Raises `CorruptTableError` for one that the table may not name."""
-    return within_reach(path if ABSOLUTE.match(path) else f"{root}/{path}", root)
 
 
 class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedFeatureError
-from lakeport.kernel.expressions import parse_path
+from lakeport.kernel.schema_keys import COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS
+from lakeport.kernel.schema_names import parse_path
 
 VARIANT_METADATA = {b"ARROW:extension:name": b"arrow.parquet.variant", b"ARROW:extension:metadata": b""}
 """Metadata of a variant's Arrow field: Arrow's own extension type, over a struct. Who knows the type, as DuckDB does,
@@ -345,7 +346,7 @@ _INSTEAD = (
 )
 
 
-_HONOURED = ("comment", "CURRENT_DEFAULT", "delta.generationExpression", "delta.invariants")
+_HONOURED = (COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS)
 _IGNORED = "delta.columnMapping."
 """Ids and physical names are those of another table."""
 

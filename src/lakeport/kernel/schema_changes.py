@@ -12,8 +12,9 @@ from typing import Any
 
 from lakeport.errors import UnknownColumnError
 from lakeport.kernel.column_mapping import without_mapping
-from lakeport.kernel.features import widens
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
+from lakeport.kernel.widening import widens
 
 TYPE_CHANGES = "delta.typeChanges"
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -31,7 +32,7 @@ def add_column(schema: StructType, field: StructField, parent: _Path = ()) -> St
     where = ".".join((*parent, field.name))
     if not field.nullable:
         raise ValueError(f"the new column {where!r} must be nullable: the rows that are there have no value for it")
-    for key in ("CURRENT_DEFAULT", "delta.generationExpression"):
+    for key in (DEFAULT, GENERATION_EXPRESSION):
         if key in field.metadata:
             raise ValueError(
                 f"the new column {where!r} cannot have {key}: the rows that are there have no value for it"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from lakeport.kernel.schema import StructField, StructType
+from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
 from lakeport.kernel.type_text import parse_name, parse_type_at
 
 _NAME = re.compile(r"\s*(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)")
@@ -22,7 +23,7 @@ _NEXT_CLAUSE = re.compile(r"\s+(?:not\s+null|comment|generated)\b", re.IGNORECAS
 _PIECE = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|.", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
 _DEPTH = {"(": 1, ")": -1}
-_KEYS = {"comment": "comment", "default": "CURRENT_DEFAULT", "generated": "delta.generationExpression"}
+_KEYS = {"comment": "comment", "default": DEFAULT, "generated": GENERATION_EXPRESSION}
 
 
 def parse_schema_text(text: str) -> StructType:

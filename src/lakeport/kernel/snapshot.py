@@ -19,6 +19,7 @@ from lakeport.kernel.log import Commit, LogListing, LogSegment, extend_segment, 
 from lakeport.kernel.replay import FileColumns, LogReplay
 from lakeport.kernel.scan import ScanBuilder
 from lakeport.kernel.schema import StructField, StructType, parse_schema
+from lakeport.kernel.table_definition import TableDefinition
 from lakeport.kernel.table_properties import ENABLE_IN_COMMIT_TIMESTAMPS, ENABLE_ROW_TRACKING
 
 
@@ -158,6 +159,11 @@ class Snapshot:
     def domain_metadata(self) -> dict[str, str]:
         """The configuration of each metadata domain."""
         return {name: d.configuration for name, d in self._replay.state.domains.items() if not d.removed}
+
+    @property
+    def definition(self) -> TableDefinition:
+        """What the table is in this version, apart from its files."""
+        return TableDefinition.of(self.root, self.protocol, self.metadata, self.domain_metadata)
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last version of an application's work (`txn`) in the table."""

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from lakeport.errors import InvalidFilterError, UnknownColumnError
 from lakeport.kernel.actions import Metadata
-from lakeport.kernel.change_files import CHANGE_COLUMNS
 from lakeport.kernel.column_mapping import find_twice_mapped
-from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
+from lakeport.kernel.metadata_columns import CHANGE_COLUMNS, ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
 from lakeport.kernel.schema import DataType, PrimitiveType, StructType, arrow_type, types_in
 from lakeport.kernel.table_expressions import TableExpression, expressions_in
 from lakeport.kernel.table_properties import (

@@ -275,3 +275,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items() if inner is not None}
     return value
+
+
+class _NumRecords(msgspec.Struct):
+    numRecords: int | None = None  # noqa: N815  # the key in JSON
+
+
+def decode_num_records(stats: str | None) -> int | None:
+    """`numRecords` of a file's statistics; None if it is not there or makes no sense."""
+    try:
+        records = msgspec.json.decode(stats, type=_NumRecords).numRecords if stats else None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return records if records is not None and records >= 0 else None

@@ -15,7 +15,6 @@ from lakeport.kernel.column_mapping import assign_mapping, check_mode_change, wi
 from lakeport.kernel.features import column_mapping_mode
 from lakeport.kernel.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN, with_materialised_names
 from lakeport.kernel.schema import StructType, format_schema, parse_schema
-from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.soundness import check_sound
 from lakeport.kernel.table_properties import (
     COLUMN_MAPPING_MAX_ID,
@@ -42,6 +41,14 @@ class TableDefinition:
     before: TableDefinition | None = None
     clustering_columns: tuple[tuple[str, ...], ...] = ()
     """Physical paths."""
+
+    @classmethod
+    def of(cls, root: str, protocol: Protocol, metadata: Metadata, domains: Mapping[str, str]) -> TableDefinition:
+        """What a table is in a version with this protocol, metadata and domain metadata."""
+        known = cls(root, protocol, metadata)
+        if "clustering" in (protocol.writer_features or ()):
+            known = replace(known, clustering_columns=parse_clustering(domains, root))
+        return replace(known, before=known)
 
     @cached_property
     def schema(self) -> StructType:
@@ -116,14 +123,6 @@ class TableDefinition:
         since = dict(zip(_TIMESTAMP_ENABLEMENT, (str(version), str(timestamp)), strict=True))
         configuration = {**self.metadata.configuration, **since}
         return replace(self, metadata=msgspec.structs.replace(self.metadata, configuration=configuration))
-
-
-def definition_of(snapshot: Snapshot) -> TableDefinition:
-    """What a table is in a version of it."""
-    known = TableDefinition(snapshot.root, snapshot.protocol, snapshot.metadata)
-    if "clustering" in (snapshot.protocol.writer_features or ()):
-        known = replace(known, clustering_columns=parse_clustering(snapshot.domain_metadata, snapshot.root))
-    return replace(known, before=known)
 
 
 def define_table(

@@ -11,12 +11,10 @@ from lakeport.errors import CorruptTableError, InvalidFilterError, UnsupportedFe
 from lakeport.kernel.binding import bind, bind_value
 from lakeport.kernel.expressions import columns_in, replace_now
 from lakeport.kernel.schema import ArrayType, DataType, MapType, StructField, StructType
+from lakeport.kernel.schema_keys import GENERATION_EXPRESSION, INVARIANTS
+from lakeport.kernel.schema_names import format_column_list
 from lakeport.kernel.sql import parse_expression
-from lakeport.kernel.table_properties import Configuration, constraints_in, format_column_list
-from lakeport.kernel.write_context import GENERATION_EXPRESSION
-
-INVARIANTS = "delta.invariants"
-"""In a column's metadata: JSON with the SQL text of a condition."""
+from lakeport.kernel.table_properties import Configuration, constraints_in
 
 _Path = tuple[str, ...]
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.expressions import parse_path
+from lakeport.kernel.schema_names import parse_column_list
 
 Configuration = Mapping[str, str | None]
 _T = TypeVar("_T")
@@ -28,8 +28,6 @@ _MICROSECONDS = {
 }
 _INTERVAL_PART = re.compile(rf"([+-]?\d+(?:\.\d+)?)\s*({'|'.join(_MICROSECONDS)})s?(?:\s+|$)")
 _SIZE = re.compile(r"(\d+)\s*(?:([kmgt]?)b?)")
-_PLAIN_NAME = re.compile(r"\w+")
-_COMMA_OUTSIDE_BACKTICKS = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +78,6 @@ def parse_size(text: str) -> int:
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{text!r} is not a size")
     return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
-
-
-def parse_column_list(text: str) -> tuple[tuple[str, ...], ...]:
-    """The paths in a comma-separated list of columns; backticks keep dots and commas. Raises `ValueError`."""
-    names = [name.strip() for name in _COMMA_OUTSIDE_BACKTICKS.split(text)]
-    paths = tuple(parse_path(name) for name in names if name or len(names) > 1)
-    if any(not part for path in paths for part in path) or text.count("`") % 2:
-        raise ValueError(f"{text!r} is not a list of columns")
-    return paths
-
-
-def format_column_list(paths: Iterable[tuple[str, ...]]) -> str:
-    """What `parse_column_list` reads."""
-    return ",".join(".".join(map(_format_name, path)) for path in paths)
-
-
-def _format_name(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def _parse_bool(text: str) -> bool:

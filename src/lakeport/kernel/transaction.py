@@ -37,7 +37,6 @@ from lakeport.kernel.table_definition import (
     TableDefinition,
     clustering_domain,
     define_table,
-    definition_of,
 )
 from lakeport.kernel.table_expressions import constraints_of
 from lakeport.kernel.table_properties import APPEND_ONLY, COMPRESSION, ENABLE_ROW_TRACKING, TARGET_FILE_SIZE
@@ -288,7 +287,7 @@ def replace_table(
     what the log relies on. As no file stays, columns may be mapped in another way.
 
     Raises `ValueError` for what no table can be, and `UnsupportedFeatureError` for a table that only takes appends."""
-    before, now = definition_of(snapshot), snapshot.engine.now()
+    before, now = snapshot.definition, snapshot.engine.now()
     definition = define_table(
         snapshot.root,
         schema,
@@ -310,7 +309,7 @@ def replace_table(
 
 def update_table(snapshot: Snapshot, operation: str) -> Transaction:
     """A transaction on a table. Raises `UnsupportedFeatureError`, by name, for what this version cannot write."""
-    definition = definition_of(snapshot)
+    definition = snapshot.definition
     check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
     reads = Reads(snapshot.root)
     return Transaction(

@@ -13,8 +13,9 @@ from lakeport.kernel.arrays import from_numpy, to_integers
 from lakeport.kernel.columns import make_batch, to_logical
 from lakeport.kernel.deletion_vectors import DeletionVector, DeletionVectorDescriptor, read_deletion_vector
 from lakeport.kernel.engine import ROW_INDEX, Engine
+from lakeport.kernel.metadata_columns import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
 from lakeport.kernel.partitions import constant_column, partition_column
-from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION, FilteredBatch, ScanFile, ScanState
+from lakeport.kernel.scan_files import FilteredBatch, ScanFile, ScanState
 from lakeport.kernel.schema import StructField
 
 

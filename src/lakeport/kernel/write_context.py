@@ -15,15 +15,13 @@ from lakeport.errors import UnsupportedFeatureError
 from lakeport.kernel.actions import Add, AddCdc
 from lakeport.kernel.columns import physical_field
 from lakeport.kernel.engine import FileStatus
+from lakeport.kernel.metadata_columns import CHANGE_TYPE, ROW_COMMIT_VERSION, ROW_ID
 from lakeport.kernel.partitions import partition_directory
 from lakeport.kernel.paths import encode_path
-from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, format_schema, parse_schema, types_in
+from lakeport.kernel.schema_keys import GENERATION_EXPRESSION
 
-CHANGE_TYPE = StructField("_change_type", PrimitiveType("string"))
 CHANGE_DIRECTORY = "_change_data"
-GENERATION_EXPRESSION = "delta.generationExpression"
-"""In a column's metadata: the SQL text of its value."""
 _VOID = PrimitiveType("void")
 
 

@@ -9,6 +9,7 @@ from lakeport.errors import UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.features import CATALOG_MANAGED, READER_FEATURES
 from lakeport.kernel.schema import PrimitiveType, StructType, fields_in, types_in
+from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION, INVARIANTS
 from lakeport.kernel.table_properties import (
     APPEND_ONLY,
     CHECKPOINT_POLICY,
@@ -84,9 +85,9 @@ _BY_PROPERTY: dict[str, Callable[[Configuration], bool]] = {
     "variantShredding": ENABLE_VARIANT_SHREDDING.of,
 }
 _BY_COLUMN_METADATA = {
-    "CURRENT_DEFAULT": "allowColumnDefaults",
-    "delta.generationExpression": "generatedColumns",
-    "delta.invariants": "invariants",
+    DEFAULT: "allowColumnDefaults",
+    GENERATION_EXPRESSION: "generatedColumns",
+    INVARIANTS: "invariants",
     "delta.typeChanges": "typeWidening",
 }
 _BY_TYPE = {PrimitiveType("timestamp_ntz"): "timestampNtz", PrimitiveType("variant"): "variantType"}

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeport.kernel.actions import to_action
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.file_keys import decode_paths
-from lakeport.kernel.scan_files import whole_path
+from lakeport.kernel.paths import whole_path
 
 _DETAILS = {
     "tags": "tags",

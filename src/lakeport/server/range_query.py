@@ -19,8 +19,8 @@ from lakeport.kernel.commit_changes import CommitChanges, read_commit_changes
 from lakeport.kernel.features import check_readable
 from lakeport.kernel.file_keys import decode_paths
 from lakeport.kernel.history import CommitTimes
+from lakeport.kernel.paths import whole_path
 from lakeport.kernel.replay import FileColumns
-from lakeport.kernel.scan_files import whole_path
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
 from lakeport.server.answers import CHUNK_FILES, FileLines, chunked

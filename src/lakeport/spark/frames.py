@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeport.engine.reading import RowReader
-from lakeport.kernel.scan_files import ROW_COMMIT_VERSION, ROW_ID
+from lakeport.kernel.metadata_columns import ROW_COMMIT_VERSION, ROW_ID
 from lakeport.kernel.schema import StructType
 from lakeport.spark.failures import plain_errors
 from lakeport.spark.native.frames import to_native_frame

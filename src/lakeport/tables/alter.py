@@ -14,7 +14,6 @@ import msgspec
 
 from lakeport.kernel import schema_changes
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import parse_path
 from lakeport.kernel.features import column_mapping_mode
 from lakeport.kernel.schema import (
     DataType,
@@ -23,9 +22,11 @@ from lakeport.kernel.schema import (
     StructType,
     format_schema,
 )
+from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
+from lakeport.kernel.schema_names import format_column_list, parse_path
 from lakeport.kernel.table_definition import TableDefinition
 from lakeport.kernel.table_expressions import TableExpression, expressions_in, uses_of_columns
-from lakeport.kernel.table_properties import ENABLE_TYPE_WIDENING, STATS_COLUMNS, format_column_list
+from lakeport.kernel.table_properties import ENABLE_TYPE_WIDENING, STATS_COLUMNS
 from lakeport.kernel.transaction import update_table
 from lakeport.kernel.type_text import parse_type
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
@@ -164,7 +165,7 @@ def set_default(
     snapshot = open_snapshot(target, engine, storage_options)
     path = snapshot.schema.path_of(column)
     field = snapshot.schema.resolve(path)[-1]
-    if len(path) > 1 or "delta.generationExpression" in field.metadata:
+    if len(path) > 1 or GENERATION_EXPRESSION in field.metadata:
         raise ValueError(f"the column {column!r} cannot have a default: it is nested, or a generated column")
     if sql is not None:
         check_sql(sql, "a default")
@@ -172,7 +173,7 @@ def set_default(
     return _change_column(
         target,
         column,
-        lambda schema, path, _: schema_changes.set_metadata(schema, path, "CURRENT_DEFAULT", sql),
+        lambda schema, path, _: schema_changes.set_metadata(schema, path, DEFAULT, sql),
         storage_options,
         snapshot.engine,
     )

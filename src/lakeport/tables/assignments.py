@@ -31,10 +31,10 @@ from lakeport.kernel.schema import (
     arrow_schema,
     nullable,
 )
+from lakeport.kernel.schema_keys import GENERATION_EXPRESSION
 from lakeport.kernel.sql import parse_expression
 from lakeport.kernel.value_binding import convert, plain, type_of
 from lakeport.kernel.value_types import DATE, FLOATS, TIMESTAMP, TIMESTAMP_NTZ, digits_of, is_integer, is_number
-from lakeport.kernel.write_context import GENERATION_EXPRESSION
 
 Path = tuple[str, ...]
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.columns import make_batch
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Column, Expression, format_expression, parse_path
+from lakeport.kernel.expressions import Column, Expression, format_expression
 from lakeport.kernel.schema import StructField, StructType, arrow_field
-from lakeport.kernel.write_context import GENERATION_EXPRESSION
+from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
+from lakeport.kernel.schema_names import parse_path
 from lakeport.tables.assignments import Constant, Path, Value, as_stored, parse_assignments, replace_column
 from lakeport.tables.merge_sides import CompiledExpression, Pairs, RowNumbers, Side, Sides
 from lakeport.tables.row_search import parse_condition
@@ -194,7 +195,7 @@ class ClauseBinder:
         source = self.sides.source
         shared = [(f.name, other.name) for f in self.table if (other := source.schema.find(f.name))]
         found: dict[Path, Value] = {(name,): Column((source.alias, other)) for name, other in shared}
-        may_lack = {GENERATION_EXPRESSION, "CURRENT_DEFAULT"} if action == "insert" else {GENERATION_EXPRESSION}
+        may_lack = {GENERATION_EXPRESSION, DEFAULT} if action == "insert" else {GENERATION_EXPRESSION}
         missing = [f.name for f in self.table if (f.name,) not in found and not may_lack & f.metadata.keys()]
         if missing and not self.merge_schema:
             raise InvalidDataError(

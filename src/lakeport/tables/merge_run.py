@@ -16,8 +16,9 @@ from lakeport.engine.reading import RowReader
 from lakeport.engine.writing import write_rows
 from lakeport.kernel.arrays import from_numpy, to_integers
 from lakeport.kernel.engine import Engine
+from lakeport.kernel.metadata_columns import ROW_POSITION
 from lakeport.kernel.row_transformer import RowTransformer
-from lakeport.kernel.scan_files import ROW_POSITION, ScanFile
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.table_properties import TARGET_FILE_SIZE
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.matching import target_filter

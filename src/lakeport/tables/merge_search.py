@@ -16,7 +16,8 @@ from lakeport.engine.reading import RowReader, in_order
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.arrays import to_integers
 from lakeport.kernel.input_rows import format_row
-from lakeport.kernel.scan_files import ROW_POSITION, ScanFile
+from lakeport.kernel.metadata_columns import ROW_POSITION
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.tables.matching import Matcher
 from lakeport.tables.merge_clauses import BoundClause, choose
 from lakeport.tables.merge_sides import Pairs, RowNumbers

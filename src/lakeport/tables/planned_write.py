@@ -26,10 +26,11 @@ from lakeport.kernel.parked_transaction import ParkedTransaction, park
 from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.row_transformer import RowTransformer
 from lakeport.kernel.schema import StructType
+from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.transaction import Transaction
-from lakeport.kernel.write_context import GENERATION_EXPRESSION, WriteContext, decode_adds, encode_adds
+from lakeport.kernel.write_context import WriteContext, decode_adds, encode_adds
 from lakeport.tables.operation import Result, begin, claim, discard, finish
 from lakeport.tables.overwrite import Replacing, replace_by_files
 from lakeport.tables.row_changes import uses_vectors
@@ -124,7 +125,7 @@ def check_columns(engine: Engine, planned: PlannedWrite, given: pa.Schema) -> No
     RowTransformer(engine, planned.context).checked(make_batch([pa.nulls(0, f.type) for f in given], given, 0))
     names = {name.lower() for name in given.names}
     for field in planned.context.schema:
-        filled = field.nullable or not {"CURRENT_DEFAULT", GENERATION_EXPRESSION}.isdisjoint(field.metadata)
+        filled = field.nullable or not {DEFAULT, GENERATION_EXPRESSION}.isdisjoint(field.metadata)
         if not filled and field.name.lower() not in names:
             raise ConstraintError(
                 f"the data has no column {field.name!r}, but the table has it as NOT NULL [{planned.root}]",

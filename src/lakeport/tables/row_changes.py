@@ -29,8 +29,9 @@ from lakeport.kernel.deletion_vector_writer import write_deletion_vectors
 from lakeport.kernel.deletion_vectors import read_deletion_vector, union
 from lakeport.kernel.input_rows import RowNames
 from lakeport.kernel.paths import resolve_path
-from lakeport.kernel.scan_files import ScanFile, decode_num_records
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.statistics import decode_num_records
 from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, TARGET_FILE_SIZE
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.operation import Result, discard, finish, has_surely_failed

@@ -8,7 +8,8 @@ import msgspec
 import pyarrow as pa
 
 from lakeport.kernel.engine import ROW_INDEX, Engine, FileSplit
-from lakeport.kernel.scan_files import ScanFile, decode_num_records
+from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.statistics import decode_num_records
 from lakeport.workers import Workplace
 
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 from lakeport.engine.reading import RowReader
 from lakeport.kernel.arrays import to_integers
 from lakeport.kernel.expressions import Expression, columns_in, replace_now
+from lakeport.kernel.metadata_columns import ROW_POSITION
 from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ROW_POSITION, ScanFile
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.schema import arrow_field
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.sql import parse_filter

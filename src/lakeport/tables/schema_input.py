@@ -25,6 +25,7 @@ from lakeport.kernel.schema import (
     parse_schema,
     schema_from_arrow,
 )
+from lakeport.kernel.schema_keys import COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS
 from lakeport.kernel.schema_text import parse_schema_text
 from lakeport.kernel.sql import parse_expression
 from lakeport.kernel.type_text import parse_type
@@ -32,8 +33,7 @@ from lakeport.kernel.type_text import parse_type
 TypeInput: TypeAlias = str | pa.DataType | DataType
 SchemaInput: TypeAlias = str | Mapping[str, TypeInput] | pa.Schema | StructType
 
-DEFAULT = "CURRENT_DEFAULT"
-_TEXTS = ("comment", DEFAULT, "delta.generationExpression", "delta.invariants")
+_TEXTS = (COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS)
 
 
 def to_schema(given: SchemaInput) -> StructType:

@@ -12,9 +12,9 @@ from lakeport.errors import InvalidDataError, TableNotFoundError
 from lakeport.kernel import schema_changes
 from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.scan_files import decode_num_records
 from lakeport.kernel.schema import StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
+from lakeport.kernel.statistics import decode_num_records
 from lakeport.kernel.table_properties import ENABLE_TYPE_WIDENING
 from lakeport.kernel.transaction import Transaction, create_table
 from lakeport.tables.arrow_input import to_reader

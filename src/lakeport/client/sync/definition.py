@@ -8,7 +8,7 @@ from lakeport.client.options import AccessMode
 from lakeport.kernel.actions import Format, Metadata, Protocol
 from lakeport.kernel.features import CATALOG_MANAGED, READER_FEATURES
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_definition import TableDefinition, definition_of, with_history
+from lakeport.kernel.table_definition import TableDefinition, with_history
 from lakeport.kernel.writer_features import supported_features
 
 SYNCED_TABLE = "lakeport.sync.table"
@@ -26,7 +26,7 @@ def copied_definition(
     root: str, before: Snapshot | None, shared: Snapshot, table: str, access: AccessMode
 ) -> TableDefinition:
     """The definition of the copy at `root` once it has the files of `shared`. Its id is the shared table's."""
-    known = None if before is None else definition_of(before)
+    known = None if before is None else before.definition
     protocol = _without_catalog(shared.protocol)
     return TableDefinition(
         root,

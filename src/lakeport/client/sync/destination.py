@@ -21,8 +21,9 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import encode_path
 from lakeport.kernel.post_commit import finish_commit
 from lakeport.kernel.row_tracking import ROW_TRACKING_DOMAIN, assigns_row_ids, high_water_mark
-from lakeport.kernel.scan_files import ScanFile, decode_num_records
+from lakeport.kernel.scan_files import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.statistics import decode_num_records
 
 OPERATION = "SYNC"
 _HARMLESS = frozenset({"VACUUM START", "VACUUM END"})

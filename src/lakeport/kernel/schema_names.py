@@ -1,0 +1,46 @@
+"""Names of columns as people write them: paths with dots, backticks around what is no plain name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_PLAIN_NAME = re.compile(r"\w+")
+_COMMA_OUTSIDE_BACKTICKS = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+
+
+def parse_path(name: str) -> tuple[str, ...]:
+    """The parts of a dotted name; backticks keep a dot, and two of them between backticks are one."""
+    parts: list[str] = []
+    part: list[str] = []
+    quoted, last = False, ""
+    for char in name:
+        if char == "`":
+            quoted = not quoted
+            if quoted and last == "`":
+                part.append(char)
+        elif char == "." and not quoted:
+            parts.append("".join(part))
+            part.clear()
+        else:
+            part.append(char)
+        last = char
+    return (*parts, "".join(part))
+
+
+def parse_column_list(text: str) -> tuple[tuple[str, ...], ...]:
+    """The paths in a comma-separated list of columns; backticks keep dots and commas. Raises `ValueError`."""
+    names = [name.strip() for name in _COMMA_OUTSIDE_BACKTICKS.split(text)]
+    paths = tuple(parse_path(name) for name in names if name or len(names) > 1)
+    if any(not part for path in paths for part in path) or text.count("`") % 2:
+        raise ValueError(f"{text!r} is not a list of columns")
+    return paths
+
+
+def format_column_list(paths: Iterable[tuple[str, ...]]) -> str:
+    """What `parse_column_list` reads."""
+    return ",".join(".".join(map(_format_name, path)) for path in paths)
+
+
+def _format_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
