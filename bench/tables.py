@@ -15,7 +15,7 @@ import zstandard
 from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.kernel.deletion_vectors import encode_deletion_vector, encode_inline
-from lakeport.kernel.post_commit import finish_commit
+from lakeport.kernel.maintenance import finish_commit
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.transaction import update_table
 

@@ -24,15 +24,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeport.kernel.columns import physical_field
-from lakeport.kernel.deletion_vectors import encode_deletion_vector, encode_inline
+from lakeport.kernel.data_files import physical_field
+from lakeport.kernel.deletion_vectors import encode_deletion_vector, encode_inline, encode_z85
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.scan import Scan
+from lakeport.kernel.scan import Scan, transform_physical_data
 from lakeport.kernel.schema import DataType, PrimitiveType, StructField, StructType, format_schema
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.transform import transform_physical_data
-from lakeport.kernel.z85 import encode_z85
 
 Action = dict[str, Any]
 TEXT_MAP = pa.map_(pa.string(), pa.string())

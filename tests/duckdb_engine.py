@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakeport.engine import ComposedEngine, default_engine
 from lakeport.errors import CorruptTableError, MissingFileError
-from lakeport.kernel.columns import conform, find_field
+from lakeport.kernel.data_files import conform, find_field
 from lakeport.kernel.engine import FIELD_ID, METADATA_COLUMN, DataFileWriter, FileSplit, FileStatus, ParquetHandler
 from lakeport.kernel.expressions import Expression
 

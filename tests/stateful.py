@@ -25,7 +25,7 @@ from lakeport import tables
 from lakeport.engine import engine_over
 from lakeport.engine.clock import system_clock
 from lakeport.engine.storage import Storage
-from lakeport.kernel.table_properties import DELETED_FILE_RETENTION, LOG_RETENTION
+from lakeport.kernel.definition import DELETED_FILE_RETENTION, LOG_RETENTION
 
 Row = dict[str, Any]
 Kind = Literal["long", "string"]

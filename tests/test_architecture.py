@@ -196,7 +196,7 @@ def test_a_violation_is_found(module: str, source: str, reason: str) -> None:
         ("lakeport.tables", "from lakeport.engine import json\nfrom lakeport.kernel import scan"),
         ("lakeport.frame", "def to_pandas():\n    import pandas"),
         ("lakeport.frame", "if TYPE_CHECKING:\n    import polars"),
-        ("lakeport.kernel.sql", "def parse():\n    from sqlglot import exp"),
+        ("lakeport.kernel.expressions.sql", "def parse():\n    from sqlglot import exp"),
         ("lakeport.server.app", "import litestar\nfrom lakeport.sharing import models"),
         ("lakeport.cli.serve", "def serve():\n    from lakeport.server import app"),
     ],

@@ -16,20 +16,14 @@ import pyarrow as pa
 
 from lakeport.engine import default_engine
 from lakeport.engine.reading import RowReader, read_rows
-from lakeport.kernel.change_files import ChangeFile
-from lakeport.kernel.change_scan import ChangeScan, ChangeScanBuilder
-from lakeport.kernel.changes import TableChanges
+from lakeport.kernel.changes import ChangeFile, ChangeScan, ChangeScanBuilder, TableChanges
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression
-from lakeport.kernel.history import CommitInfo
-from lakeport.kernel.metadata_columns import CHANGE_COLUMNS, ROW_COMMIT_VERSION, ROW_ID
+from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression, parse_filter
+from lakeport.kernel.log import CommitInfo
 from lakeport.kernel.paths import parse_target
-from lakeport.kernel.plan_builder import PlanBuilder
-from lakeport.kernel.scan import Scan, ScanBuilder
-from lakeport.kernel.scan_files import ScanFile, scan_files_in
-from lakeport.kernel.schema import StructType, arrow_field
+from lakeport.kernel.scan import PlanBuilder, Scan, ScanBuilder, ScanFile, scan_files_in
+from lakeport.kernel.schema import CHANGE_COLUMNS, ROW_COMMIT_VERSION, ROW_ID, StructType, arrow_field
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.sql import parse_filter
 from lakeport.sharing.names import is_table_url
 from lakeport.source import PathTable, TableSource
 

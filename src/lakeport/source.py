@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Protocol
 
-from lakeport.kernel.change_files import ChangeFile
 from lakeport.kernel.changes import (
+    ChangeFile,
     TableChanges,
+    TableCommits,
     first_version_since,
     last_version_until,
     table_changes,
@@ -16,11 +17,9 @@ from lakeport.kernel.changes import (
 )
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.history import CommitInfo
-from lakeport.kernel.log import find_segment
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.log import CommitInfo, find_segment
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.table_commits import TableCommits
 
 Moment = int | datetime
 """Milliseconds since the epoch, or a datetime (naive means UTC)."""

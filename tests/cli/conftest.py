@@ -13,7 +13,7 @@ import pytest
 from lakeport.cli.app import run
 from lakeport.engine import default_engine
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField
-from lakeport.kernel.variant_shredding import encode_variant
+from lakeport.kernel.variant import encode_variant
 from tests.builder import Action, TableBuilder, protocol, struct
 
 VARIANT = PrimitiveType("variant")

@@ -10,7 +10,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.kernel.table_commits import TableCommits
+from lakeport.kernel.changes import TableCommits
 from lakeport.source import PathTable, TableSource
 from tests.client.reading import frame_of, server_at
 from tests.server.running import running, sharing

@@ -14,7 +14,7 @@ from lakeport.client.http import HttpPool
 from lakeport.client.rest import SharingServer
 from lakeport.client.retrying import RetryOptions, Timing
 from lakeport.errors import AuthenticationError, PermissionDeniedError, SharingError, UnavailableError
-from lakeport.kernel.features import CATALOG_MANAGED, READER_FEATURES
+from lakeport.kernel.definition import CATALOG_MANAGED, READER_FEATURES
 from lakeport.server.caller import Caller
 from lakeport.sharing.lines import EndStreamAction
 from lakeport.sharing.models import ChangesRequest, QueryRequest

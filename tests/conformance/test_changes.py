@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.kernel.history import format_time
+from lakeport.kernel.log import format_time
 from tests.conformance.reading import change_rows, table_changes
 from tests.conformance.target import DELTA, FORMATS, Answer, SharedTable, Target, assert_refused
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.kernel.history import format_time
+from lakeport.kernel.log import format_time
 from tests.conformance.roles import READABLE_AS_PARQUET, ROLES
 from tests.conformance.target import DELTA, END, FORMATS, PARQUET, SharedTable, Target, assert_refused
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from lakeport.kernel.history import format_time
+from lakeport.kernel.log import format_time
 from tests.conformance.reading import snapshot_rows, table_rows
 from tests.conformance.roles import READABLE_AS_PARQUET, ROLES
 from tests.conformance.target import DELTA, FORMATS, PARQUET, SharedTable, Target, assert_refused

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from lakeport import tables
-from lakeport.kernel.history import format_time
+from lakeport.kernel.log import format_time
 from tests.conformance.roles import numbers
 from tests.conformance.target import SharedTable, Target, assert_refused
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from lakeport.engine.expressions import ArrowExpressions
 from lakeport.errors import UnknownColumnError, UnsupportedExpressionError
-from lakeport.kernel.binding import bind, normalize
 from lakeport.kernel.expressions import (
     And,
     CompareOp,
@@ -27,11 +26,13 @@ from lakeport.kernel.expressions import (
     Like,
     Not,
     Or,
+    bind,
     col,
     lit,
+    normalize,
+    parse_filter,
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema
-from lakeport.kernel.sql import parse_filter
 from tests.examples import examples
 from tests.rowwise import COMPARE, by_row
 

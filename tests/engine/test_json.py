@@ -13,8 +13,7 @@ from lakeport.engine.json_cells import parse_cells
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import REMOVE
 from lakeport.kernel.engine import FileStatus
-from lakeport.kernel.replay import FileColumns
-from lakeport.kernel.state import STATE_FIELDS
+from lakeport.kernel.log import STATE_FIELDS, FileColumns
 
 SCHEMA = pa.schema([pa.field("add", FileColumns(row_tracking=True, stats=True).add_type), REMOVE, *STATE_FIELDS])
 VECTOR = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 3, "cardinality": 1}

@@ -14,8 +14,20 @@ from hypothesis import strategies as st
 
 from lakeport.engine.expressions import ArrowExpressions
 from lakeport.errors import InvalidDataError, UnsupportedExpressionError
-from lakeport.kernel.binding import bind, bind_value
-from lakeport.kernel.expressions import Arithmetic, ArithmeticOp, Call, Case, Cast, Expression, col
+from lakeport.kernel.expressions import (
+    Arithmetic,
+    Call,
+    Case,
+    Cast,
+    Expression,
+    bind,
+    bind_value,
+    col,
+    decimal_result,
+    parse_expression,
+    type_of,
+)
+from lakeport.kernel.expressions.tree import ArithmeticOp
 from lakeport.kernel.schema import (
     ArrayType,
     PrimitiveType,
@@ -24,9 +36,6 @@ from lakeport.kernel.schema import (
     arrow_schema,
     arrow_type,
 )
-from lakeport.kernel.sql import parse_expression
-from lakeport.kernel.value_binding import type_of
-from lakeport.kernel.value_types import decimal_result
 from tests.examples import examples
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -692,9 +701,9 @@ def test_pandas_is_not_imported() -> None:
 import sys
 import pyarrow as pa
 from lakeport.engine.expressions import ArrowExpressions
-from lakeport.kernel.binding import bind_value
+from lakeport.kernel.expressions import bind_value
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema
-from lakeport.kernel.sql import parse_expression
+from lakeport.kernel.expressions import parse_expression
 types = ("integer", "double", "string", "date", "timestamp")
 schema = StructType(tuple(StructField(t, PrimitiveType(t)) for t in types))
 names = arrow_schema(schema)

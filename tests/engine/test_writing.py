@@ -18,7 +18,7 @@ from lakeport.engine.writing import DataWriter, write_rows
 from lakeport.errors import ConstraintError, StorageError
 from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.transaction import create_table
-from lakeport.kernel.write_context import WriteContext
+from lakeport.kernel.write import WriteContext
 from tests.builder import struct
 from tests.conftest import ROOT as PROJECT
 from tests.counting import CountingStorage

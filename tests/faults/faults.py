@@ -42,7 +42,7 @@ FAULTS = (
     Fault(
         "kernel-compaction-past-version",
         feature="log compaction, time travel",
-        file="src/lakeport/kernel/log.py",
+        file="src/lakeport/kernel/log/segment.py",
         old="if version < c.last <= last]",
         new="if version < c.last]",
         seen="An older version shows rows of later versions, if a log compaction reaches past it.",
@@ -51,7 +51,7 @@ FAULTS = (
     Fault(
         "kernel-checkpoint-missing-part",
         feature="multi-part checkpoints",
-        file="src/lakeport/kernel/log.py",
+        file="src/lakeport/kernel/log/segment.py",
         old="set(found) == set(range(1, count + 1))",
         new="max(found) == count",
         seen="Rows are missing, because a checkpoint that lacks a part is taken for a complete one.",
@@ -60,7 +60,7 @@ FAULTS = (
     Fault(
         "kernel-refresh-forgets-removes",
         feature="snapshot refresh over a checkpoint",
-        file="src/lakeport/kernel/replay.py",
+        file="src/lakeport/kernel/log/replay.py",
         old="[*self.keys.chunks, *older.keys.chunks]",
         new="[*self.keys.chunks]",
         seen="After a refresh, rows of files removed earlier are back.",
@@ -69,7 +69,7 @@ FAULTS = (
     Fault(
         "kernel-vector-last-row",
         feature="deletion vectors on rows with gaps",
-        file="src/lakeport/kernel/deletion_vectors.py",
+        file="src/lakeport/kernel/deletion_vectors/vector.py",
         old="self._between(first, last + 1)",
         new="self._between(first, last)",
         seen="A deleted row stays, if it is the last of a batch that has other rows missing.",
@@ -78,7 +78,7 @@ FAULTS = (
     Fault(
         "kernel-skipping-cut-string",
         feature="file skipping, truncated string statistics",
-        file="src/lakeport/kernel/statistics.py",
+        file="src/lakeport/kernel/data_files/statistics.py",
         old="cut = pc.or_(marked, pc.greater_equal(pc.binary_length(upper), _CUT))",
         new="cut = pc.or_(marked, pc.greater(pc.binary_length(upper), _CUT))",
         seen="A filter on a long string misses rows beyond a maximum that was cut to 32 characters.",
@@ -91,7 +91,7 @@ FAULTS = (
     Fault(
         "kernel-skipping-not-equal",
         feature="file skipping, NaN and cut strings",
-        file="src/lakeport/kernel/skipping.py",
+        file="src/lakeport/kernel/data_files/skipping.py",
         old='case "<>" if bounds.exact:',
         new='case "<>":',
         seen="A filter with <> misses NaN, and long strings that differ after the cut.",
@@ -100,7 +100,7 @@ FAULTS = (
     Fault(
         "kernel-nested-ids",
         feature="column mapping by id, nested columns",
-        file="src/lakeport/kernel/columns.py",
+        file="src/lakeport/kernel/data_files/columns.py",
         old="lambda inner: physical_field(inner, mapping_mode))",
         new='lambda inner: physical_field(inner, "name" if mapping_mode == "id" else mapping_mode))',
         seen="Fields inside structs are null, if another writer's files name them differently.",
@@ -109,7 +109,7 @@ FAULTS = (
     Fault(
         "kernel-time-travel-boundary",
         feature="in-commit timestamps, time travel",
-        file="src/lakeport/kernel/history.py",
+        file="src/lakeport/kernel/log/times.py",
         old="in_commit = timestamp >= self._enabled_at",
         new="in_commit = timestamp > self._enabled_at",
         seen="Reading at the very moment when in-commit timestamps were turned on gives the version before.",
@@ -118,7 +118,7 @@ FAULTS = (
     Fault(
         "kernel-feed-rows-back",
         feature="change data feed of replaced deletion vectors",
-        file="src/lakeport/kernel/change_scan.py",
+        file="src/lakeport/kernel/changes/plan.py",
         old="if old is not None and inserts:",
         new="if old is not None and new is None and inserts:",
         seen="The change feed misses rows that a restore brought back, if the file still has a deletion vector.",
@@ -127,7 +127,7 @@ FAULTS = (
     Fault(
         "kernel-partition-zone",
         feature="timestamp partition values",
-        file="src/lakeport/kernel/partitions.py",
+        file="src/lakeport/kernel/data_files/partition_values.py",
         old="return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)",
         new="return moment.replace(tzinfo=UTC)",
         seen="Timestamps of partitions are hours off, if the log writes them with a zone other than UTC.",
@@ -139,11 +139,20 @@ FAULTS = (
     Fault(
         "kernel-row-ids-after-race",
         feature="row tracking, concurrent appends",
-        file="src/lakeport/kernel/commit.py",
+        file="src/lakeport/kernel/transaction/commit.py",
         old="highest = max(base.highest_row_id, high_water_mark(domains, self.root))",
         new="highest = base.highest_row_id",
         seen="Two rows have the same row id after two writers appended at the same time.",
         first=("tests/kernel/test_commit.py", "tests/kernel/test_row_tracking.py"),
+    ),
+    Fault(
+        "kernel-vector-in-parts",
+        feature="deletion vectors in the mirror",
+        file="src/lakeport/kernel/deletion_vectors/vector.py",
+        old="yield _to_numpy(bitmap[start : start + _PART_LENGTH])",
+        new="yield _to_numpy(bitmap[start : start + _PART_LENGTH - 1])",
+        seen="Deleted rows come back in the mirror, if a file has more than 65,535 of them.",
+        first=("tests/iceberg/test_vectors.py",),
     ),
     # engine
     Fault(
@@ -328,15 +337,6 @@ FAULTS = (
         first=("tests/client/test_sync.py",),
     ),
     # iceberg
-    Fault(
-        "iceberg-vector-in-parts",
-        feature="deletion vectors in the mirror",
-        file="src/lakeport/kernel/deletion_vectors.py",
-        old="yield _to_numpy(bitmap[start : start + _PART_LENGTH])",
-        new="yield _to_numpy(bitmap[start : start + _PART_LENGTH - 1])",
-        seen="Deleted rows come back in the mirror, if a file has more than 65,535 of them.",
-        first=("tests/iceberg/test_vectors.py",),
-    ),
     Fault(
         "iceberg-nan-upper-bound",
         feature="metrics of floats in the mirror",

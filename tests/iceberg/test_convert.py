@@ -25,7 +25,7 @@ from lakeport.errors import ConversionError, CorruptTableError, TableNotFoundErr
 from lakeport.iceberg.kept_version import KEPT_VERSION
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
-from lakeport.kernel.transaction import replace_table as kernel_replace
+from lakeport.kernel.transaction.transaction import replace_table as kernel_replace
 from tests.builder import TableBuilder, mapped, protocol, struct
 from tests.counting import CountingStorage
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, metadata_of, snapshots_of

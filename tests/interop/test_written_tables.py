@@ -12,7 +12,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.kernel.writer_features import supported_features
+from lakeport.kernel.definition import supported_features
 from tests.interop.peers import Peer
 from tests.interop.rows import (
     assert_spark_reads_the_same,

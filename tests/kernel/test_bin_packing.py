@@ -5,9 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.kernel.bin_packing import plan_bins
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.maintenance import plan_bins
+from lakeport.kernel.scan import ScanFile
 
 
 def file(name: str, size: int, *, deleted: int = 0, records: int | None = 100, **partition: str | None) -> ScanFile:

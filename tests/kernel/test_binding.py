@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from lakeport.errors import InvalidFilterError, UnknownColumnError
-from lakeport.kernel.binding import bind, normalize
 from lakeport.kernel.expressions import (
     And,
     Expression,
@@ -19,14 +18,16 @@ from lakeport.kernel.expressions import (
     Literal,
     Not,
     Or,
+    bind,
     col,
     columns_in,
     format_expression,
     lit,
-    same,
+    normalize,
 )
-from lakeport.kernel.moments import FarDate, FarTime
+from lakeport.kernel.expressions.tree import same
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.values import FarDate, FarTime
 
 INT = PrimitiveType("integer")
 TYPES = {

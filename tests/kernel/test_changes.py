@@ -21,12 +21,14 @@ from lakeport.engine import default_engine, memory_engine
 from lakeport.engine.reading import RowReader, read_rows
 from lakeport.errors import ChangeFeedError, CorruptTableError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.frame import Changes
-from lakeport.kernel.change_files import ChangeFile, ChangeState, transform_change_data
 from lakeport.kernel.changes import (
+    ChangeFile,
+    ChangeState,
     first_version_since,
     last_version_until,
     table_changes,
     table_changes_between,
+    transform_change_data,
 )
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType

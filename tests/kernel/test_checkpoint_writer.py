@@ -14,9 +14,8 @@ import lakeport
 from lakeport.engine import ComposedEngine, default_engine, engine_over
 from lakeport.engine.memory import MemoryStorage
 from lakeport.errors import LakeportError, StorageError
-from lakeport.kernel import checkpoint_writer
-from lakeport.kernel.checkpoint_writer import write_checkpoint
-from lakeport.kernel.replay import FileColumns
+from lakeport.kernel.log import FileColumns
+from lakeport.kernel.maintenance import checkpoint_writer, write_checkpoint
 from lakeport.kernel.snapshot import Snapshot, Table
 from tests.acceptance.comparing import assert_same_rows
 from tests.acceptance.real_tables import chosen, is_shareable, path_of

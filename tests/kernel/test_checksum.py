@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import StorageError
 from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Transaction
-from lakeport.kernel.checkpoint_writer import write_checkpoint
-from lakeport.kernel.checksum import Checksum, next_checksum, read_checksum, write_checksum
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import FileStatus
+from lakeport.kernel.log import Checksum, next_checksum, read_checksum, write_checksum
+from lakeport.kernel.maintenance import write_checkpoint
 from tests.builder import Action, TableBuilder, protocol, remove, rows, struct
 
 PLAIN = Protocol(min_reader_version=1, min_writer_version=2)

@@ -6,8 +6,18 @@ import re
 
 import pytest
 
-from lakeport.kernel.column_mapping import assign_mapping, check_mode_change, find_twice_mapped, without_mapping
-from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType, fields_in
+from lakeport.kernel.schema import (
+    ArrayType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    assign_mapping,
+    check_mode_change,
+    fields_in,
+    find_twice_mapped,
+    without_mapping,
+)
 from tests.builder import mapped, struct
 
 NESTED = struct(

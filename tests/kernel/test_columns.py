@@ -9,7 +9,8 @@ import pytest
 
 from lakeport.engine import memory_engine
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.columns import cast, columns_to_read, conform
+from lakeport.kernel.data_files import columns_to_read, conform
+from lakeport.kernel.data_files.columns import cast
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.expressions import col
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, arrow_schema

@@ -8,7 +8,8 @@ from lakeport.engine import memory_engine
 from lakeport.errors import CommitConflictError, CorruptTableError
 from lakeport.kernel.expressions import Expression, col
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.transaction import Transaction, create_table, replace_table, update_table
+from lakeport.kernel.transaction import Transaction, create_table, update_table
+from lakeport.kernel.transaction.transaction import replace_table
 from tests.builder import read, struct
 from tests.kernel.writing import actions_of, add, data_files, latest, new_table, only, removing, values
 

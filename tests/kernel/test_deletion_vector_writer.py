@@ -8,9 +8,8 @@ import pytest
 
 from lakeport.engine import default_engine
 from lakeport.errors import StorageError
-from lakeport.kernel import deletion_vector_writer
-from lakeport.kernel.deletion_vector_writer import write_deletion_vectors
-from lakeport.kernel.deletion_vectors import read_deletion_vector
+from lakeport.kernel.deletion_vectors import read_deletion_vector, write_deletion_vectors
+from lakeport.kernel.deletion_vectors import writing as deletion_vector_writer
 from tests.tables.modelled import FailingStorage
 
 STORAGE = default_engine().storage

@@ -25,10 +25,11 @@ from lakeport.kernel.deletion_vectors import (
     DeletionVectorDescriptor,
     encode_deletion_vector,
     encode_inline,
+    encode_z85,
     read_deletion_vector,
     union,
 )
-from lakeport.kernel.z85 import decode_z85, encode_z85
+from lakeport.kernel.deletion_vectors.z85 import decode_z85
 from tests.acceptance.real_tables import BY_NAME, Entry, chosen, is_shareable, path_of
 
 UUID_TEXT = "^-aqEH.-t@S}K{vb[*k^"

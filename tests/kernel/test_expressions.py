@@ -21,8 +21,8 @@ from lakeport.kernel.expressions import (
     lit,
     replace_now,
     rewrite,
-    same,
 )
+from lakeport.kernel.expressions.tree import same
 
 A, B, C = col("a"), col("b"), col("c")
 

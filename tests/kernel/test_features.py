@@ -8,9 +8,8 @@ import pytest
 
 from lakeport.engine import memory_engine
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
-from lakeport.kernel.features import READER_FEATURES
-from lakeport.kernel.schema import PrimitiveType, StructField
-from lakeport.kernel.widening import widens
+from lakeport.kernel.definition import READER_FEATURES
+from lakeport.kernel.schema import PrimitiveType, StructField, widens
 from tests.builder import TableBuilder, mapped, protocol, rows, struct
 
 SCHEMA = struct(id="long")

@@ -10,7 +10,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.kernel.columns import without_hidden_nulls
+from lakeport.kernel.data_files import without_hidden_nulls
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 
 KINDS: list[tuple[pa.DataType, list[Any]]] = [

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.input_rows import count_from, first_null, fit_column, match_columns
+from lakeport.kernel.write import fit_column, match_columns
+from lakeport.kernel.write.fitting import count_from, first_null
 
 UTC_TIME = pa.timestamp("us", "UTC")
 NTZ = pa.timestamp("us")

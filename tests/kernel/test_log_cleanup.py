@@ -8,10 +8,10 @@ import pytest
 
 from lakeport.engine import ComposedEngine, default_engine, engine_over
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.checkpoint import read_sidecars
-from lakeport.kernel.checkpoint_writer import write_checkpoint
 from lakeport.kernel.engine import FileStatus
-from lakeport.kernel.log_cleanup import clean_up_log, find_expired_log
+from lakeport.kernel.log import read_sidecars
+from lakeport.kernel.maintenance import write_checkpoint
+from lakeport.kernel.maintenance.log_cleanup import clean_up_log, find_expired_log
 from tests.builder import TableBuilder, protocol, rows, struct
 
 DAY = 86_400_000

@@ -12,11 +12,10 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import memory_engine
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.expressions import Expression, col, lit
-from lakeport.kernel.moments import days_of, microseconds_of
-from lakeport.kernel.partitions import format_partition_value, parse_partition_value
+from lakeport.kernel.data_files import format_partition_value, parse_partition_value
+from lakeport.kernel.expressions import Expression, col, lit, parse_filter
 from lakeport.kernel.schema import PrimitiveType, StructField
-from lakeport.kernel.sql import parse_filter
+from lakeport.kernel.values import days_of, microseconds_of
 from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
 
 VALUES = [

@@ -11,7 +11,7 @@ from lakeport.engine import engine_over
 from lakeport.engine.memory import MemoryStorage
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.post_commit import finish_commit
+from lakeport.kernel.maintenance import finish_commit
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import create_table, update_table
 from tests.builder import TableBuilder, struct

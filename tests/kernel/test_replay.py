@@ -14,7 +14,7 @@ import pytest
 from lakeport import tables
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CorruptTableError, MissingFileError
-from lakeport.kernel.replay import FileColumns, LogReplay
+from lakeport.kernel.log import FileColumns, LogReplay
 from lakeport.kernel.snapshot import Snapshot, Table
 from tests.builder import TableBuilder, protocol, remove, rows, struct
 

@@ -6,7 +6,8 @@ import pytest
 
 from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.actions import Add, Metadata, Protocol
-from lakeport.kernel.row_tracking import assign_row_ids, assigns_row_ids, high_water_mark, with_materialised_names
+from lakeport.kernel.definition import assign_row_ids, assigns_row_ids, high_water_mark
+from lakeport.kernel.definition.row_tracking import with_materialised_names
 
 
 def file(records: int | None, base_row_id: int | None = None, version: int | None = None) -> Add:

@@ -8,10 +8,9 @@ import pytest
 
 from lakeport.engine import memory_engine
 from lakeport.errors import ConstraintError, InvalidDataError
-from lakeport.kernel.input_rows import RowName
-from lakeport.kernel.row_transformer import PhysicalBatch, RowTransformer, partition_codes
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.transaction import create_table
+from lakeport.kernel.write import PhysicalBatch, RowName, RowTransformer, partition_codes
 from tests.builder import struct
 
 LONG = PrimitiveType("long")

@@ -16,11 +16,10 @@ import pytest
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CorruptTableError, InvalidFilterError, UnknownColumnError
 from lakeport.kernel.engine import FileSplit
-from lakeport.kernel.expressions import col, same
-from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ScanFile, ScanState
+from lakeport.kernel.expressions import col
+from lakeport.kernel.expressions.tree import same
+from lakeport.kernel.scan import Scan, ScanFile, ScanState, transform_physical_data
 from lakeport.kernel.schema import ArrayType, StructField
-from lakeport.kernel.transform import transform_physical_data
 from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
 
 ROOT = "memory:///t"

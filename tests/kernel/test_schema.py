@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import CorruptTableError
+from lakeport.kernel.definition import check_type_changes
 from lakeport.kernel.expressions import col, format_expression
-from lakeport.kernel.features import check_type_changes
 from lakeport.kernel.schema import (
     ArrayType,
     MapType,
@@ -18,11 +18,11 @@ from lakeport.kernel.schema import (
     arrow_schema,
     fields_in,
     leaves_of,
+    parse_path,
     parse_schema,
     schema_from_arrow,
     types_in,
 )
-from lakeport.kernel.schema_names import parse_path
 from tests.builder import struct
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lakeport.errors import UnknownColumnError
-from lakeport.kernel.features import check_type_changes
+from lakeport.kernel.definition import check_type_changes
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
-from lakeport.kernel.schema_changes import (
+from lakeport.kernel.schema.evolution import (
     add_column,
     drop_column,
     merge_schema,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from lakeport.kernel.schema_text import parse_schema_text
+from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType, parse_schema_text
 
 LONG, STRING, INTEGER = PrimitiveType("long"), PrimitiveType("string"), PrimitiveType("integer")
 

@@ -18,8 +18,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lakeport.engine import memory_engine
-from lakeport.kernel import scan
-from lakeport.kernel.decimals import EXACT
+from lakeport.kernel.data_files import Bounds, FileStatistics, may_match, stats_type
 from lakeport.kernel.expressions import (
     And,
     Column,
@@ -33,9 +32,9 @@ from lakeport.kernel.expressions import (
     format_expression,
     lit,
 )
+from lakeport.kernel.scan import plan as scan
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
-from lakeport.kernel.skipping import Bounds, may_match
-from lakeport.kernel.statistics import FileStatistics, stats_type
+from lakeport.kernel.values import EXACT
 from tests.builder import Action, TableBuilder, mapped, protocol, read, rows, struct
 from tests.examples import examples
 from tests.rowwise import by_row

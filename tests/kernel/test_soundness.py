@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lakeport.engine import memory_engine
+from lakeport.kernel.definition import TableDefinition, define_table
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructField, StructType
-from lakeport.kernel.table_definition import TableDefinition, define_table, definition_of
 from tests.builder import TableBuilder, protocol, struct
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -24,7 +24,7 @@ def new(schema: StructType, properties: dict[str, str] | None = None) -> TableDe
 
 def of_another_writer(schema: StructType, properties: dict[str, str], action: Any = LEGACY) -> TableDefinition:
     table = TableBuilder(memory_engine(), "memory://table", schema, (), properties, action)
-    return definition_of(table.create().snapshot())
+    return table.create().snapshot().definition
 
 
 def generated(name: str, sql: str, kind: str = "long") -> StructField:

@@ -29,10 +29,11 @@ from lakeport.kernel.expressions import (
     col,
     format_expression,
     lit,
-    same,
+    parse_expression,
+    parse_filter,
 )
-from lakeport.kernel.moments import FarDate, FarTime
-from lakeport.kernel.sql import parse_expression, parse_filter
+from lakeport.kernel.expressions.tree import same
+from lakeport.kernel.values import FarDate, FarTime
 
 X, Y = col("x"), col("y")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from lakeport.kernel.data_files import FileStatistics, conform_parsed, format_stats, whole_stats_type
 from lakeport.kernel.expressions import Column
-from lakeport.kernel.statistics import FileStatistics, conform_parsed, format_stats, whole_stats_type
 from tests.builder import struct
 
 _COLUMNS = 200

@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.engine import memory_engine
-from lakeport.kernel.arrays import to_mask
+from lakeport.kernel.data_files import FileStatistics, may_match, stats_type
 from lakeport.kernel.expressions import Column, Comparison, Not, col, lit
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructType, arrow_schema, arrow_type
-from lakeport.kernel.skipping import may_match
-from lakeport.kernel.statistics import FileStatistics, stats_type
-from lakeport.kernel.stats_collector import StatsCollector, stats_columns, widen_stats
+from lakeport.kernel.values import to_mask
+from lakeport.kernel.write import StatsCollector, stats_columns, widen_stats
 from tests.builder import mapped, spark_stats, struct, to_table
 from tests.examples import examples
 

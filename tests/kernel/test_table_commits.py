@@ -6,8 +6,8 @@ import pytest
 
 from lakeport.engine import memory_engine
 from lakeport.errors import UnsupportedFeatureError, VersionNotFoundError
+from lakeport.kernel.changes import CommitFiles, TableCommits
 from lakeport.kernel.snapshot import Table
-from lakeport.kernel.table_commits import CommitFiles, TableCommits
 from tests.builder import TableBuilder, protocol, remove, struct
 
 ROOT = "memory:///t"

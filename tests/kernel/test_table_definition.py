@@ -7,8 +7,8 @@ import pytest
 
 from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedFeatureError
 from lakeport.kernel.actions import Protocol
+from lakeport.kernel.definition import TableDefinition, clustering_domain, define_table, parse_clustering
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from lakeport.kernel.table_definition import TableDefinition, clustering_domain, define_table, parse_clustering
 from tests.builder import struct
 
 SCHEMA = struct(id="long", day="string")

@@ -6,14 +6,9 @@ import pytest
 
 from lakeport.engine import memory_engine
 from lakeport.errors import ConstraintError, CorruptTableError, UnsupportedFeatureError
+from lakeport.kernel.definition import TableExpression, constraints_of, expressions_in, uses_of_columns
+from lakeport.kernel.definition.constraints import parse_invariant
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from lakeport.kernel.table_expressions import (
-    TableExpression,
-    constraints_of,
-    expressions_in,
-    parse_invariant,
-    uses_of_columns,
-)
 from lakeport.kernel.transaction import update_table
 from tests.builder import TableBuilder, struct
 from tests.kernel.writing import add, latest, values

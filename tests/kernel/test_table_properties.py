@@ -10,17 +10,10 @@ import pytest
 import lakeport
 from lakeport import tables
 from lakeport.errors import CorruptTableError
-from lakeport.kernel import table_properties as properties
-from lakeport.kernel.schema_names import parse_column_list
-from lakeport.kernel.table_properties import (
-    Property,
-    check_properties,
-    constraints_in,
-    features_in,
-    parse_interval,
-    parse_size,
-    without_protocol_properties,
-)
+from lakeport.kernel.definition import constraints_in, parse_interval, parse_size
+from lakeport.kernel.definition import properties as properties
+from lakeport.kernel.definition.properties import Property, check_properties, features_in, without_protocol_properties
+from lakeport.kernel.schema import parse_column_list
 
 DAY = 86_400_000
 

@@ -12,12 +12,13 @@ from deltalake import DeltaTable
 
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import TableNotFoundError, UnknownColumnError, UnsupportedFeatureError
-from lakeport.kernel.deletion_vector_writer import write_deletion_vectors
+from lakeport.kernel.deletion_vectors import write_deletion_vectors
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import col
 from lakeport.kernel.schema import PrimitiveType, StructField
-from lakeport.kernel.transaction import create_table, replace_table, update_table
-from lakeport.kernel.write_context import decode_adds
+from lakeport.kernel.transaction import create_table, update_table
+from lakeport.kernel.transaction.transaction import replace_table
+from lakeport.kernel.write import decode_adds
 from tests.builder import TableBuilder, protocol, read, struct
 from tests.conftest import ROOT as PROJECT
 from tests.kernel.writing import actions_of, add, append, latest, new_table, only, removing, values
@@ -271,7 +272,7 @@ import sys
 import pyarrow as pa
 from lakeport.engine import default_engine
 from lakeport.engine.writing import write_rows
-from lakeport.kernel.write_context import WriteContext, encode_adds
+from lakeport.kernel.write import WriteContext, encode_adds
 
 context = WriteContext.from_bytes(sys.stdin.buffer.read())
 first = int(sys.argv[1])

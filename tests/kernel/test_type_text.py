@@ -2,8 +2,7 @@
 
 import pytest
 
-from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from lakeport.kernel.type_text import parse_type
+from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType, parse_type
 
 INTEGER, STRING = PrimitiveType("integer"), PrimitiveType("string")
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from lakeport.errors import InvalidFilterError, UnknownColumnError
-from lakeport.kernel.binding import bind, bind_value, normalize
 from lakeport.kernel.expressions import (
     Call,
     Cast,
@@ -15,15 +14,18 @@ from lakeport.kernel.expressions import (
     IsNull,
     Literal,
     Not,
+    bind,
+    bind_value,
     col,
+    decimal_result,
     format_expression,
     lit,
-    same,
+    normalize,
+    parse_expression,
+    type_of,
 )
+from lakeport.kernel.expressions.tree import same
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
-from lakeport.kernel.sql import parse_expression
-from lakeport.kernel.value_binding import type_of
-from lakeport.kernel.value_types import decimal_result
 
 INT = PrimitiveType("integer")
 TYPES = {

@@ -19,15 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.variant import decode_variant, format_variant_json
-from lakeport.kernel.variant_shredding import (
-    VARIANT_TYPE,
-    encode_metadata,
-    encode_variant,
-    encode_variant_value,
-    field_ids,
-    rebuild_variant,
-)
+from lakeport.kernel.variant import decode_variant, encode_variant, format_variant_json, rebuild_variant
+from lakeport.kernel.variant.shredding import VARIANT_TYPE, encode_metadata, encode_variant_value, field_ids
 from tests.acceptance.real_tables import BY_NAME, path_of
 
 EMPTY = b"\x01\x00\x00"

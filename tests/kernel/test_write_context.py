@@ -12,7 +12,7 @@ from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructField, StructType
 from lakeport.kernel.transaction import create_table, update_table
-from lakeport.kernel.write_context import WriteContext, check_storable, decode_adds, encode_adds
+from lakeport.kernel.write import WriteContext, check_storable, decode_adds, encode_adds
 from tests.builder import TableBuilder, struct
 
 ROOT = "memory://table"

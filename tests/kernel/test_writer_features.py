@@ -8,8 +8,9 @@ import pytest
 
 from lakeport.errors import UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.definition import check_writable, protocol_for, supported_features
+from lakeport.kernel.definition.writer_features import WRITER_FEATURES
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType, format_schema
-from lakeport.kernel.writer_features import WRITER_FEATURES, check_writable, protocol_for, supported_features
 from tests.builder import struct
 
 SCHEMA = struct(id="long")

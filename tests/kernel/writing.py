@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from lakeport.engine.writing import write_rows
 from lakeport.kernel.actions import Add
-from lakeport.kernel.commit import Committed
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.transaction import Transaction, create_table, update_table
+from lakeport.kernel.transaction import Committed, Transaction, create_table, update_table
 from tests.builder import read
 
 Rows = Mapping[str, Sequence[Any]] | pa.Table

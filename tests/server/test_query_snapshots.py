@@ -14,7 +14,7 @@ import pytest
 
 from lakeport import tables
 from lakeport.errors import CorruptTableError, SharingError, VersionNotFoundError
-from lakeport.kernel.history import format_time
+from lakeport.kernel.log import format_time
 from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.server import snapshot_query
 from lakeport.server.tables import TableService

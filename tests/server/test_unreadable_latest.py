@@ -11,7 +11,7 @@ import pytest
 from lakeport.engine import engine_over
 from lakeport.engine.storage import Storage
 from lakeport.errors import CorruptTableError, LakeportError, SharingError, UnsupportedFeatureError
-from lakeport.kernel.history import format_time
+from lakeport.kernel.log import format_time
 from lakeport.server import snapshots
 from lakeport.server.snapshots import CachedTable
 from lakeport.sharing.models import ChangesRequest

@@ -13,8 +13,8 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.engine.reading import RowReader
-from lakeport.kernel.change_files import ChangeFile
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.changes import ChangeFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.spark.planning import TaskSizes, plan_tasks
 from lakeport.spark.tasks import ReadTask, TaskPartition
 from tests.builder import TableBuilder, struct

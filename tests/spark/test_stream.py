@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 import lakeport
 from lakeport import tables
 from lakeport.errors import ChangeFeedError, SharingError, StreamError, VersionNotFoundError
-from lakeport.kernel.history import format_time
+from lakeport.kernel.log import format_time
 from lakeport.spark import stream
 from lakeport.spark.stream import TableStreamReader
 from tests.client.provider import NAME, DataFile, Shared, providing, schema

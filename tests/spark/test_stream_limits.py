@@ -1,6 +1,6 @@
 import pytest
 
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.spark.stream_limits import Admission, Limits
 
 FILES = [ScanFile(path=f"part-{number}", size=10) for number in range(5)]

@@ -23,7 +23,7 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.errors import UnknownColumnError
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from lakeport.kernel.variant_shredding import encode_variant
+from lakeport.kernel.variant import encode_variant
 from lakeport.spark.frames import to_python_frame
 from lakeport.spark.types import selected_columns, spark_arrow_schema, to_spark_schema
 from tests.acceptance.comparing import assert_same_rows

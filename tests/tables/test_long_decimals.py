@@ -13,11 +13,10 @@ import pytest
 import lakeport
 from lakeport import tables
 from lakeport.engine import default_engine
-from lakeport.kernel.binding import bind
-from lakeport.kernel.expressions import col, same
+from lakeport.kernel.definition import parse_interval
+from lakeport.kernel.expressions import bind, col, parse_filter
+from lakeport.kernel.expressions.tree import same
 from lakeport.kernel.schema import PrimitiveType, StructField
-from lakeport.kernel.sql import parse_filter
-from lakeport.kernel.table_properties import parse_interval
 from tests.builder import TableBuilder, protocol, struct
 
 DIGITS = "1234567890123456789012345678.9012345678"

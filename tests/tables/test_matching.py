@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.engine import default_engine
-from lakeport.kernel.binding import bind
-from lakeport.kernel.expressions import Column, Expression, col, format_expression
+from lakeport.kernel.expressions import Column, Expression, bind, col, format_expression, parse_filter
 from lakeport.kernel.schema import schema_from_arrow
-from lakeport.kernel.sql import parse_filter
 from lakeport.tables.matching import KeyIndex, Matcher, split_condition, target_filter
 from lakeport.tables.merge_sides import Side, Sides
 from tests.rowwise import by_row

@@ -17,7 +17,8 @@ from lakeport.engine.storage import Storage
 from lakeport.errors import CommitConflictError, MissingFileError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.transaction import replace_table, update_table
+from lakeport.kernel.transaction import update_table
+from lakeport.kernel.transaction.transaction import replace_table
 from tests.builder import TableBuilder, protocol, struct
 from tests.tables.maintained import (
     FEED,

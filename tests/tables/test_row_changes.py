@@ -13,7 +13,7 @@ import pytest
 import lakeport
 from lakeport import tables
 from lakeport.errors import InvalidDataError, UnknownColumnError
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.operation import begin, open_snapshot
 from lakeport.tables.row_changes import FileChange, RowChanges

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.arrays import array_of, null_of, scalar_of
 from lakeport.kernel.expressions import Column, CompareOp, Comparison, Expression, In, IsNull, Literal, Not
+from lakeport.kernel.values import array_of, null_of, scalar_of
 
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[(),]|[^\s(),"]+)', re.DOTALL)
 _OPERATORS: dict[str, CompareOp] = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}

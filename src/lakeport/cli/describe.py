@@ -10,8 +10,8 @@ import msgspec
 from lakeport.cli.display import print_json, print_json_lines, print_table, print_text, printable
 from lakeport.cli.options import Access, Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
 from lakeport.frame import Frame
-from lakeport.kernel.history import CommitInfo, format_time
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.log import CommitInfo, format_time
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, format_schema
 from lakeport.kernel.snapshot import Snapshot
 

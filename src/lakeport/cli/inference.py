@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from lakeport.cli.typed_values import text_column
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.arrays import array_of, scalar_of
 from lakeport.kernel.schema import ArrayType, DataType, PrimitiveType, StructField, StructType
+from lakeport.kernel.values import array_of, scalar_of
 
 _STRING, _LONG, _DOUBLE = PrimitiveType("string"), PrimitiveType("long"), PrimitiveType("double")
 _MOMENTS = (PrimitiveType("date"), PrimitiveType("timestamp"))

@@ -11,7 +11,7 @@ from lakeport import tables
 from lakeport.cli.display import counted, print_table, print_text
 from lakeport.cli.options import Json, StorageOption, Target, parse_options
 from lakeport.cli.writing import Work, print_result, working
-from lakeport.kernel.table_properties import parse_size
+from lakeport.kernel.definition import parse_size
 from lakeport.tables import Result, VacuumResult
 
 _SHOWN = 100

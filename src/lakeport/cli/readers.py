@@ -19,9 +19,17 @@ from lakeport.cli.inference import infer_fields, infer_from_texts
 from lakeport.cli.progress import Expected
 from lakeport.cli.typed_values import json_column, text_column
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.columns import make_batch
-from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema, is_variant, types_in
-from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
+from lakeport.kernel.data_files import make_batch
+from lakeport.kernel.schema import (
+    DEFAULT,
+    GENERATION_EXPRESSION,
+    PrimitiveType,
+    StructField,
+    StructType,
+    arrow_schema,
+    is_variant,
+    types_in,
+)
 
 BinaryFile: TypeAlias = "BufferedReader[Any]"
 

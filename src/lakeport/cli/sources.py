@@ -22,7 +22,7 @@ from lakeport.cli.progress import Expected, expected_rows
 from lakeport.cli.readers import Reader, open_reader
 from lakeport.errors import InvalidDataError
 from lakeport.frame import Frame, scan
-from lakeport.kernel.columns import make_batch
+from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.schema import StructType
 

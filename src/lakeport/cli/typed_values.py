@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from lakeport.cli.describe import format_type
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.arrays import array_of, null_of, scalar_of
 from lakeport.kernel.schema import (
     ArrayType,
     DataType,
@@ -28,7 +27,8 @@ from lakeport.kernel.schema import (
     arrow_type,
     is_variant,
 )
-from lakeport.kernel.variant_shredding import encode_variant
+from lakeport.kernel.values import array_of, null_of, scalar_of
+from lakeport.kernel.variant import encode_variant
 
 _Values = TypeVar("_Values", bound=Sequence[Any])
 _SHOWN = 80

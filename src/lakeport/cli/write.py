@@ -16,8 +16,7 @@ from lakeport.cli.options import Json, StorageOption, Target, parse_columns, par
 from lakeport.cli.sources import Rows, open_sources
 from lakeport.cli.writing import Work, print_result, working
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.schema import StructType
-from lakeport.kernel.schema_text import parse_schema_text
+from lakeport.kernel.schema import StructType, parse_schema_text
 from lakeport.kernel.snapshot import Table
 from lakeport.tables import Result
 

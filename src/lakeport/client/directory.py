@@ -18,15 +18,13 @@ from lakeport.engine import engine_over
 from lakeport.engine.object_store import open_ranges
 from lakeport.engine.storage import Storage
 from lakeport.errors import AccessDeniedError, SharingError, StorageError
-from lakeport.kernel.change_files import ChangeFile
-from lakeport.kernel.changes import TableChanges
+from lakeport.kernel.changes import ChangeFile, TableChanges, TableCommits
 from lakeport.kernel.engine import Engine, FileStatus, OutputFile
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.log import CommitInfo
 from lakeport.kernel.paths import is_within
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_commits import TableCommits
 from lakeport.sharing.names import TableName
 from lakeport.source import Moment, PathTable
 

@@ -17,9 +17,9 @@ import msgspec
 from lakeport.client.limits import FILE_BYTES, VECTOR_BYTES, VERSIONS
 from lakeport.errors import SharingError
 from lakeport.kernel.actions import Action, Add, AddCdc, Metadata, Protocol, Remove, encode_actions
+from lakeport.kernel.definition import COLUMN_MAPPING_MODE, ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.paths import encode_path
-from lakeport.kernel.table_properties import COLUMN_MAPPING_MODE, ENABLE_CHANGE_DATA_FEED
 from lakeport.sharing import lines as wire
 
 DATA = "delta-sharing://"

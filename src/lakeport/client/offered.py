@@ -9,14 +9,12 @@ from typing import TypeVar
 from lakeport.client.directory import DIRECTORY_ONLY
 from lakeport.client.rest import SharingServer
 from lakeport.errors import SharingError
-from lakeport.kernel.change_files import ChangeFile
-from lakeport.kernel.changes import TableChanges
+from lakeport.kernel.changes import ChangeFile, TableChanges, TableCommits
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.history import CommitInfo
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.log import CommitInfo
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_commits import TableCommits
 from lakeport.sharing.names import TableName
 from lakeport.source import Moment, TableSource
 

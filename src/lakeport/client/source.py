@@ -19,14 +19,12 @@ from lakeport.client.storage import SharedStorage
 from lakeport.client.urls import FreshUrls
 from lakeport.engine import engine_over
 from lakeport.errors import SharingError, UnsupportedFeatureError
-from lakeport.kernel.change_files import ChangeFile, paths_of
-from lakeport.kernel.changes import TableChanges, table_changes
+from lakeport.kernel.changes import ChangeFile, TableChanges, TableCommits, paths_of, table_changes
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.history import CommitInfo
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.log import CommitInfo
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
-from lakeport.kernel.table_commits import TableCommits
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.names import TableName
 from lakeport.sharing.predicates import format_json_predicate

@@ -13,7 +13,7 @@ from lakeport.client.refusals import invalid_answer
 from lakeport.client.session import Session
 from lakeport.client.url_paths import segment
 from lakeport.errors import UnavailableError
-from lakeport.kernel.features import CATALOG_MANAGED, READER_FEATURES
+from lakeport.kernel.definition import CATALOG_MANAGED, READER_FEATURES
 from lakeport.sharing.capabilities import HEADER, Capabilities, format_capabilities
 from lakeport.sharing.models import QueryRequest, QueryStatusRequest
 

@@ -13,9 +13,8 @@ from pyarrow import types
 from lakeport.engine.casts import to_decimal
 from lakeport.engine.nodes import Datum, Kernel, by_row
 from lakeport.errors import UnsupportedExpressionError
-from lakeport.kernel.arrays import scalar_of
-from lakeport.kernel.literals import round_decimal
-from lakeport.kernel.value_types import decimal_result
+from lakeport.kernel.expressions import decimal_result, round_decimal
+from lakeport.kernel.values import scalar_of
 
 _WIDE = Context(prec=120)
 _QUOTIENT = Decimal(1).scaleb(-39)

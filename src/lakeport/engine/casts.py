@@ -19,10 +19,9 @@ from lakeport.engine import far_years
 from lakeport.engine.literals import LOCAL, MOMENT
 from lakeport.engine.nodes import Datum, by_row
 from lakeport.errors import UnsupportedExpressionError
-from lakeport.kernel.arrays import array_of, scalar_of
-from lakeport.kernel.decimals import EXACT
-from lakeport.kernel.literals import cast_text, round_decimal
+from lakeport.kernel.expressions import cast_text, round_decimal
 from lakeport.kernel.schema import PrimitiveType, arrow_type
+from lakeport.kernel.values import EXACT, array_of, scalar_of
 
 Cast = Callable[[Datum], Datum]
 

@@ -34,7 +34,6 @@ from lakeport.engine.nodes import (
 )
 from lakeport.engine.patterns import matcher
 from lakeport.errors import UnknownColumnError, UnsupportedExpressionError
-from lakeport.kernel.arrays import FALSE, TRUE, array_of, decimal_type, null_of
 from lakeport.kernel.expressions import (
     And,
     Arithmetic,
@@ -55,6 +54,7 @@ from lakeport.kernel.expressions import (
     format_expression,
 )
 from lakeport.kernel.schema import PrimitiveType, arrow_type
+from lakeport.kernel.values import FALSE, TRUE, array_of, decimal_type, null_of
 
 _NULL = null_of(pa.bool_())
 

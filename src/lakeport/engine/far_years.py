@@ -13,8 +13,16 @@ from pyarrow import types
 
 from lakeport.engine.literals import LOCAL
 from lakeport.engine.nodes import Datum
-from lakeport.kernel.arrays import array_of, python_value, scalar_of
-from lakeport.kernel.moments import CYCLE_DAYS, CYCLE_YEARS, DAY_MICROSECONDS, day_of, days_of
+from lakeport.kernel.values import (
+    CYCLE_DAYS,
+    CYCLE_YEARS,
+    DAY_MICROSECONDS,
+    array_of,
+    day_of,
+    days_of,
+    python_value,
+    scalar_of,
+)
 
 _FIRST_DAY, _LAST_DAY = days_of(day_of(-32766, 1, 1)), days_of(day_of(32766, 12, 31))
 _LAST_OF_FOUR_DIGITS = days_of(day_of(9999, 12, 31))

@@ -18,11 +18,8 @@ from lakeport.engine.casts import is_number, to_decimal
 from lakeport.engine.literals import LOCAL, MOMENT
 from lakeport.engine.nodes import Datum, Kernel, as_array, by_row
 from lakeport.errors import UnsupportedExpressionError
-from lakeport.kernel.arrays import FALSE, own_scalar, scalar_of, to_mask
-from lakeport.kernel.expressions import Call, Literal
-from lakeport.kernel.functions import FORMAT_LETTERS
-from lakeport.kernel.moments import DAY_MICROSECONDS
-from lakeport.kernel.value_types import rounded_digits
+from lakeport.kernel.expressions import FORMAT_LETTERS, Call, Literal, rounded_digits
+from lakeport.kernel.values import DAY_MICROSECONDS, FALSE, own_scalar, scalar_of, to_mask
 
 _HALF_UP = "half_towards_infinity"
 _NAN = scalar_of(float("nan"), pa.float64())

@@ -14,8 +14,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.kernel.arrays import array_of
-from lakeport.kernel.decimals import EXACT
+from lakeport.kernel.values import EXACT, array_of
 
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 _SINGLE_LIMIT = 2.0**128

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 from pyarrow import types
 
-from lakeport.kernel.arrays import array_of, from_numpy, repeat_all, take_or_null
+from lakeport.kernel.values import array_of, from_numpy, repeat_all, take_or_null
 
 
 class ArrowLines:

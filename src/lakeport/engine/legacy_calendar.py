@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.errors import UnsupportedFeatureError
-from lakeport.kernel.columns import make_batch, map_leaves
-from lakeport.kernel.moments import DAY_MICROSECONDS, day_of, days_of
+from lakeport.kernel.data_files import make_batch, map_leaves
+from lakeport.kernel.values import DAY_MICROSECONDS, day_of, days_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -11,9 +11,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.errors import UnsupportedExpressionError
-from lakeport.kernel.arrays import null_of, own_scalar, scalar_of
-from lakeport.kernel.decimals import EXACT
-from lakeport.kernel.moments import FarDate, FarTime
+from lakeport.kernel.values import EXACT, FarDate, FarTime, null_of, own_scalar, scalar_of
 
 MOMENT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 

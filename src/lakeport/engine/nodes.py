@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.arrays import array_of, from_numpy, python_value, scalar_of, to_mask
-from lakeport.kernel.expressions import Cast, Expression, Literal, children, format_expression
-from lakeport.kernel.value_binding import as_written
+from lakeport.kernel.expressions import Cast, Expression, Literal, as_written, children, format_expression
+from lakeport.kernel.values import array_of, from_numpy, python_value, scalar_of, to_mask
 
 Datum = Any  # pa.Array | pa.Scalar
 Kernel = Callable[..., Datum]

@@ -17,10 +17,10 @@ from lakeport.engine.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet_writer import ParquetFileWriter, encode_parquet
 from lakeport.engine.row_groups import row_groups_that_may_match
 from lakeport.errors import CorruptTableError, LakeportError
-from lakeport.kernel.arrays import from_numpy
-from lakeport.kernel.columns import columns_to_read, conform
+from lakeport.kernel.data_files import columns_to_read, conform
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
+from lakeport.kernel.values import from_numpy
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakeport.engine.nodes import Datum
 from lakeport.errors import UnsupportedExpressionError
-from lakeport.kernel.arrays import own_scalar
+from lakeport.kernel.values import own_scalar
 
 
 class _Wild(Enum):

@@ -13,14 +13,11 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from lakeport.errors import MissingFileError
-from lakeport.kernel.change_files import ChangeFile, ChangeState, transform_change_data
-from lakeport.kernel.change_scan import ChangeScan
-from lakeport.kernel.columns import conform
+from lakeport.kernel.changes import ChangeFile, ChangeScan, ChangeState, transform_change_data
+from lakeport.kernel.data_files import conform
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import FilteredBatch, ScanFile, ScanState
-from lakeport.kernel.transform import transform_physical_data
+from lakeport.kernel.scan import FilteredBatch, Scan, ScanFile, ScanState, transform_physical_data
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from lakeport.kernel.arrays import array_of
-from lakeport.kernel.columns import find_field
+from lakeport.kernel.data_files import Bounds, find_field, may_match
 from lakeport.kernel.expressions import Column, Expression
-from lakeport.kernel.skipping import Bounds, may_match
+from lakeport.kernel.values import array_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -21,9 +21,7 @@ import pyarrow as pa
 from lakeport.errors import StorageError
 from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.row_transformer import PhysicalBatch, RowTransformer
-from lakeport.kernel.stats_collector import StatsCollector
-from lakeport.kernel.write_context import WriteContext
+from lakeport.kernel.write import PhysicalBatch, RowTransformer, StatsCollector, WriteContext
 
 _GATHERED_ROWS = 1 << 18
 _GATHERED_BYTES = 32 << 20

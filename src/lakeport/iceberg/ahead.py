@@ -9,7 +9,7 @@ from lakeport.iceberg.delta_source import Increment, LogTruncatedError
 from lakeport.iceberg.kept_version import OtherHistoryError, open_kept
 from lakeport.iceberg.metadata import is_in_step, mirrored_time
 from lakeport.iceberg.schema import Json
-from lakeport.kernel.features import is_catalog_managed
+from lakeport.kernel.definition import is_catalog_managed
 from lakeport.kernel.snapshot import Snapshot, Table
 
 

@@ -17,9 +17,9 @@ from lakeport.iceberg.metadata import mirrored_version, version_of
 from lakeport.iceberg.place import open_place
 from lakeport.iceberg.schema import Json
 from lakeport.iceberg.targets import CommitLostError, Published, Target
+from lakeport.kernel.definition import parse_interval
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.snapshot import Table
-from lakeport.kernel.table_properties import parse_interval
 
 _MILLISECOND = timedelta(milliseconds=1)
 _BATCH = 1000

@@ -14,14 +14,20 @@ import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
 from lakeport.iceberg.model import InternalDeletionVector
-from lakeport.kernel.arrays import TRUE
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.file_keys import decode_paths, file_keys, present_actions
+from lakeport.kernel.log import (
+    STATE_FIELDS,
+    FileColumns,
+    TableState,
+    decode_paths,
+    file_keys,
+    present_actions,
+    to_file_batch,
+)
 from lakeport.kernel.paths import whole_path
-from lakeport.kernel.replay import FileColumns, to_file_batch
-from lakeport.kernel.scan_files import FilteredBatch, ScanFile, scan_files_in
+from lakeport.kernel.scan import FilteredBatch, ScanFile, scan_files_in
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.state import STATE_FIELDS, TableState
+from lakeport.kernel.values import TRUE
 
 VectorId = str
 """The unique id of a deletion vector; empty for none."""

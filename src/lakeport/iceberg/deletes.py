@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.iceberg.model import InternalDeletionVector
-from lakeport.kernel.arrays import array_of, from_numpy
 from lakeport.kernel.engine import FIELD_ID, Engine
+from lakeport.kernel.values import array_of, from_numpy
 from lakeport.version import __version__
 
 DELETED_FILE_PATH_ID = 2147483546

@@ -18,14 +18,22 @@ from lakeport.iceberg.commit_diff import (
 from lakeport.iceberg.model import InternalDeletionVector, KnownFiles, TableChange
 from lakeport.iceberg.net_change import squash as squashed
 from lakeport.kernel.actions import Metadata
-from lakeport.kernel.checksum import read_checksum
 from lakeport.kernel.engine import FileStatus
-from lakeport.kernel.history import CommitTimes, read_commit_info
-from lakeport.kernel.log import Commit, LogListing, LogSegment, list_newer, log_path, version_name
-from lakeport.kernel.replay import LogReplay
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.log import (
+    Commit,
+    CommitTimes,
+    LogListing,
+    LogReplay,
+    LogSegment,
+    TableState,
+    list_newer,
+    log_path,
+    read_checksum,
+    read_commit_info,
+    version_name,
+)
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.state import TableState
 
 _READ_AHEAD_BYTES = 32 << 20
 """Commits that are not larger are kept in memory once they are read."""

@@ -19,7 +19,7 @@ from lakeport.iceberg.metrics import MetricsEncoder
 from lakeport.iceberg.packs import members_of, new_delete_entry
 from lakeport.iceberg.partitions import Values
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
 
 _THREADS = 16

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.iceberg.comparison import comparable, without_views
-from lakeport.kernel.decimals import EXACT
+from lakeport.kernel.values import EXACT
 
 Hashes = npt.NDArray[np.uint64]
 

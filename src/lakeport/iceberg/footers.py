@@ -21,7 +21,7 @@ from lakeport.engine.legacy_calendar import LegacyCalendar
 from lakeport.errors import ConversionError, CorruptTableError, MissingFileError
 from lakeport.iceberg.names import FIRST_NESTED_ID, FieldIds, Path
 from lakeport.kernel.engine import FIELD_ID, Engine
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import is_any_list
 
 _FOREIGN_IDS = "field ids in files"

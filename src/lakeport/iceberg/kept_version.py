@@ -13,8 +13,7 @@ from lakeport.iceberg.metadata import DELTA_LOCATION, DELTA_TABLE_ID, DELTA_VERS
 from lakeport.iceberg.schema import Json
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.log import find_segment
-from lakeport.kernel.replay import LogReplay
+from lakeport.kernel.log import LogReplay, find_segment
 from lakeport.kernel.snapshot import Snapshot, Table
 
 KEPT_VERSION = "lakeport.delta.state"

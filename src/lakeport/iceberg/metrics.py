@@ -17,11 +17,10 @@ import pyarrow as pa
 from lakeport.iceberg.avro import NULL, PRESENT, encode_array, encode_bytes, encode_long
 from lakeport.iceberg.schema import Json
 from lakeport.iceberg.values import encode_unscaled, unscaled
+from lakeport.kernel.data_files import Bounds, FileStatistics, stats_type
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Column
 from lakeport.kernel.schema import StructType
-from lakeport.kernel.skipping import Bounds
-from lakeport.kernel.statistics import FileStatistics, stats_type
 
 _WIDTHS = {"int": "<i4", "date": "<i4", "long": "<i8", "timestamp": "<i8", "timestamptz": "<i8", "float": "<f4"}
 _WIDTHS |= {"double": "<f8"}

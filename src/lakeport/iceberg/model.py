@@ -17,7 +17,7 @@ from lakeport.kernel.deletion_vectors import (
     read_bitmap,
 )
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from lakeport.iceberg.commit_diff import VectorId, vector_id
 from lakeport.iceberg.model import InternalDeletionVector, KnownFiles, TableChange
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 
 
 def squash(changes: Callable[[KnownFiles], Iterator[TableChange]], known: KnownFiles | None) -> Iterator[TableChange]:

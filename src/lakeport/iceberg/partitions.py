@@ -13,7 +13,7 @@ from lakeport.errors import ConversionError
 from lakeport.iceberg.avro import NULL, PRESENT, encoder
 from lakeport.iceberg.schema import Json
 from lakeport.iceberg.values import decode_value, encode_value, to_plain
-from lakeport.kernel.partitions import parse_partition_value
+from lakeport.kernel.data_files import parse_partition_value
 from lakeport.kernel.schema import StructField
 
 FIRST_PARTITION_ID = 1000

@@ -9,8 +9,16 @@ from typing import Any
 
 from lakeport.errors import ConversionError
 from lakeport.iceberg.names import FieldIds, Path
-from lakeport.kernel.column_mapping import find_twice_mapped
-from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, fields_in
+from lakeport.kernel.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    fields_in,
+    find_twice_mapped,
+)
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from lakeport.kernel.moments import FarDate, FarTime, days_of, microseconds_of
+from lakeport.kernel.values import FarDate, FarTime, days_of, microseconds_of
 
 
 def to_plain(value: Any) -> Any:

@@ -22,10 +22,10 @@ from lakeport.iceberg.model import InternalDeletionVector
 from lakeport.iceberg.place import open_place
 from lakeport.iceberg.schema import Json
 from lakeport.iceberg.targets import Published, Target
+from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.statistics import decode_num_records
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.metadata_columns import ROW_POSITION
+from lakeport.kernel.schema import ROW_POSITION
 
 FIELD_ID = b"PARQUET:field_id"
 """Arrow field metadata: the column is matched by this Parquet field id, at every level of nesting."""

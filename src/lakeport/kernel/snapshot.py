@@ -11,16 +11,33 @@ import pyarrow as pa
 
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.checksum import read_checksum
+from lakeport.kernel.definition import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_ROW_TRACKING,
+    TableDefinition,
+    check_readable,
+    check_type_changes,
+    column_mapping_mode,
+    is_catalog_managed,
+)
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.features import check_readable, check_type_changes, column_mapping_mode, is_catalog_managed
-from lakeport.kernel.history import CommitInfo, CommitTimes, read_history
-from lakeport.kernel.log import Commit, LogListing, LogSegment, extend_segment, find_segment, list_log, log_path
-from lakeport.kernel.replay import FileColumns, LogReplay
+from lakeport.kernel.log import (
+    Commit,
+    CommitInfo,
+    CommitTimes,
+    FileColumns,
+    LogListing,
+    LogReplay,
+    LogSegment,
+    extend_segment,
+    find_segment,
+    list_log,
+    log_path,
+    read_checksum,
+    read_history,
+)
 from lakeport.kernel.scan import ScanBuilder
 from lakeport.kernel.schema import StructField, StructType, parse_schema
-from lakeport.kernel.table_definition import TableDefinition
-from lakeport.kernel.table_properties import ENABLE_IN_COMMIT_TIMESTAMPS, ENABLE_ROW_TRACKING
 
 
 class Table:

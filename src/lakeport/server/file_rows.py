@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeport.kernel.actions import to_action
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.kernel.file_keys import decode_paths
+from lakeport.kernel.log import decode_paths
 from lakeport.kernel.paths import whole_path
 
 _DETAILS = {

@@ -13,7 +13,7 @@ import msgspec
 
 from lakeport.errors import SharingError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.features import column_mapping_mode, reader_features
+from lakeport.kernel.definition import column_mapping_mode, reader_features
 from lakeport.server.snapshots import SharedSnapshot
 from lakeport.sharing.capabilities import Capabilities
 

@@ -15,14 +15,10 @@ import pyarrow.compute as pc
 
 from lakeport.errors import ChangeFeedError, CorruptTableError, VersionNotFoundError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.commit_changes import CommitChanges, read_commit_changes
-from lakeport.kernel.features import check_readable
-from lakeport.kernel.file_keys import decode_paths
-from lakeport.kernel.history import CommitTimes
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED, check_readable
+from lakeport.kernel.log import CommitChanges, CommitTimes, FileColumns, decode_paths, read_commit_changes
 from lakeport.kernel.paths import whole_path
-from lakeport.kernel.replay import FileColumns
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
 from lakeport.server.answers import CHUNK_FILES, FileLines, chunked
 from lakeport.server.file_rows import FileRow, rows_of_actions
 from lakeport.server.table_lines import ADD, CDC, REMOVE, LineWriter, Moment

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import LakeportError
-from lakeport.kernel.arrays import scalar_of
+from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.expressions import Expression, all_of
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.statistics import decode_num_records
+from lakeport.kernel.values import scalar_of
 from lakeport.server.answers import FileLines
 from lakeport.server.file_rows import FileRow, rows_of_scan
 from lakeport.server.snapshots import SharedSnapshot

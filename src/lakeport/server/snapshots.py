@@ -21,8 +21,8 @@ from lakeport.engine.confined import ConfinedStorage
 from lakeport.engine.storage import Storage
 from lakeport.errors import CorruptTableError, TableNotFoundError, UnsupportedFeatureError
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.history import CommitTimes
 from lakeport.kernel.lazy import lazy_property
+from lakeport.kernel.log import CommitTimes
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.snapshot import Table as DeltaTable

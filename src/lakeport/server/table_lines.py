@@ -11,8 +11,8 @@ import msgspec
 
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Remove
 from lakeport.kernel.actions import Protocol as DeltaProtocolAction
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
 from lakeport.server.catalog.locations import shown_places
 from lakeport.server.catalog.model import Table
 from lakeport.server.file_rows import FileRow

@@ -17,11 +17,22 @@ import msgspec
 import numpy as np
 
 from lakeport.errors import InvalidFilterError
-from lakeport.kernel.binding import bind
-from lakeport.kernel.expressions import And, Column, CompareOp, Comparison, Expression, IsNull, Literal, Not, Or, chain
-from lakeport.kernel.literals import cast_text
-from lakeport.kernel.moments import FarTime, days_of, microseconds_of, moment_at
+from lakeport.kernel.expressions import (
+    And,
+    Column,
+    CompareOp,
+    Comparison,
+    Expression,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    bind,
+    cast_text,
+    chain,
+)
 from lakeport.kernel.schema import PrimitiveType, StructType
+from lakeport.kernel.values import FarTime, days_of, microseconds_of, moment_at
 from lakeport.sharing.models import WireModel
 from lakeport.sharing.possible import (
     DEEPEST,

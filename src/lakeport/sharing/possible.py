@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import Any
 
 from lakeport.kernel.expressions import (
+    FLOATS,
     And,
     Call,
     Column,
@@ -26,7 +27,6 @@ from lakeport.kernel.expressions import (
     chain,
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
-from lakeport.kernel.value_types import FLOATS
 
 UNDECIDED = Literal(True)
 """Stands for a condition of which nothing is known, and for its negation."""

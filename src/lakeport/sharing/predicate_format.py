@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lakeport.kernel.binding import bind, normalize
 from lakeport.kernel.expressions import (
     And,
     Column,
@@ -23,10 +22,12 @@ from lakeport.kernel.expressions import (
     Literal,
     Not,
     Or,
+    bind,
+    normalize,
     operands,
 )
-from lakeport.kernel.moments import FarDate, FarTime
 from lakeport.kernel.schema import PrimitiveType, StructType
+from lakeport.kernel.values import FarDate, FarTime
 from lakeport.sharing.json_predicates import COMPARISONS
 from lakeport.sharing.possible import is_collated
 

@@ -6,8 +6,11 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from lakeport.errors import InvalidFilterError
-from lakeport.kernel.binding import bind
 from lakeport.kernel.expressions import (
+    DATE,
+    LONG,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
     And,
     Column,
     Comparison,
@@ -18,15 +21,17 @@ from lakeport.kernel.expressions import (
     Literal,
     Not,
     Or,
+    bind,
     chain,
     children,
     columns_in,
+    digits_of,
+    is_integer,
     operands,
+    parse_filter,
 )
-from lakeport.kernel.moments import FarTime
 from lakeport.kernel.schema import DataType, StructType
-from lakeport.kernel.sql import parse_filter
-from lakeport.kernel.value_types import DATE, LONG, TIMESTAMP, TIMESTAMP_NTZ, digits_of, is_integer
+from lakeport.kernel.values import FarTime
 from lakeport.sharing.possible import (
     MOST_NODES,
     NEGATED,

@@ -11,8 +11,7 @@ from typing import Any
 from pyspark.sql import datasource as pushed
 
 from lakeport.errors import LakeportError
-from lakeport.kernel.binding import bind
-from lakeport.kernel.expressions import Column, Comparison, Expression, In, IsNull, Like, Literal, Not, col, lit
+from lakeport.kernel.expressions import Column, Comparison, Expression, In, IsNull, Like, Literal, Not, bind, col, lit
 from lakeport.kernel.schema import PrimitiveType, StructType
 
 FIRST_CERTAIN_YEAR = 1901

@@ -12,8 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeport.engine.reading import RowReader
-from lakeport.kernel.metadata_columns import ROW_COMMIT_VERSION, ROW_ID
-from lakeport.kernel.schema import StructType
+from lakeport.kernel.schema import ROW_COMMIT_VERSION, ROW_ID, StructType
 from lakeport.spark.failures import plain_errors
 from lakeport.spark.native.frames import to_native_frame
 from lakeport.spark.planning import TaskSizes, plan_tasks

@@ -11,9 +11,7 @@ from lakeport.client.options import ClientOptions
 from lakeport.client.table_pages import FORMATS
 from lakeport.engine import default_engine
 from lakeport.frame import Changes, Frame
-from lakeport.kernel.metadata_columns import CHANGE_COLUMNS
-from lakeport.kernel.schema import StructType
-from lakeport.kernel.schema_names import format_column_list, parse_column_list
+from lakeport.kernel.schema import CHANGE_COLUMNS, StructType, format_column_list, parse_column_list
 from lakeport.sharing.names import is_table_url, parse_table_name, parse_table_url
 from lakeport.source import PathTable
 from lakeport.spark.given_options import GivenOptions

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lakeport.kernel.change_files import ChangeFile
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.changes import ChangeFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.source import TableSource
 from lakeport.spark.tasks import Piece, ReadTask
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakeport.errors import LakeportError, StreamError
-from lakeport.kernel.change_files import ChangeFile
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.changes import ChangeFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.source import TableSource
 from lakeport.spark.offsets import StreamOffset
 from lakeport.spark.stream_files import Supply, VersionFiles, Window

@@ -14,10 +14,9 @@ from itertools import groupby
 from typing import Protocol
 
 from lakeport.errors import ChangeFeedError, SharingError, StreamError
-from lakeport.kernel.change_files import INSERT, ChangeFile
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.changes import INSERT, ChangeFile, CommitFiles
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_commits import CommitFiles
 from lakeport.source import TableSource
 from lakeport.spark.stream_schema import StreamSchema
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeport.kernel.change_files import ChangeFile
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.changes import ChangeFile
+from lakeport.kernel.scan import ScanFile
 
 _DEFAULT_FILES = 1000
 

@@ -14,10 +14,9 @@ from pyspark.sql import types as spark
 from lakeport.engine.reading import RowReader
 from lakeport.errors import StreamError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.change_files import ChangeState
-from lakeport.kernel.change_schema import Layout, find_incompatibility, layout_of
-from lakeport.kernel.metadata_columns import CHANGE_COLUMNS
-from lakeport.kernel.schema import StructType
+from lakeport.kernel.changes import ChangeState
+from lakeport.kernel.definition import Layout, find_incompatibility, layout_of
+from lakeport.kernel.schema import CHANGE_COLUMNS, StructType
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.spark.types import selected_columns, spark_arrow_schema, to_spark_schema
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from lakeport.engine.reading import MOST_WAITED_FOR, RowReader, in_order
-from lakeport.kernel.change_files import ChangeFile
+from lakeport.kernel.changes import ChangeFile
 from lakeport.kernel.engine import Engine, FileSplit
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 
 _BATCH_ROWS = 32 * 1024
 _AHEAD = 2

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
-from lakeport.kernel.schema_names import parse_column_list
-from lakeport.kernel.table_properties import spelled_property
+from lakeport.kernel.definition import spelled_property
+from lakeport.kernel.schema import parse_column_list
 from lakeport.sharing.names import is_table_url
 from lakeport.spark.given_options import GivenOptions
 

@@ -12,23 +12,30 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lakeport.kernel import schema_changes
+from lakeport.kernel.definition import (
+    ENABLE_TYPE_WIDENING,
+    STATS_COLUMNS,
+    TableDefinition,
+    TableExpression,
+    column_mapping_mode,
+    expressions_in,
+    uses_of_columns,
+)
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.features import column_mapping_mode
 from lakeport.kernel.schema import (
+    DEFAULT,
+    GENERATION_EXPRESSION,
     DataType,
     PrimitiveType,
     StructField,
     StructType,
+    format_column_list,
     format_schema,
+    parse_path,
+    parse_type,
 )
-from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
-from lakeport.kernel.schema_names import format_column_list, parse_path
-from lakeport.kernel.table_definition import TableDefinition
-from lakeport.kernel.table_expressions import TableExpression, expressions_in, uses_of_columns
-from lakeport.kernel.table_properties import ENABLE_TYPE_WIDENING, STATS_COLUMNS
+from lakeport.kernel.schema import evolution as schema_changes
 from lakeport.kernel.transaction import update_table
-from lakeport.kernel.type_text import parse_type
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
 from lakeport.tables.schema_input import SchemaInput, check_default, check_sql, check_text, to_schema, to_type
 

@@ -16,13 +16,27 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.arrays import array_of, from_numpy, own_scalar
-from lakeport.kernel.binding import bind_value
-from lakeport.kernel.columns import make_batch
+from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Column, Expression, replace_now
-from lakeport.kernel.input_rows import RowName, fit_column, match_columns
+from lakeport.kernel.expressions import (
+    DATE,
+    FLOATS,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Column,
+    Expression,
+    bind_value,
+    convert,
+    digits_of,
+    is_integer,
+    is_number,
+    parse_expression,
+    plain,
+    replace_now,
+    type_of,
+)
 from lakeport.kernel.schema import (
+    GENERATION_EXPRESSION,
     DataType,
     PrimitiveType,
     StructField,
@@ -31,10 +45,8 @@ from lakeport.kernel.schema import (
     arrow_schema,
     nullable,
 )
-from lakeport.kernel.schema_keys import GENERATION_EXPRESSION
-from lakeport.kernel.sql import parse_expression
-from lakeport.kernel.value_binding import convert, plain, type_of
-from lakeport.kernel.value_types import DATE, FLOATS, TIMESTAMP, TIMESTAMP_NTZ, digits_of, is_integer, is_number
+from lakeport.kernel.values import array_of, from_numpy, own_scalar
+from lakeport.kernel.write import RowName, fit_column, match_columns
 
 Path = tuple[str, ...]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakeport.kernel.checkpoint_writer import write_checkpoint
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.history import CommitInfo
+from lakeport.kernel.log import CommitInfo
+from lakeport.kernel.maintenance import write_checkpoint
 from lakeport.kernel.transaction import update_table
 from lakeport.tables.operation import Result, StorageOptions, open_snapshot
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lakeport.kernel.arrays import FALSE, from_numpy, python_value, scalar_of, to_integers, to_mask
 from lakeport.kernel.expressions import (
+    FLOATS,
     And,
     Cast,
     Column,
@@ -26,12 +26,15 @@ from lakeport.kernel.expressions import (
     In,
     Literal,
     all_of,
+    common_type,
     conjuncts,
+    decimal_of,
+    digits_of,
     rewrite,
+    type_of,
 )
 from lakeport.kernel.schema import DataType, PrimitiveType
-from lakeport.kernel.value_binding import type_of
-from lakeport.kernel.value_types import FLOATS, common_type, decimal_of, digits_of
+from lakeport.kernel.values import FALSE, from_numpy, python_value, scalar_of, to_integers, to_mask
 from lakeport.tables.merge_sides import Pairs, RowNumbers, Side, Sides
 
 _BLOCK_PAIRS = 1 << 18

@@ -12,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.columns import make_batch
+from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Column, Expression, format_expression
-from lakeport.kernel.schema import StructField, StructType, arrow_field
-from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
-from lakeport.kernel.schema_names import parse_path
+from lakeport.kernel.schema import DEFAULT, GENERATION_EXPRESSION, StructField, StructType, arrow_field, parse_path
 from lakeport.tables.assignments import Constant, Path, Value, as_stored, parse_assignments, replace_column
 from lakeport.tables.merge_sides import CompiledExpression, Pairs, RowNumbers, Side, Sides
 from lakeport.tables.row_search import parse_condition

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from lakeport.engine.reading import RowReader
 from lakeport.engine.writing import write_rows
-from lakeport.kernel.arrays import from_numpy, to_integers
+from lakeport.kernel.definition import TARGET_FILE_SIZE
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.metadata_columns import ROW_POSITION
-from lakeport.kernel.row_transformer import RowTransformer
-from lakeport.kernel.scan_files import ScanFile
-from lakeport.kernel.table_properties import TARGET_FILE_SIZE
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import ROW_POSITION
 from lakeport.kernel.transaction import Transaction
+from lakeport.kernel.values import from_numpy, to_integers
+from lakeport.kernel.write import RowTransformer
 from lakeport.tables.matching import target_filter
 from lakeport.tables.merge_clauses import MergeDefinition, choose
 from lakeport.tables.merge_search import Found, FoundIn, SearchTask

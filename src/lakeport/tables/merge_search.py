@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from lakeport.engine.reading import RowReader, in_order
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.arrays import to_integers
-from lakeport.kernel.input_rows import format_row
-from lakeport.kernel.metadata_columns import ROW_POSITION
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import ROW_POSITION
+from lakeport.kernel.values import to_integers
+from lakeport.kernel.write import format_row
 from lakeport.tables.matching import Matcher
 from lakeport.tables.merge_clauses import BoundClause, choose
 from lakeport.tables.merge_sides import Pairs, RowNumbers

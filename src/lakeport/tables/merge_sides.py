@@ -14,13 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.errors import InvalidFilterError, UnknownColumnError
-from lakeport.kernel.arrays import from_numpy, to_mask
-from lakeport.kernel.binding import bind, bind_value
-from lakeport.kernel.columns import make_batch
+from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Column, Expression, columns_in, rewrite
-from lakeport.kernel.input_rows import RowName
+from lakeport.kernel.expressions import Column, Expression, bind, bind_value, columns_in, rewrite
 from lakeport.kernel.schema import StructField, StructType, arrow_field
+from lakeport.kernel.values import from_numpy, to_mask
+from lakeport.kernel.write import RowName
 
 RowNumbers = npt.NDArray[np.int64]
 """Numbers of rows."""

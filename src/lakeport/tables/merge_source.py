@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.input_rows import fit_column
 from lakeport.kernel.schema import arrow_schema, nullable, schema_from_arrow
+from lakeport.kernel.write import fit_column
 from lakeport.tables.matching import Matcher, split_condition
 from lakeport.tables.merge_clauses import BoundMerge, MergeDefinition
 from lakeport.tables.merge_sides import name_source_row

@@ -12,8 +12,8 @@ from lakeport.engine import default_engine
 from lakeport.errors import CommitUnknownError, StorageError
 from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
+from lakeport.kernel.maintenance import finish_commit
 from lakeport.kernel.paths import parse_target, resolve_path
-from lakeport.kernel.post_commit import finish_commit
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Transaction, update_table
 

@@ -12,17 +12,15 @@ import pyarrow as pa
 from lakeport.engine.reading import RowReader
 from lakeport.engine.writing import write_rows
 from lakeport.kernel.actions import Add
-from lakeport.kernel.bin_packing import Bin, plan_bins
+from lakeport.kernel.definition import TARGET_FILE_SIZE
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression, format_expression
+from lakeport.kernel.expressions import Expression, format_expression, parse_filter
+from lakeport.kernel.maintenance import Bin, plan_bins
 from lakeport.kernel.paths import resolve_path
-from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.sql import parse_filter
-from lakeport.kernel.table_properties import TARGET_FILE_SIZE
 from lakeport.kernel.transaction import Transaction, update_table
-from lakeport.kernel.write_context import WriteContext
+from lakeport.kernel.write import WriteContext
 from lakeport.tables.operation import Progress, Result, StorageOptions, discard, finish, open_snapshot
 from lakeport.workers import Workers, Workplace, open_workers
 

@@ -12,14 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.kernel.actions import Add
-from lakeport.kernel.column_mapping import MAPPING_PREFIX
+from lakeport.kernel.data_files import parse_partition_value
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, Or, chain, format_expression, lit
-from lakeport.kernel.partitions import parse_partition_value
-from lakeport.kernel.row_transformer import partition_codes
-from lakeport.kernel.schema import StructField, StructType, arrow_field, schema_from_arrow
+from lakeport.kernel.schema import MAPPING_PREFIX, StructField, StructType, arrow_field, schema_from_arrow
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction
+from lakeport.kernel.write import partition_codes
 from lakeport.tables.arrow_input import to_reader
 from lakeport.tables.delete import format_predicate
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot

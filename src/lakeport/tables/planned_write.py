@@ -20,17 +20,14 @@ import pyarrow as pa
 from lakeport.engine.writing import write_rows
 from lakeport.errors import ConstraintError
 from lakeport.kernel.actions import Add
-from lakeport.kernel.columns import make_batch
+from lakeport.kernel.data_files import make_batch
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.parked_transaction import ParkedTransaction, park
 from lakeport.kernel.paths import resolve_path
-from lakeport.kernel.row_transformer import RowTransformer
-from lakeport.kernel.schema import StructType
-from lakeport.kernel.schema_keys import DEFAULT, GENERATION_EXPRESSION
+from lakeport.kernel.schema import DEFAULT, GENERATION_EXPRESSION, StructType
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
-from lakeport.kernel.transaction import Transaction
-from lakeport.kernel.write_context import WriteContext, decode_adds, encode_adds
+from lakeport.kernel.transaction import ParkedTransaction, Transaction, park
+from lakeport.kernel.write import RowTransformer, WriteContext, decode_adds, encode_adds
 from lakeport.tables.operation import Result, begin, claim, discard, finish
 from lakeport.tables.overwrite import Replacing, replace_by_files
 from lakeport.tables.row_changes import uses_vectors

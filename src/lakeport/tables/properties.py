@@ -10,23 +10,20 @@ import pyarrow as pa
 from lakeport.engine.reading import RowReader
 from lakeport.errors import ConstraintError
 from lakeport.kernel.actions import Add
-from lakeport.kernel.arrays import to_mask
-from lakeport.kernel.binding import bind
-from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression, columns_in, replace_now
-from lakeport.kernel.input_rows import format_cell
-from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ScanFile
-from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.sql import parse_expression
-from lakeport.kernel.table_definition import TableDefinition
-from lakeport.kernel.table_properties import (
+from lakeport.kernel.definition import (
     CONSTRAINT_PREFIX,
     ENABLE_ROW_TRACKING,
+    TableDefinition,
     check_removable,
     constraints_in,
 )
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.expressions import Expression, bind, columns_in, parse_expression, replace_now
+from lakeport.kernel.scan import Scan, ScanFile
+from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction, update_table
+from lakeport.kernel.values import to_mask
+from lakeport.kernel.write import format_cell
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
 from lakeport.tables.row_counts import counted_stats
 from lakeport.tables.schema_input import check_sql, check_text

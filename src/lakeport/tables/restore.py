@@ -8,12 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from lakeport.errors import MissingFileError, UnsupportedFeatureError
+from lakeport.kernel.definition import APPEND_ONLY, assigns_row_ids
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.restoring import RestorePlan, plan_restore, restored_definition
-from lakeport.kernel.row_tracking import assigns_row_ids
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.maintenance import RestorePlan, plan_restore, restored_definition
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.table_properties import APPEND_ONLY
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.tables.operation import Result, StorageOptions, finish, table_at
 from lakeport.tables.row_counts import counted_stats

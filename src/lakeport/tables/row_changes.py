@@ -25,15 +25,14 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.kernel.actions import Add
-from lakeport.kernel.deletion_vector_writer import write_deletion_vectors
-from lakeport.kernel.deletion_vectors import read_deletion_vector, union
-from lakeport.kernel.input_rows import RowNames
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, TARGET_FILE_SIZE
+from lakeport.kernel.deletion_vectors import read_deletion_vector, union, write_deletion_vectors
 from lakeport.kernel.paths import resolve_path
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.statistics import decode_num_records
-from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, TARGET_FILE_SIZE
 from lakeport.kernel.transaction import Transaction
+from lakeport.kernel.write import RowNames
 from lakeport.tables.operation import Result, discard, finish, has_surely_failed
 from lakeport.tables.row_counts import count_rows
 from lakeport.tables.row_output import (

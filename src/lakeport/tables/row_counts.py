@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.engine import ROW_INDEX, Engine, FileSplit
-from lakeport.kernel.scan_files import ScanFile
-from lakeport.kernel.statistics import decode_num_records
+from lakeport.kernel.scan import ScanFile
 from lakeport.workers import Workplace
 
 

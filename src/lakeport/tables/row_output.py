@@ -20,16 +20,14 @@ import pyarrow as pa
 from lakeport.engine.reading import RowReader, in_order
 from lakeport.engine.writing import DataWriter
 from lakeport.kernel.actions import Add
-from lakeport.kernel.arrays import from_numpy, to_integers
+from lakeport.kernel.data_files import constant_column
 from lakeport.kernel.deletion_vectors import DeletionVector
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.input_rows import RowName, RowNames, format_row
-from lakeport.kernel.metadata_columns import CHANGE_TYPE, ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
-from lakeport.kernel.partitions import constant_column
-from lakeport.kernel.row_transformer import RowTransformer
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import CHANGE_TYPE, ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.write_context import WriteContext
+from lakeport.kernel.values import from_numpy, to_integers
+from lakeport.kernel.write import RowName, RowNames, RowTransformer, WriteContext, format_row
 from lakeport.workers import Workplace
 
 Positions = npt.NDArray[np.uint64]

@@ -9,15 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.engine.reading import RowReader
-from lakeport.kernel.arrays import to_integers
-from lakeport.kernel.expressions import Expression, columns_in, replace_now
-from lakeport.kernel.metadata_columns import ROW_POSITION
-from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ScanFile
-from lakeport.kernel.schema import arrow_field
+from lakeport.kernel.expressions import Expression, columns_in, parse_filter, replace_now
+from lakeport.kernel.scan import Scan, ScanFile
+from lakeport.kernel.schema import ROW_POSITION, arrow_field
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.sql import parse_filter
 from lakeport.kernel.transaction import Transaction
+from lakeport.kernel.values import to_integers
 from lakeport.tables.row_output import Positions
 from lakeport.workers import ThreadWorkers, Workers, Workplace
 

@@ -9,11 +9,21 @@ import msgspec
 import pyarrow as pa
 
 from lakeport.errors import CorruptTableError, InvalidFilterError, UnsupportedFeatureError
-from lakeport.kernel.binding import bind_value
-from lakeport.kernel.columns import make_batch
+from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression, columns_in, format_expression, replace_now
+from lakeport.kernel.expressions import (
+    Expression,
+    bind_value,
+    columns_in,
+    format_expression,
+    parse_expression,
+    replace_now,
+)
 from lakeport.kernel.schema import (
+    COMMENT,
+    DEFAULT,
+    GENERATION_EXPRESSION,
+    INVARIANTS,
     ArrayType,
     DataType,
     MapType,
@@ -23,12 +33,10 @@ from lakeport.kernel.schema import (
     fields_in,
     format_schema,
     parse_schema,
+    parse_schema_text,
+    parse_type,
     schema_from_arrow,
 )
-from lakeport.kernel.schema_keys import COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS
-from lakeport.kernel.schema_text import parse_schema_text
-from lakeport.kernel.sql import parse_expression
-from lakeport.kernel.type_text import parse_type
 
 TypeInput: TypeAlias = str | pa.DataType | DataType
 SchemaInput: TypeAlias = str | Mapping[str, TypeInput] | pa.Schema | StructType

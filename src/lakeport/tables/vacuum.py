@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.engine.storage import Storage
 from lakeport.errors import CommitConflictError
+from lakeport.kernel.definition import DELETED_FILE_RETENTION, parse_interval
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.post_commit import finish_commit
+from lakeport.kernel.maintenance import find_unneeded, finish_commit, may_matter, needed_files
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_properties import DELETED_FILE_RETENTION, parse_interval
 from lakeport.kernel.transaction import update_table
-from lakeport.kernel.vacuum_files import find_unneeded, may_matter, needed_files
 from lakeport.tables.operation import Progress, Result, StorageOptions, open_snapshot
 from lakeport.workers import Workers, Workplace, open_workers
 

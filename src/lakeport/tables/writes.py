@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from lakeport.engine.writing import write_rows
 from lakeport.errors import InvalidDataError, TableNotFoundError
-from lakeport.kernel import schema_changes
 from lakeport.kernel.actions import Add
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.definition import ENABLE_TYPE_WIDENING
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.schema import StructType, schema_from_arrow
+from lakeport.kernel.schema import evolution as schema_changes
 from lakeport.kernel.snapshot import Table
-from lakeport.kernel.statistics import decode_num_records
-from lakeport.kernel.table_properties import ENABLE_TYPE_WIDENING
 from lakeport.kernel.transaction import Transaction, create_table
 from lakeport.tables.arrow_input import to_reader
 from lakeport.tables.operation import Result, StorageOptions, begin, finish, open_snapshot, table_at

@@ -6,10 +6,14 @@ import msgspec
 
 from lakeport.client.options import AccessMode
 from lakeport.kernel.actions import Format, Metadata, Protocol
-from lakeport.kernel.features import CATALOG_MANAGED, READER_FEATURES
+from lakeport.kernel.definition import (
+    CATALOG_MANAGED,
+    READER_FEATURES,
+    TableDefinition,
+    supported_features,
+    with_history,
+)
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.table_definition import TableDefinition, with_history
-from lakeport.kernel.writer_features import supported_features
 
 SYNCED_TABLE = "lakeport.sync.table"
 """A property of the copy: what the share calls the table."""

@@ -15,15 +15,14 @@ from lakeport.client.sync.plan import Live, VersionPlan, Wanted, live_files
 from lakeport.engine import ComposedEngine
 from lakeport.errors import SyncError, TableNotFoundError
 from lakeport.kernel.actions import Add, AddCdc, DomainMetadata, Remove
-from lakeport.kernel.commit import Committer, StagedActions
-from lakeport.kernel.conflicts import Reads
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.definition import ROW_TRACKING_DOMAIN, assigns_row_ids, high_water_mark
 from lakeport.kernel.engine import Engine
+from lakeport.kernel.maintenance import finish_commit
 from lakeport.kernel.paths import encode_path
-from lakeport.kernel.post_commit import finish_commit
-from lakeport.kernel.row_tracking import ROW_TRACKING_DOMAIN, assigns_row_ids, high_water_mark
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.statistics import decode_num_records
+from lakeport.kernel.transaction import Committer, Reads, StagedActions
 
 OPERATION = "SYNC"
 _HARMLESS = frozenset({"VACUUM START", "VACUUM END"})

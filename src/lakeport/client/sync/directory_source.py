@@ -14,9 +14,8 @@ from lakeport.client.sync.source import ChangeFiles, SharedVersion, change_files
 from lakeport.engine import engine_over
 from lakeport.errors import ChangeFeedError, VersionNotFoundError
 from lakeport.kernel.changes import table_changes
-from lakeport.kernel.commit_changes import read_commit_changes
+from lakeport.kernel.log import FileColumns, read_commit_changes
 from lakeport.kernel.paths import resolve_path
-from lakeport.kernel.replay import FileColumns
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.sharing.names import TableName
 

@@ -15,8 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from lakeport.client.local_log import DATA
-from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.kernel.z85 import encode_z85
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_z85
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _COPY = re.compile(rf"({_PLAIN.pattern})\.[0-9a-f]{{12}}\.parquet")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from lakeport.client.sync.names import copied_vector, name_of, parse_copy
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 
 Key = tuple[str, str | None]
 """A name, and the id of the deletion vector: with another one, it is another logical file."""

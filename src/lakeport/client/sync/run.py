@@ -23,10 +23,10 @@ from lakeport.client.sync.verify import find_lost, verify_copy
 from lakeport.engine import default_engine
 from lakeport.errors import MissingFileError, SharingError, SyncError
 from lakeport.kernel.actions import AddCdc
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import parse_target
-from lakeport.kernel.table_properties import ENABLE_CHANGE_DATA_FEED
-from lakeport.kernel.write_context import CHANGE_DIRECTORY
+from lakeport.kernel.write import CHANGE_DIRECTORY
 from lakeport.sharing.names import parse_table_url
 from lakeport.workers import Workers, open_workers
 

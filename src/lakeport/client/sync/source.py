@@ -9,8 +9,7 @@ from typing import Protocol
 
 from lakeport.client.options import AccessMode
 from lakeport.client.sync.plan import Wanted
-from lakeport.kernel.change_files import ChangeFile
-from lakeport.kernel.changes import TableChanges
+from lakeport.kernel.changes import ChangeFile, TableChanges
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.names import TableName

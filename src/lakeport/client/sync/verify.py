@@ -10,7 +10,7 @@ from lakeport.client.sync.plan import Live, Wanted
 from lakeport.errors import SyncError
 from lakeport.kernel.deletion_vectors import read_bitmap
 from lakeport.kernel.engine import StorageClient
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 
 _THREADS = 16
 

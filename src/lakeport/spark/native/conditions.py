@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 from lakeport.errors import LakeportError
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Like, Literal, Not, Or
-from lakeport.kernel.moments import MOMENT_KINDS, FarDate, FarTime, days_of, microseconds_of
 from lakeport.kernel.schema import PrimitiveType, StructType
+from lakeport.kernel.values import MOMENT_KINDS, FarDate, FarTime, days_of, microseconds_of
 from lakeport.spark.filters import FIRST_CERTAIN_YEAR
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {

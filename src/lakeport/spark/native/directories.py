@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lakeport.kernel.partitions import format_partition_value, parse_partition_value
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.data_files import format_partition_value, parse_partition_value
+from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.kernel.snapshot import Snapshot
 

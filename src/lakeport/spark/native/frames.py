@@ -11,8 +11,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from lakeport.client.storage import SharedStorage
 from lakeport.kernel.engine import StorageClient
-from lakeport.kernel.scan import Scan
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.schema import StructField, StructType
 from lakeport.spark.native.conditions import to_spark_condition
 from lakeport.spark.native.directories import partition_directories

@@ -14,7 +14,7 @@ from lakeport.client.local_log import SignedUrl
 from lakeport.errors import StorageError
 from lakeport.kernel.deletion_vectors import encode_deletion_vector, read_deletion_vector
 from lakeport.kernel.engine import StorageClient
-from lakeport.kernel.scan_files import ScanFile
+from lakeport.kernel.scan import ScanFile
 
 WHOLE, WITH_DELETED = "/whole", "/with-deleted"
 """The directories of files without and with deletion vectors."""

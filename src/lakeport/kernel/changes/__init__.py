@@ -1,0 +1,32 @@
+"""A table commit by commit: the change data feed, and what streams follow.
+
+May import `snapshot`, `scan` and all below them.
+"""
+
+from lakeport.kernel.changes.commits import CommitFiles, TableCommits
+from lakeport.kernel.changes.feed import (
+    TableChanges,
+    first_version_since,
+    last_version_until,
+    table_changes,
+    table_changes_between,
+)
+from lakeport.kernel.changes.files import INSERT, ChangeFile, ChangeState, paths_of, transform_change_data
+from lakeport.kernel.changes.plan import ChangeScan, ChangeScanBuilder
+
+__all__ = [
+    "INSERT",
+    "ChangeFile",
+    "ChangeScan",
+    "ChangeScanBuilder",
+    "ChangeState",
+    "CommitFiles",
+    "TableChanges",
+    "TableCommits",
+    "first_version_since",
+    "last_version_until",
+    "paths_of",
+    "table_changes",
+    "table_changes_between",
+    "transform_change_data",
+]

@@ -1,0 +1,147 @@
+"""The change data feed: which rows each commit of a range of versions inserted, updated and deleted.
+
+Planning reads the log only, one commit after the other, and gives `ChangeFile`s; with the `ChangeState` that they
+share, `transform_change_data` makes rows of what the Parquet handler reads from them. Of a commit,
+
+- the cdc files are all of its changes, if it has any;
+- else each file that it adds is inserted and each file that it removes is deleted, if its `dataChange` is not false;
+- a file that it removes and adds again has changed in the rows in which the two deletion vectors differ, if any.
+
+The rows have the schema of the last version of the range; see `change_schema` for what the others may have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from lakeport.errors import ChangeFeedError
+from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.changes.plan import ChangeScanBuilder
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED, check_readable, find_incompatibility, layout_of
+from lakeport.kernel.log import CommitChanges, FileColumns, check_commits_are_there, read_commit_changes
+from lakeport.kernel.schema import CHANGE_COLUMNS, StructType
+from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
+
+
+def table_changes(table: Table, start: int, end: int | None = None) -> TableChanges:
+    """The changes of the versions `start` to `end`, or to the latest.
+
+    Raises `VersionNotFoundError` for versions that the table does not have or no longer has, and `ChangeFeedError` if
+    the feed is off at `start`, or if `start` cannot be read under the schema of `end`. What later versions hold is
+    looked at when they are planned."""
+    if end is not None and start > end:
+        raise ChangeFeedError(f"the changes from version {start} to {end} run backwards [{table.root}]", version=start)
+    last = table.latest_snapshot() if end is None else table.snapshot_at_version(end)
+    first = last if start == last.version else table.snapshot_at_version(start)
+    changes = TableChanges(first, last, start)
+    changes.check()
+    return changes
+
+
+def table_changes_between(table: Table, start: int | datetime, end: int | datetime | None = None) -> TableChanges:
+    """The changes of the versions that were made from one time to another, both included; none if no commit was made
+    between them. Times are milliseconds since the epoch, or datetimes (naive means UTC)."""
+    first = first_version_since(table, start)
+    if end is None:
+        return table_changes(table, first)
+    last = last_version_until(table, end)
+    if first > last and to_milliseconds(start) <= to_milliseconds(end):
+        snapshot = table.snapshot_at_version(last)
+        return TableChanges(snapshot, snapshot, first)
+    return table_changes(table, first, last)
+
+
+def first_version_since(table: Table, timestamp: int | datetime) -> int:
+    """The first version that was made at or after a time. Raises `VersionNotFoundError` if it is later than all of
+    them, or if versions of that time may have been cleaned up."""
+    return table.latest_snapshot().commit_times().version_from(to_milliseconds(timestamp))
+
+
+def last_version_until(table: Table, timestamp: int | datetime) -> int:
+    """The last version that was made at or before a time, so the latest one for a time to come. Raises
+    `VersionNotFoundError` if it is earlier than all of them."""
+    latest = table.latest_snapshot()
+    times = latest.commit_times()
+    return times.version_at(min(to_milliseconds(timestamp), times.of(latest.version)))
+
+
+class TableChanges:
+    """The changes of the versions `start` to `end`; none if `start` is the greater one."""
+
+    def __init__(self, first: Snapshot, last: Snapshot, start: int) -> None:
+        self.snapshot, self.start, self.end = last, start, last.version
+        self.engine, self.root = last.engine, last.root
+        self.schema: StructType = StructType((*last.schema, *CHANGE_COLUMNS))
+        """The columns of the table, as the last version has them, and `CHANGE_COLUMNS`."""
+        self._first = first
+        self._times = last.commit_times()
+        self._layout = layout_of(last.protocol, last.metadata, self.root)
+
+    def __repr__(self) -> str:
+        return f"<TableChanges of {self.root}, versions {self.start} to {self.end}>"
+
+    def scan_builder(self) -> ChangeScanBuilder:
+        return ChangeScanBuilder(self)
+
+    def commits(self, columns: FileColumns) -> Iterator[CommitChanges]:
+        """The commits of the range, oldest first; each is read once, when it is asked for. Raises `ChangeFeedError` at
+        a version at which the feed is off or the schema is not compatible, `UnsupportedFeatureError` at one that
+        cannot be read."""
+        protocol, metadata = self._first.protocol, self._first.metadata
+        for version in range(self.start, self.end + 1):
+            commit = self._read(version, columns)
+            if commit.state.protocol or commit.state.metadata:
+                protocol, metadata = commit.state.protocol or protocol, commit.state.metadata or metadata
+                self._check_version(version, protocol, metadata)
+            yield commit
+
+    def check(self) -> None:
+        """Raises `VersionNotFoundError` if a commit of the range is not there any more, `ChangeFeedError` if the first
+        or the last version does not allow to read changes."""
+        check_commits_are_there(self._times, self.start, self.end, self.root)
+        for column in CHANGE_COLUMNS:
+            if self.snapshot.schema.find(column.name) is not None:
+                raise ChangeFeedError(
+                    f"the table has a column {column.name!r} of its own, which changes have too; rename it "
+                    f"[{self.root}]",
+                    version=self.end,
+                )
+        self._check_version(self.start, self._first.protocol, self._first.metadata)
+
+    def _check_version(self, version: int, protocol: Protocol, metadata: Metadata) -> None:
+        check_readable(protocol, self.root)
+        if not self._has_feed(metadata):
+            raise ChangeFeedError(
+                f"the change data feed is off at version {version}; {self._advice(version)} [{self.root}]",
+                version=version,
+            )
+        if found := find_incompatibility(layout_of(protocol, metadata, self.root), self._layout):
+            column, reason = found
+            raise ChangeFeedError(
+                f"the changes of version {version} cannot be read under the schema of version {self.end} because of "
+                f"the column {column!r}: {reason}; read the versions before the change by themselves [{self.root}]",
+                version=version,
+            )
+
+    def _advice(self, version: int) -> str:
+        """What to do about the feed that is off at `version`."""
+        if (since := self._feed_since(version + 1)) is not None:
+            return f"it is on from version {since} on: start there"
+        if version > self.start:
+            return f"end at version {version - 1}"
+        return f"set {ENABLE_CHANGE_DATA_FEED.name} to true, and the changes from then on can be read"
+
+    def _feed_since(self, first: int) -> int | None:
+        """The version from which on, up to the last one, the feed is on; None if it is off at the last one."""
+        since = None
+        for version in range(first, self.end + 1):
+            if metadata := self._read(version, FileColumns()).state.metadata:
+                since = (since or version) if self._has_feed(metadata) else None
+        return since
+
+    def _read(self, version: int, columns: FileColumns) -> CommitChanges:
+        return read_commit_changes(self.engine, self._times, version, columns)
+
+    def _has_feed(self, metadata: Metadata) -> bool:
+        return ENABLE_CHANGE_DATA_FEED.of(metadata.configuration, path=self.root)

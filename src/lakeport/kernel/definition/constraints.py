@@ -1,0 +1,141 @@
+"""The SQL in the definition of a table: CHECK constraints, column invariants and generated columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from lakeport.errors import CorruptTableError, InvalidFilterError, UnsupportedFeatureError
+from lakeport.kernel.definition.properties import Configuration, constraints_in
+from lakeport.kernel.expressions import bind, bind_value, columns_in, parse_expression, replace_now
+from lakeport.kernel.schema import (
+    GENERATION_EXPRESSION,
+    INVARIANTS,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    format_column_list,
+)
+
+_Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TableExpression:
+    """SQL that decides what rows a table takes, or what is in them."""
+
+    name: str
+    """`the constraint 'positive'`, for people."""
+    sql: str
+    owner: _Path = ()
+    """The column that has it; empty for a constraint of the whole table."""
+    type: DataType | None = None
+    """That of the generated column; None for a condition."""
+    is_repeated: bool = False
+    """Whether the column is in a list or in a map, so that a row has many values or none for it."""
+
+    def check(self, schema: StructType) -> None:
+        """Raises `InvalidFilterError` and `UnknownColumnError` if it has no meaning in a table of this schema."""
+        parsed = replace_now(parse_expression(self.sql), 0)
+        if self.type is None:
+            bind(parsed, schema)
+        else:
+            bind_value(parsed, schema, self.type)
+
+    def columns(self, schema: StructType) -> tuple[_Path, ...]:
+        """The columns in it. Of SQL that this kernel does not understand, all whose names are anywhere in the text."""
+        try:
+            return tuple(column.path for column in columns_in(parse_expression(self.sql)))
+        except InvalidFilterError:
+            text = self.sql.lower().replace("``", "`")
+            return tuple(place.path for place in _places(schema) if place.path[-1].lower() in text)
+
+
+def expressions_in(configuration: Configuration, schema: StructType) -> list[TableExpression]:
+    """All of a table. Raises `ValueError` for an invariant that is not valid."""
+    found = [TableExpression(f"the constraint {name!r}", sql) for name, sql in constraints_in(configuration).items()]
+    for place in _places(schema):
+        found += _expressions_of(place)
+    return found
+
+
+def constraints_of(configuration: Configuration, schema: StructType, path: str) -> dict[str, str]:
+    """CHECK constraints and column invariants of the table at a path, as SQL conditions by name.
+
+    Raises `CorruptTableError` for an invariant that is not valid, and `UnsupportedFeatureError` for one that is not
+    about rows: in a list or a map."""
+    try:
+        expressions = expressions_in(configuration, schema)
+    except ValueError as error:
+        raise CorruptTableError(str(error), path=path) from error
+    invariants = [e for e in expressions if e.owner and e.type is None]
+    if repeated := next((e for e in invariants if e.is_repeated), None):
+        raise UnsupportedFeatureError(
+            f"no rows can be written: {repeated.name} ({repeated.sql}) is about values in a list or in a map, which "
+            f"this version of Lakeport does not check [{path}]",
+            features=["invariants"],
+        )
+    named = {f"invariant of {format_column_list([e.owner])}": e.sql for e in invariants}
+    return constraints_in(configuration) | named
+
+
+def uses_of_columns(expressions: Iterable[TableExpression], schema: StructType) -> dict[str, tuple[_Path, ...]]:
+    """The columns in expressions, by what they are in."""
+    return {expression.name: expression.columns(schema) for expression in expressions}
+
+
+def parse_invariant(text: str) -> str:
+    """The SQL in a column's `delta.invariants`. Raises `ValueError`."""
+    try:
+        return msgspec.json.decode(text, type=_Invariant).expression.expression
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise ValueError(f"{text!r} is no invariant: {error}") from error
+
+
+class _InvariantExpression(msgspec.Struct):
+    expression: str
+
+
+class _Invariant(msgspec.Struct):
+    expression: _InvariantExpression
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A field and where it is; through lists and maps by `element`, `key` and `value`."""
+
+    path: _Path
+    field: StructField
+    is_repeated: bool
+
+
+def _places(data_type: DataType, parents: _Path = (), is_repeated: bool = False) -> Iterator[_Place]:
+    match data_type:
+        case StructType(fields):
+            for field in fields:
+                path = (*parents, field.name)
+                yield _Place(path, field, is_repeated)
+                yield from _places(field.type, path, is_repeated)
+        case ArrayType(element):
+            yield from _places(element, (*parents, "element"), True)
+        case MapType(key, value):
+            yield from _places(key, (*parents, "key"), True)
+            yield from _places(value, (*parents, "value"), True)
+
+
+def _expressions_of(place: _Place) -> Iterator[TableExpression]:
+    metadata, name = place.field.metadata, ".".join(place.path)
+    if (sql := metadata.get(GENERATION_EXPRESSION)) is not None:
+        yield TableExpression(
+            f"the generated column {name!r}", str(sql), place.path, place.field.type, place.is_repeated
+        )
+    if (text := metadata.get(INVARIANTS)) is not None:
+        try:
+            sql = parse_invariant(text)
+        except ValueError as error:
+            raise ValueError(f"{INVARIANTS} of {name!r} is not valid: {error}") from error
+        yield TableExpression(f"the invariant of {name!r}", sql, place.path, is_repeated=place.is_repeated)

@@ -1,0 +1,91 @@
+"""Which tables this kernel can read, and what their features switch on."""
+
+from __future__ import annotations
+
+from lakeport.errors import CorruptTableError, UnsupportedFeatureError
+from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.definition.properties import COLUMN_MAPPING_MODE
+from lakeport.kernel.schema import StructType, fields_in, parse_schema, widens
+
+CATALOG_MANAGED = frozenset({"catalogManaged", "catalogOwned-preview"})
+READER_FEATURES = CATALOG_MANAGED | {
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "variantShredding",
+    "variantShredding-preview",
+    "variantType",
+    "variantType-preview",
+}
+MAX_READER_VERSION = 3
+
+
+def check_readable(protocol: Protocol, path: str) -> None:
+    """Raises `UnsupportedFeatureError` with the names of what is needed and missing."""
+    if protocol.min_reader_version > MAX_READER_VERSION:
+        raise UnsupportedFeatureError(
+            f"the table needs reader version {protocol.min_reader_version}, this version of Lakeport reads up to "
+            f"{MAX_READER_VERSION}; upgrade Lakeport [{path}]",
+            features=[f"reader version {protocol.min_reader_version}"],
+        )
+    if protocol.min_reader_version < 1:
+        raise CorruptTableError(f"{protocol.min_reader_version} is not a reader version", path=path)
+    needed = protocol.reader_features or () if protocol.min_reader_version >= 3 else ()
+    if unknown := sorted(set(needed) - READER_FEATURES):
+        raise UnsupportedFeatureError(
+            f"the table needs the reader feature{'s' * (len(unknown) > 1)} {', '.join(unknown)}, which this version of "
+            f"Lakeport does not read; upgrade Lakeport [{path}]",
+            features=unknown,
+        )
+
+
+def reader_features(protocol: Protocol) -> frozenset[str]:
+    """The features by which files of a table have to be read, whether readers are told of them or only writers."""
+    listed = protocol.reader_features or () if protocol.min_reader_version >= 3 else ()
+    return frozenset({*listed, *filter(protocol.has_feature, READER_FEATURES)})
+
+
+def is_catalog_managed(protocol: Protocol) -> bool:
+    return any(protocol.has_feature(name) for name in CATALOG_MANAGED)
+
+
+def column_mapping_mode(protocol: Protocol, metadata: Metadata, path: str) -> str:
+    """`none`, `name` or `id`. Raises `UnsupportedFeatureError` if the property sets a mode, the protocol does not have
+    the feature, and columns have two names: some readers look for one of them in the files, some for the other."""
+    text = metadata.configuration.get(COLUMN_MAPPING_MODE.name) or "none"
+    if text == "none":
+        return text
+    if protocol.min_reader_version != 2 and not protocol.has_feature("columnMapping"):
+        _check_one_name(text, metadata, path)
+        return "none"
+    return COLUMN_MAPPING_MODE.of(metadata.configuration, path=path)
+
+
+def _check_one_name(mode: str, metadata: Metadata, path: str) -> None:
+    for field in fields_in(parse_schema(metadata.schema_string, path=path)):
+        if (physical := field.physical_name("name")) != field.name:
+            raise UnsupportedFeatureError(
+                f"delta.columnMapping.mode is {mode!r}, but the protocol does not list columnMapping: it is not known "
+                f"whether files call the column {field.name!r} or {physical!r}; add the feature to the protocol, or "
+                f"remove the property [{path}]",
+                features=["columnMapping"],
+            )
+
+
+def check_type_changes(schema: StructType, path: str) -> None:
+    """Raises `UnsupportedFeatureError` for a recorded type change that readers do not know."""
+    for field in fields_in(schema):
+        for change in field.metadata.get("delta.typeChanges") or ():
+            if not isinstance(change, dict):
+                raise CorruptTableError(f"delta.typeChanges of the column {field.name!r} is not valid", path=path)
+            before, after = str(change.get("fromType")), str(change.get("toType"))
+            if not widens(before, after):
+                raise UnsupportedFeatureError(
+                    f"the column {field.name!r} was changed from {before} to {after}: this version of Lakeport cannot "
+                    f"read its older files; upgrade Lakeport [{path}]",
+                    features=[f"type change {before} to {after}"],
+                )

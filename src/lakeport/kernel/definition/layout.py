@@ -1,0 +1,110 @@
+"""Whether rows that were written under one schema can be read under a later one without a word of them being wrong.
+
+A column is the same column if it has the same physical name (the same field id under the column mapping mode `id`).
+Columns may have been added, if null is a value for them, and types widened. Under column mapping they may have been
+renamed and dropped, for then the table itself reads its older files in this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.definition.features import check_type_changes, column_mapping_mode
+from lakeport.kernel.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    parse_schema,
+    widens,
+)
+
+_VOID = PrimitiveType("void")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a version lie in its files."""
+
+    schema: StructType
+    mapping_mode: str
+    partition_columns: frozenset[str]
+    """Physical names."""
+
+
+def layout_of(protocol: Protocol, metadata: Metadata, root: str) -> Layout:
+    """The layout of a version, by what its log says. Raises `CorruptTableError` and `UnsupportedFeatureError`."""
+    schema = parse_schema(metadata.schema_string, path=root)
+    check_type_changes(schema, root)
+    mode = column_mapping_mode(protocol, metadata, root)
+    names = {name.lower() for name in metadata.partition_columns}
+    return Layout(schema, mode, frozenset(f.physical_name(mode) for f in schema if f.name.lower() in names))
+
+
+def find_incompatibility(older: Layout, newer: Layout) -> tuple[str, str] | None:
+    """A column of the older layout, or of the newer one, and why rows of the older one cannot be read in the newer
+    one; None if they can."""
+    if odd := older.partition_columns ^ newer.partition_columns:
+        name = min(odd)
+        return name, f"it is {'no longer' if name in older.partition_columns else 'now'} a partition column"
+    return next(_Comparison(older.mapping_mode, newer.mapping_mode).of_structs(older.schema, newer.schema), None)
+
+
+_Findings = Iterator[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    older_mode: str
+    newer_mode: str
+
+    def of_structs(self, older: StructType, newer: StructType, parents: str = "") -> _Findings:
+        before = {self._key(f, self.older_mode): f for f in older}
+        after = {self._key(f, self.newer_mode): f for f in newer}
+        lost = {f.name.lower() for key, f in before.items() if key not in after}
+        for key, field in after.items():
+            name = f"{parents}{field.name}"
+            if key in before:
+                yield from self._of_fields(before[key], field, name)
+            elif field.name.lower() in lost:
+                yield name, "it was dropped, and another column of its name added"
+            elif not field.nullable:
+                yield name, "it was added later, and must not be null"
+        if self.newer_mode == "none":
+            yield from ((f"{parents}{f.name}", "it was dropped") for key, f in before.items() if key not in after)
+
+    def _key(self, field: StructField, mode: str) -> str | int | None:
+        return field.field_id if self.newer_mode == "id" else field.physical_name(mode)
+
+    def _of_fields(self, older: StructField, newer: StructField, name: str) -> _Findings:
+        yield from self._of_nullability(older.nullable, newer.nullable, name)
+        yield from self._of_types(older.type, newer.type, name)
+
+    def _of_nullability(self, older: bool, newer: bool, name: str) -> _Findings:
+        if older and not newer:
+            yield name, "null was allowed in it, and no longer is"
+
+    def _of_types(self, older: DataType, newer: DataType, name: str) -> _Findings:
+        match older, newer:
+            case StructType(), StructType():
+                yield from self.of_structs(older, newer, f"{name}.")
+            case ArrayType(), ArrayType():
+                yield from self._of_nullability(older.contains_null, newer.contains_null, f"{name}.element")
+                yield from self._of_types(older.element, newer.element, f"{name}.element")
+            case MapType(), MapType():
+                yield from self._of_types(older.key, newer.key, f"{name}.key")
+                yield from self._of_nullability(older.value_contains_null, newer.value_contains_null, f"{name}.value")
+                yield from self._of_types(older.value, newer.value, f"{name}.value")
+            case PrimitiveType(), PrimitiveType():
+                if older != _VOID and not widens(older.name, newer.name):
+                    yield name, f"it was {older.name}, and is {newer.name}"
+            case _ if older != _VOID:
+                yield name, f"it was {_kind(older)}, and is {_kind(newer)}"
+
+
+def _kind(data_type: DataType) -> str:
+    return data_type.name if isinstance(data_type, PrimitiveType) else type(data_type).__name__[:-4].lower()

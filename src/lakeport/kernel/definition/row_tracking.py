@@ -1,0 +1,68 @@
+"""Row tracking: ids for the rows of new files, above the highest that the table has given out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from lakeport.errors import CorruptTableError, InvalidDataError
+from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.definition.properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED
+
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
+ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+
+
+class _HighWaterMark(msgspec.Struct, rename="camel"):
+    row_id_high_water_mark: int
+
+
+def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether every file that is added needs a base row id."""
+    supported = "rowTracking" in (protocol.writer_features or ())
+    return supported and not ROW_TRACKING_SUSPENDED.of(metadata.configuration)
+
+
+def high_water_mark(domains: Mapping[str, str], path: str) -> int:
+    """The highest row id given out so far; -1 if none is."""
+    configuration = domains.get(ROW_TRACKING_DOMAIN)
+    if configuration is None:
+        return -1
+    try:
+        return msgspec.json.decode(configuration, type=_HighWaterMark).row_id_high_water_mark
+    except msgspec.MsgspecError as error:
+        raise CorruptTableError(f"the domain {ROW_TRACKING_DOMAIN} is not valid: {error}", path=path) from error
+
+
+def assign_row_ids(adds: Iterable[Add], highest: int, version: int) -> tuple[list[Add], DomainMetadata | None]:
+    """The files with ids for their rows; and the domain's new state, if any was given. A file that has ids keeps them.
+
+    Raises `InvalidDataError` for a new file whose statistics do not tell how many rows it has."""
+    assigned, next_id = [], highest + 1
+    for add in adds:
+        if add.base_row_id is None:
+            records = decode_num_records(add.stats)
+            if records is None:
+                raise InvalidDataError(f"the file {add.path} has no numRecords, which row tracking needs")
+            add = msgspec.structs.replace(add, base_row_id=next_id)
+            next_id += records
+        if add.default_row_commit_version is None:
+            add = msgspec.structs.replace(add, default_row_commit_version=version)
+        assigned.append(add)
+    if next_id == highest + 1:
+        return assigned, None
+    mark = msgspec.json.encode(_HighWaterMark(next_id - 1)).decode()
+    return assigned, DomainMetadata(ROW_TRACKING_DOMAIN, mark)
+
+
+def with_materialised_names(configuration: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The properties with names for the columns that keep row ids and commit versions, if row tracking is on."""
+    named = dict(configuration)
+    if ENABLE_ROW_TRACKING.of(named):
+        named.setdefault(ROW_ID_COLUMN, f"_row-id-col-{uuid.uuid4()}")
+        named.setdefault(ROW_COMMIT_VERSION_COLUMN, f"_row-commit-version-col-{uuid.uuid4()}")
+    return named

@@ -1,0 +1,254 @@
+"""Deletion vectors: which rows of a file are deleted; their descriptors, their files and their encoding.
+
+See "Deletion Vectors" and "Deletion Vector Format" in Delta's protocol.
+"""
+
+from __future__ import annotations
+
+import array
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from lakeport.errors import CorruptTableError
+from lakeport.kernel.deletion_vectors.z85 import decode_z85, encode_z85
+from lakeport.kernel.engine import StorageClient
+from lakeport.kernel.paths import resolve_path, within_reach
+
+_PORTABLE_MAGIC = 1681511377
+_NATIVE_MAGIC = 1681511376  # older than the protocol's text; Delta's own readers still accept it
+FILE_VERSION = 1
+_INLINE = "inline deletion vector"
+_UUID_LENGTH = 20
+_POSITION_LIMIT = 1 << 63  # the protocol keeps the highest bit of a position at 0
+_SIZE_LIMIT = 1 << 31
+_PART_LENGTH = 1 << 16
+
+# A vector that starts below this is read together with the version byte at the start of its file, in one request.
+_NEAR = 64 * 1024
+
+
+class DeletionVectorDescriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where a deletion vector is, as `add` and `remove` actions hold it."""
+
+    storage_type: str
+    path_or_inline_dv: str
+    size_in_bytes: int
+    cardinality: int
+    offset: int | None = None
+
+    @property
+    def unique_id(self) -> str:
+        """With the path of the data file, the key of a logical file."""
+        name = self.storage_type + self.path_or_inline_dv
+        return name if self.offset is None else f"{name}@{self.offset}"
+
+    def location(self, table_root: str) -> str | None:
+        """The plain path of the file that holds it; None if it is inline.
+
+        Raises `CorruptTableError` for a storage type or a UUID that does not exist, and for a file that the table may
+        not name."""
+        match self.storage_type:
+            case "i":
+                return None
+            case "p":
+                return within_reach(resolve_path(table_root, self.path_or_inline_dv), table_root)
+            case "u":
+                prefix, name = self.path_or_inline_dv[:-_UUID_LENGTH], self.path_or_inline_dv[-_UUID_LENGTH:]
+                directory = table_root.rstrip("/") + (f"/{prefix}" if prefix else "")
+                return within_reach(f"{directory}/deletion_vector_{_decode_uuid(name)}.bin", table_root)
+        raise CorruptTableError(
+            f"a deletion vector has the storage type {self.storage_type!r}, which is none of 'u', 'i' and 'p'",
+            path=self.path_or_inline_dv,
+        )
+
+
+def _decode_uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(bytes=decode_z85(text))
+    except ValueError as error:
+        raise CorruptTableError(f"a deletion vector names no UUID: {error}", path=text) from error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeletionVector:
+    """The deleted rows of one file. `positions` is strictly ascending, below 2**63, and cannot be written to."""
+
+    positions: npt.NDArray[np.uint64]
+
+    def __post_init__(self) -> None:
+        self.positions.flags.writeable = False
+
+    @property
+    def cardinality(self) -> int:
+        return len(self.positions)
+
+    def deleted_mask(self, start: int, length: int) -> npt.NDArray[np.bool_]:
+        """For each of the rows `start` … `start + length - 1`, whether it is deleted."""
+        mask = np.zeros(length, dtype=np.bool_)
+        mask[self._between(start, start + length) - np.uint64(start)] = True
+        return mask
+
+    def selection(self, row_indexes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each row, whether it lives. `row_indexes` is strictly ascending, as the rows of a file are."""
+        if not len(row_indexes):
+            return np.ones(0, dtype=np.bool_)
+        first, last = int(row_indexes[0]), int(row_indexes[-1])
+        if last - first + 1 == len(row_indexes):
+            return ~self.deleted_mask(first, len(row_indexes))
+        rows, deleted = row_indexes.astype(np.uint64), self._between(first, last + 1)
+        if not len(deleted):
+            return np.ones(len(rows), dtype=np.bool_)
+        nearest = np.minimum(np.searchsorted(deleted, rows), len(deleted) - 1)
+        lives: npt.NDArray[np.bool_] = deleted[nearest] != rows
+        return lives
+
+    def _between(self, start: int, end: int) -> npt.NDArray[np.uint64]:
+        # The bounds are uint64 as well: together with another type, numpy would compare floats.
+        low, high = np.searchsorted(self.positions, np.array([start, end], dtype=np.uint64))
+        return self.positions[low:high]
+
+
+def read_deletion_vector(
+    descriptor: DeletionVectorDescriptor, table_root: str, storage: StorageClient
+) -> DeletionVector:
+    """The deletion vector that a descriptor points at.
+
+    Raises `CorruptTableError` with the file if its bytes are damaged or contradict the descriptor, and
+    `MissingFileError` if the file is gone.
+    """
+    return DeletionVector(_to_numpy(read_bitmap(descriptor, descriptor.location(table_root), storage)))
+
+
+def read_bitmap(descriptor: DeletionVectorDescriptor, location: str | None, storage: StorageClient) -> BitMap64:
+    """The positions of a deletion vector as a compressed bitmap. `location` is the file that holds it, None if it is
+    inline. Raises as `read_deletion_vector`."""
+    payload = _inline_payload(descriptor) if location is None else _file_payload(descriptor, location, storage)
+    path = location or _INLINE
+    try:
+        bitmap = BitMap64.deserialize(_portable_bitmap(payload))
+    except (ValueError, IndexError, struct.error) as error:
+        raise _damaged(str(error), path) from error
+    # Compared before the positions are laid out: a few bytes of runs can stand for billions of positions.
+    if len(bitmap) != descriptor.cardinality:
+        raise _damaged(f"it deletes {len(bitmap)} rows, its descriptor says {descriptor.cardinality}", path)
+    if bitmap and bitmap.max() >= _POSITION_LIMIT:
+        raise _damaged("it deletes a row at or above 2**63", path)
+    return bitmap
+
+
+def positions_in(bitmap: BitMap64) -> Iterator[npt.NDArray[np.uint64]]:
+    """The positions of a bitmap, ascending, in parts of at most 65,536: only the bitmap is in memory as a whole."""
+    for start in range(0, len(bitmap), _PART_LENGTH):
+        yield _to_numpy(bitmap[start : start + _PART_LENGTH])
+
+
+def _to_numpy(bitmap: BitMap64) -> npt.NDArray[np.uint64]:
+    return np.asarray(bitmap.to_array()).astype(np.uint64, copy=False)
+
+
+def _inline_payload(descriptor: DeletionVectorDescriptor) -> bytes:
+    try:
+        data = decode_z85(descriptor.path_or_inline_dv)
+    except ValueError as error:
+        raise _damaged(str(error), _INLINE) from error
+    if not 0 <= descriptor.size_in_bytes <= len(data):
+        raise _damaged(f"it has {len(data)} bytes, its descriptor says {descriptor.size_in_bytes}", _INLINE)
+    return data[: descriptor.size_in_bytes]
+
+
+def _file_payload(descriptor: DeletionVectorDescriptor, path: str, storage: StorageClient) -> bytes:
+    # Byte 0 is the version; where the offset is absent, the only vector follows it.
+    offset, size = descriptor.offset or 1, descriptor.size_in_bytes
+    if not 0 < offset < _POSITION_LIMIT or not 0 <= size < _SIZE_LIMIT:
+        raise _damaged(f"its descriptor says offset {offset} and size {size}", path)
+    if offset <= _NEAR:
+        data = storage.read(path, 0, offset + size + 8)
+        version, frame = data[:1], data[offset:]
+    else:
+        version, frame = storage.read(path, 0, 1), storage.read(path, offset, size + 8)
+    if version != bytes([FILE_VERSION]):
+        raise _damaged(f"its file starts with the version {version.hex() or 'nothing'}, not {FILE_VERSION:02x}", path)
+    if len(frame) >= 4 and (stored := int.from_bytes(frame[:4], "big")) != size:
+        raise _damaged(f"at offset {offset} it has {stored} bytes, its descriptor says {size}", path)
+    if len(frame) < size + 8:
+        raise _damaged(f"its file ends after {len(frame)} of the {size + 8} bytes at offset {offset}", path)
+    payload, checksum = frame[4 : size + 4], int.from_bytes(frame[size + 4 : size + 8], "big")
+    if (computed := zlib.crc32(payload)) != checksum:
+        raise _damaged(f"the CRC-32 of its bytes is {computed:08x}, its file says {checksum:08x}", path)
+    return payload
+
+
+def _portable_bitmap(payload: bytes) -> bytes:
+    """The bytes of a 64-bit bitmap in the portable format. Raises `ValueError` and `struct.error`."""
+    magic = int.from_bytes(payload[:4], "little")
+    if magic == _PORTABLE_MAGIC:
+        return payload[4:]
+    if magic == _NATIVE_MAGIC:
+        return _from_native(payload, "<I")
+    # The protocol's example of an inline vector has the native format with big-endian numbers around the bitmaps.
+    if int.from_bytes(payload[:4], "big") == _NATIVE_MAGIC:
+        return _from_native(payload, ">I")
+    raise ValueError(f"it starts with the magic number {magic}, not {_PORTABLE_MAGIC}")
+
+
+def _from_native(payload: bytes, number: str) -> bytes:
+    """How many bitmaps, then for each its size and itself: the values from 0, from 2**32, from 2 * 2**32 …
+
+    The portable format has the same bitmaps, each behind the high half of its values."""
+    (buckets,) = struct.unpack_from(number, payload, 4)
+    portable, position = [struct.pack("<Q", buckets)], 8
+    for bucket in range(buckets):
+        (size,) = struct.unpack_from(number, payload, position)
+        portable += [struct.pack("<I", bucket), payload[position + 4 : position + 4 + size]]
+        position += 4 + size
+    return b"".join(portable)
+
+
+def _damaged(what: str, path: str) -> CorruptTableError:
+    subject = _INLINE if path == _INLINE else "deletion vector"
+    return CorruptTableError(f"the {subject} is damaged: {what}", path=path)
+
+
+def union(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The positions in either of two ascending arrays, ascending, each once.
+
+    A stable sort finds the two runs and merges them, in linear time. `np.union1d` hashes since NumPy 2.3: 25 s for
+    ten million positions, where this takes 0.1 s."""
+    merged = np.sort(np.concatenate([left, right]), kind="stable")
+    is_first = np.ones(len(merged), dtype=np.bool_)
+    np.not_equal(merged[1:], merged[:-1], out=is_first[1:])
+    return merged[is_first]
+
+
+def encode_deletion_vector(positions: npt.NDArray[np.uint64]) -> bytes:
+    """The bytes of a deletion vector, without the frame of a file. Raises `ValueError` for a position of 2**63 or more.
+
+    Positions may come in any order, and more than once."""
+    if len(positions) and int(positions.max()) >= _POSITION_LIMIT:
+        raise ValueError(f"a row position is below 2**63, {positions.max()} is not")
+    bitmap = BitMap64(array.array("Q", np.ascontiguousarray(positions, dtype=np.uint64).tobytes()))
+    bitmap.run_optimize()
+    return encode_bitmap(bitmap)
+
+
+def encode_bitmap(bitmap: BitMap64) -> bytes:
+    """The bytes of a deletion vector, without the frame of a file."""
+    return struct.pack("<I", _PORTABLE_MAGIC) + bitmap.serialize()
+
+
+def frame_payload(payload: bytes) -> bytes:
+    """The bytes of a deletion vector as files of Delta and blobs of Iceberg have them: with their size and checksum."""
+    return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+
+
+def encode_inline(payload: bytes) -> str:
+    """The text that holds the bytes of a deletion vector inline; the descriptor's size is that of the bytes."""
+    return encode_z85(payload)

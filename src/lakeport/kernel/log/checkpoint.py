@@ -1,0 +1,92 @@
+"""Reading checkpoints: classic, multi-part and V2 (JSON, Parquet, with or without sidecars), told apart by content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import CorruptTableError
+from lakeport.kernel.actions import SIDECAR
+from lakeport.kernel.engine import Engine, FileSplit, FileStatus
+from lakeport.kernel.log.segment import Checkpoint
+from lakeport.kernel.paths import is_within, resolve_path
+
+
+def read_checkpoint_actions(
+    engine: Engine, checkpoint: Checkpoint, fields: Sequence[pa.Field]
+) -> Iterator[pa.RecordBatch]:
+    """The actions that a checkpoint holds itself, which is every kind but file actions."""
+    return _read(engine, checkpoint.files, pa.schema(fields))
+
+
+def read_checkpoint_adds(engine: Engine, checkpoint: Checkpoint, add_type: pa.DataType) -> Iterator[pa.StructArray]:
+    """The live files at the checkpoint, those in its sidecars included."""
+    return (add for (add,) in read_checkpoint_files(engine, checkpoint, [pa.field("add", add_type)]))
+
+
+def read_checkpoint_files(
+    engine: Engine, checkpoint: Checkpoint, fields: Sequence[pa.Field], batch_size: int | None = None
+) -> Iterator[list[pa.StructArray]]:
+    """File actions of the checkpoint, those in its sidecars included: by turns, an array of each kind in `fields`."""
+    sidecars: dict[str, FileStatus] = {}  # by path: one that is listed twice is read once
+    for batch in _read(engine, checkpoint.files, pa.schema([*fields, SIDECAR]), batch_size):
+        yield [_present(batch.column(field.name), checkpoint) for field in fields]
+        sidecars |= {sidecar.path: sidecar for sidecar in _sidecars(batch, checkpoint)}
+    for batch in _read(engine, list(sidecars.values()), pa.schema(fields), batch_size):
+        yield [_present(batch.column(field.name), checkpoint) for field in fields]
+
+
+def read_sidecars(engine: Engine, checkpoint: Checkpoint) -> list[FileStatus]:
+    """The sidecars that the checkpoint refers to."""
+    batches = _read(engine, checkpoint.files, pa.schema([SIDECAR]))
+    return [sidecar for batch in batches for sidecar in _sidecars(batch, checkpoint)]
+
+
+def _sidecars(batch: pa.RecordBatch, checkpoint: Checkpoint) -> Iterator[FileStatus]:
+    """Raises `CorruptTableError` for a sidecar elsewhere: the protocol keeps them in the table's own directory."""
+    directory = f"{checkpoint.files[0].path.rpartition('/')[0]}/_sidecars"
+    for row in _present(batch.column("sidecar"), checkpoint).to_pylist():
+        path = resolve_path(directory, row["path"])
+        if not is_within(path, directory):
+            raise CorruptTableError(
+                f"the checkpoint names a sidecar outside of the table's {directory!r}: {path!r}; it is not read. "
+                "Remove the checkpoint if all commits are still there, or restore it from a backup",
+                path=checkpoint.files[0].path,
+            )
+        yield FileStatus(path, row["sizeInBytes"] or 0, row["modificationTime"] or 0)
+
+
+def _present(column: pa.StructArray, checkpoint: Checkpoint) -> pa.StructArray:
+    """The rows that are actions of this kind. (Some writers give every kind a struct of nulls in every row.)
+
+    Raises `CorruptTableError` for an action without a path."""
+    kept = column.drop_null() if column.null_count else column
+    pathless = kept.field("path").is_null()
+    if not pathless.true_count:
+        return kept
+    rest = kept.filter(pathless)
+    if any(pa.types.is_integer(f.type) and rest.field(f.name).null_count < len(rest) for f in rest.type):
+        raise CorruptTableError("a file action in the checkpoint has no path", path=checkpoint.files[0].path)
+    return kept.filter(pc.invert(pathless))
+
+
+def _read(
+    engine: Engine, files: Sequence[FileStatus], schema: pa.Schema, batch_size: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        if file.path.endswith(".json"):
+            yield from engine.json.read_json_files([file], _without_parsed_statistics(schema))
+        else:
+            yield from engine.parquet.read_parquet_files([FileSplit(file)], schema, batch_size=batch_size)
+
+
+def _without_parsed_statistics(schema: pa.Schema) -> pa.Schema:
+    """JSON has statistics as text only."""
+    fields = []
+    for field in schema:
+        if field.name == "add":
+            field = field.with_type(pa.struct([inner for inner in field.type if inner.name != "stats_parsed"]))
+        fields.append(field)
+    return pa.schema(fields)

@@ -1,0 +1,173 @@
+"""When the versions of a table were made, and by what."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from lakeport.errors import CorruptTableError, MissingFileError, VersionNotFoundError
+from lakeport.kernel.actions import Metadata
+from lakeport.kernel.definition import ENABLE_IN_COMMIT_TIMESTAMPS
+from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.log.segment import LogListing
+
+
+class _CommitInfoLine(msgspec.Struct):
+    commitInfo: dict[str, Any] | None = None  # noqa: N815  # the key in JSON
+
+
+class CommitInfo(msgspec.Struct, frozen=True):
+    """A commit as `history` tells of it."""
+
+    version: int
+    timestamp: int
+    """Milliseconds since the epoch."""
+    info: dict[str, Any]
+    """The `commitInfo` action as the writer left it: operation, operationParameters, operationMetrics …"""
+
+    @property
+    def operation(self) -> str | None:
+        return self.info.get("operation")
+
+
+def read_commit_info(storage: StorageClient, file: FileStatus) -> dict[str, Any]:
+    """The `commitInfo` of a commit file; empty if it has none."""
+    decoder = msgspec.json.Decoder(_CommitInfoLine)
+    for line in storage.read(file.path).splitlines():
+        if b'"commitInfo"' not in line:
+            continue
+        try:
+            info = decoder.decode(line).commitInfo
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise CorruptTableError(f"the commit file has a line that is not valid: {error}", path=file.path) from error
+        if info is not None:
+            return info
+    return {}
+
+
+def format_time(milliseconds: int) -> str:
+    """A commit's time for people: ISO 8601 in UTC."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"{milliseconds} ms after the epoch"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class CommitTimes:
+    """The times of a table's commits: in-commit timestamps from their enablement on, modification times before it."""
+
+    def __init__(self, storage: StorageClient, listing: LogListing, metadata: Metadata, root: str) -> None:
+        self._storage, self.listing, self._root = storage, listing, root
+        configuration = metadata.configuration
+        enabled = ENABLE_IN_COMMIT_TIMESTAMPS.of(configuration, path=root)
+        since = configuration.get("delta.inCommitTimestampEnablementVersion")
+        at = configuration.get("delta.inCommitTimestampEnablementTimestamp")
+        try:
+            self._first_in_commit = (int(since) if since else 0) if enabled else None
+            self._enabled_at = int(at) if enabled and at else None
+        except ValueError as error:
+            raise CorruptTableError(
+                f"the in-commit timestamp properties are not numbers: {error}", path=root
+            ) from error
+
+    def of(self, version: int, info: dict[str, Any] | None = None) -> int:
+        """Milliseconds since the epoch. `info` is the version's commitInfo, if it has been read."""
+        file = self.listing.commits[version]
+        if self._first_in_commit is None or version < self._first_in_commit:
+            return self._modification_times[version]
+        stamp = (read_commit_info(self._storage, file) if info is None else info).get("inCommitTimestamp")
+        if not isinstance(stamp, int):
+            raise CorruptTableError("the commit has no inCommitTimestamp, but the table has them on", path=file.path)
+        return stamp
+
+    def version_at(self, timestamp: int) -> int:
+        """The last version made at or before `timestamp`. Raises `VersionNotFoundError` if it is earlier than all that
+        can be read or later than the latest commit."""
+        versions = self._until(timestamp)
+        candidates = self._comparable(timestamp, versions)
+        # Times grow with versions: a binary search reads few commits.
+        index = bisect_right(candidates, timestamp, key=self.of)
+        if not index:
+            first = candidates[0] if candidates else versions[0]
+            raise self._out_of_range(timestamp, self.of(first), "earlier than the earliest", versions)
+        return candidates[index - 1]
+
+    def version_from(self, timestamp: int) -> int:
+        """The first version made at or after `timestamp`. Raises `VersionNotFoundError` if it is later than the latest
+        commit, or earlier than the earliest where commits before that one are cleaned up."""
+        versions = self._until(timestamp)
+        candidates = self._comparable(timestamp, versions)
+        found = bisect_left(candidates, timestamp, key=self.of)
+        if found == len(candidates):  # none of those before in-commit timestamps: the first that has one
+            found, candidates = bisect_right(versions, candidates[-1]) if candidates else 0, versions
+        version = candidates[found]
+        if version == versions[0] > 0 and timestamp < (earliest := self.of(version)):
+            raise self._out_of_range(timestamp, earliest, "earlier than the earliest", versions)
+        return version
+
+    def readable_versions(self) -> list[int]:
+        """The versions with a commit that can be read; a log that was cut off may have commits before its first
+        checkpoint. Raises `VersionNotFoundError` if there are none."""
+        earliest = self.listing.earliest
+        versions = sorted(v for v in self.listing.commits if earliest is not None and v >= earliest)
+        if not versions:
+            raise VersionNotFoundError(f"no version of the table can be read [{self._root}]")
+        return versions
+
+    def _until(self, timestamp: int) -> list[int]:
+        """The readable versions, if the latest is not earlier than `timestamp`. Raises `VersionNotFoundError`.
+
+        A damaged commit may not tell its time. As the latest it is left out, if it must be later than `timestamp`."""
+        versions = self.readable_versions()
+        try:
+            latest = self.of(versions[-1])
+        except CorruptTableError:
+            if len(versions) > 1 and timestamp <= self.of(versions[-2]):
+                return versions[:-1]
+            raise
+        if timestamp > latest:
+            raise self._out_of_range(timestamp, latest, "later than the latest", versions)
+        return versions
+
+    def _comparable(self, timestamp: int, versions: list[int]) -> list[int]:
+        """The versions among which a time is looked up: those before in-commit timestamps, or those with them."""
+        if self._first_in_commit is None or self._enabled_at is None:
+            return versions
+        in_commit = timestamp >= self._enabled_at
+        return [v for v in versions if (v >= self._first_in_commit) == in_commit]
+
+    @cached_property
+    def _modification_times(self) -> dict[int, int]:
+        """Modification times, pushed forward where a later commit does not have a later one."""
+        times: dict[int, int] = {}
+        previous: int | None = None
+        for version in sorted(self.listing.commits):
+            time = self.listing.commits[version].modification_time
+            previous = time if previous is None else max(time, previous + 1)
+            times[version] = previous
+        return times
+
+    def _out_of_range(self, timestamp: int, bound: int, relation: str, versions: list[int]) -> VersionNotFoundError:
+        return VersionNotFoundError(
+            f"{format_time(timestamp)} is {relation} commit that can be read, which was made at {format_time(bound)} "
+            f"[{self._root}]",
+            earliest=versions[0],
+            latest=versions[-1],
+        )
+
+
+def read_history(storage: StorageClient, listing: LogListing, times: CommitTimes, version: int) -> Iterator[CommitInfo]:
+    """The commits up to `version`, newest first, as far back as the log goes."""
+    while version in listing.commits:
+        try:
+            info = read_commit_info(storage, listing.commits[version])
+        except MissingFileError:  # cleaned up meanwhile
+            return
+        yield CommitInfo(version, times.of(version, info), info)
+        version -= 1

@@ -1,0 +1,23 @@
+"""What keeps a table in shape after commits and between them: checkpoints, cleanup, vacuum, compaction, restore.
+
+May import all of the kernel.
+"""
+
+from lakeport.kernel.maintenance.after_commit import finish_commit
+from lakeport.kernel.maintenance.checkpoint_writer import write_checkpoint
+from lakeport.kernel.maintenance.packing import Bin, plan_bins
+from lakeport.kernel.maintenance.restore import RestorePlan, plan_restore, restored_definition
+from lakeport.kernel.maintenance.vacuum import find_unneeded, may_matter, needed_files
+
+__all__ = [
+    "Bin",
+    "RestorePlan",
+    "find_unneeded",
+    "finish_commit",
+    "may_matter",
+    "needed_files",
+    "plan_bins",
+    "plan_restore",
+    "restored_definition",
+    "write_checkpoint",
+]

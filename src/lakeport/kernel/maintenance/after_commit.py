@@ -1,0 +1,54 @@
+"""What follows a commit: checksum, checkpoint, cleaning up. The commit stands without it, so nothing here raises."""
+
+from __future__ import annotations
+
+import logging
+
+from lakeport.kernel.definition import CHECKPOINT_INTERVAL
+from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.log import Checksum, log_path, next_checksum, read_checksum, version_name, write_checksum
+from lakeport.kernel.maintenance.checkpoint_writer import write_checkpoint
+from lakeport.kernel.maintenance.log_cleanup import clean_up_log
+from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.transaction import Committed
+
+_log = logging.getLogger(__name__)
+
+
+def finish_commit(engine: Engine, committed: Committed, read: Snapshot | None = None) -> None:
+    """Writes the version's checksum; at the table's interval a checkpoint, after which expired log files go. `read` is
+    the snapshot that the transaction began with: it spares reading what is known."""
+    root, version = committed.definition.root, committed.version
+    try:
+        if (checksum := _checksum(engine, committed)) is not None:
+            write_checksum(engine, root, version, checksum)
+        if version and version % CHECKPOINT_INTERVAL.of(committed.definition.metadata.configuration) == 0:
+            snapshot = Table.for_path(engine, root).latest_snapshot() if read is None else read.refresh()
+            write_checkpoint(engine, snapshot)
+            clean_up_log(engine, snapshot)
+    except Exception as error:  # who hears of a failure would repeat what is done
+        _log.warning("version %d is committed, but what follows a commit failed: %s", version, error, exc_info=True)
+
+
+def _checksum(engine: Engine, committed: Committed) -> Checksum | None:
+    definition = committed.definition
+    return next_checksum(
+        _previous_checksum(engine, committed),
+        committed.version,
+        committed.adds,
+        committed.removes,
+        protocol=definition.protocol,
+        metadata=definition.metadata,
+        transactions=committed.applications.values(),
+        domains=committed.domains.values(),
+        txn_id=committed.info.get("txnId"),
+        in_commit_timestamp=committed.info.get("inCommitTimestamp"),
+    )
+
+
+def _previous_checksum(engine: Engine, committed: Committed) -> Checksum | None:
+    """That of the version before; None if a file is added anew, which the totals would count twice."""
+    if not committed.removes and any(not add.data_change for add in committed.adds):
+        return None
+    path = f"{log_path(committed.definition.root)}/{version_name(committed.version - 1)}.crc"
+    return read_checksum(engine, FileStatus(path, 0)) if committed.version else None

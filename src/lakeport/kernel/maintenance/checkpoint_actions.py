@@ -1,0 +1,172 @@
+"""What a checkpoint holds: the actions that are left of a log segment, as columns.
+
+The files of the table are reconciled as `replay` does it, but with every column of their actions, and with the
+tombstones of files that were removed lately. Paths stay as the log has them, so that nothing is encoded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.kernel.actions import DELETION_VECTOR, Format
+from lakeport.kernel.engine import AS_STORED, Engine
+from lakeport.kernel.log import (
+    STATE_FIELDS,
+    LogSegment,
+    TableState,
+    commit_files,
+    decode_paths,
+    file_keys,
+    first_occurrences,
+    present_actions,
+    read_checkpoint_files,
+    read_checkpoint_state,
+)
+from lakeport.kernel.values import FALSE, array_of, from_numpy, scalar_of
+
+_BATCH_SIZE = 1 << 14
+"""File actions at a time: with all of their columns, a few ten MB."""
+
+TEXT_MAP = pa.map_(pa.string(), pa.string())
+_KEPT_OF_ANY = [
+    pa.field("partitionValues", TEXT_MAP),
+    pa.field("size", pa.int64()),
+    pa.field("deletionVector", DELETION_VECTOR),
+    pa.field("baseRowId", pa.int64()),
+    pa.field("defaultRowCommitVersion", pa.int64()),
+]
+ADD_FIELDS = [
+    pa.field("path", pa.string()),
+    *_KEPT_OF_ANY,
+    pa.field("modificationTime", pa.int64()),
+    pa.field("tags", TEXT_MAP),
+    pa.field("clusteringProvider", pa.string()),
+    pa.field("stats", pa.string()),
+]
+"""What is read of an add. (`dataChange` is false in a checkpoint.)"""
+
+_REMOVE_FIELDS = [
+    pa.field("path", pa.string()),
+    *_KEPT_OF_ANY,
+    pa.field("deletionTimestamp", pa.int64()),
+    pa.field("extendedFileMetadata", pa.bool_()),
+]
+_REMOVE = pa.field("remove", pa.struct(_REMOVE_FIELDS))
+_COMMIT_SCHEMA = pa.schema([pa.field("add", pa.struct(ADD_FIELDS)), _REMOVE, *STATE_FIELDS])
+DATA_CHANGE = pa.field("dataChange", pa.bool_())
+REMOVE = pa.field("remove", pa.struct([*_REMOVE_FIELDS, DATA_CHANGE]))
+"""The tombstone in a checkpoint: no statistics and no tags (section "Checkpoints")."""
+
+Actions = dict[str, list[dict[str, Any]]]
+"""Actions by their kind, which is the name of a column."""
+
+
+class SurvivingActions:
+    """The actions of a log segment that are not replaced by newer ones. The commits are held in memory, the checkpoint
+    before them is streamed."""
+
+    def __init__(
+        self, engine: Engine, root: str, segment: LogSegment, stats_type: pa.DataType, expired_before: int
+    ) -> None:
+        """`stats_type` is the type of statistics that an older checkpoint may have parsed. Tombstones older than
+        `expired_before`, in milliseconds, are left out."""
+        self._engine, self._root, self._segment = engine, root, segment
+        self._stats_type = stats_type
+        self._expired_before = scalar_of(expired_before, pa.int64())
+        newer, self._actions, self._keys = self._read_commits()
+        checkpoint = segment.checkpoint
+        self.state = newer if checkpoint is None else newer.over(read_checkpoint_state(engine, checkpoint))
+
+    def adds_and_tombstones(self) -> Iterator[tuple[pa.StructArray, pa.StructArray]]:
+        """By turns, some files of the table and some that were removed. Adds have `ADD_FIELDS`, and `stats_parsed` as
+        it is stored if they are from a checkpoint; tombstones are as they are written."""
+        for adds, removes in zip(self._actions[::2], self._actions[1::2], strict=True):
+            yield adds, self._tombstones(removes)
+        if self._segment.checkpoint is None:
+            return
+        parsed = pa.field("stats_parsed", self._stats_type, metadata={AS_STORED: b"true"})
+        fields = [pa.field("add", pa.struct([*ADD_FIELDS, parsed])), _REMOVE]
+        for adds, removes in read_checkpoint_files(self._engine, self._segment.checkpoint, fields, _BATCH_SIZE):
+            yield self._not_replaced(adds), self._tombstones(self._not_replaced(removes))
+
+    def _read_commits(self) -> tuple[TableState, list[pa.StructArray], pa.ChunkedArray]:
+        """The state, and the adds and the removes by turns, newest first, with the keys of all of them."""
+        files = commit_files(self._engine, self._root, reversed(self._segment.commits))
+        state = TableState()
+        actions: list[pa.StructArray] = []
+        keys: list[pa.Array] = []
+        for batch in self._engine.json.read_json_files(files, _COMMIT_SCHEMA):
+            state.add_older(batch, files[0].path)
+            for name in ("add", "remove"):
+                actions.append(present_actions(batch.column(name), self._root))
+                keys.append(self._keys_of(actions[-1]))
+        survives = first_occurrences(keys)
+        kept = [a if mask.all() else a.filter(from_numpy(mask)) for a, mask in zip(actions, survives, strict=True)]
+        return state, kept, pa.chunked_array([k for k in keys if len(k)], pa.string())
+
+    def _keys_of(self, actions: pa.StructArray) -> pa.Array:
+        return file_keys(decode_paths(actions.field("path"), self._root), actions.field("deletionVector"))
+
+    def _not_replaced(self, actions: pa.StructArray) -> pa.StructArray:
+        if not len(self._keys) or not len(actions):
+            return actions
+        replaced = pc.is_in(self._keys_of(actions), value_set=self._keys)
+        return actions if not replaced.true_count else actions.filter(pc.invert(replaced))
+
+    def _tombstones(self, removes: pa.StructArray) -> pa.StructArray:
+        """A remove that does not say when it was made has expired."""
+        recent = pc.greater_equal(removes.field("deletionTimestamp"), self._expired_before)
+        kept = removes.filter(recent, null_selection_behavior="drop")
+        return make_struct({field.name: kept.field(field.name) for field in kept.type}, REMOVE.type, len(kept))
+
+
+def make_struct(columns: dict[str, pa.Array], data_type: pa.DataType, length: int) -> pa.StructArray:
+    """Actions of a checkpoint: none of them changes data."""
+    columns["dataChange"] = pa.repeat(FALSE, length)
+    return pa.StructArray.from_arrays([columns[field.name] for field in data_type], fields=list(data_type))
+
+
+def state_actions(state: TableState, root: str, unused_before: int | None) -> Actions:
+    """The actions other than file actions: no tombstones of domains, and of the application transactions those that
+    were used at or after `unused_before` or do not say when."""
+    protocol, metadata = state.require(root)
+    metadata = msgspec.structs.replace(metadata, format=metadata.format or Format())
+    transactions = [t for t in state.transactions.values() if not _is_unused(t.last_updated, unused_before)]
+    return {
+        "protocol": [_cell(protocol)],
+        "metaData": [_cell(metadata)],
+        "txn": [_cell(transaction) for transaction in transactions],
+        "domainMetadata": [_cell(domain) for domain in state.domains.values() if not domain.removed],
+    }
+
+
+def _is_unused(last_updated: int | None, unused_before: int | None) -> bool:
+    return unused_before is not None and last_updated is not None and last_updated < unused_before
+
+
+def _cell(action: msgspec.Struct) -> dict[str, Any]:
+    raw = msgspec.to_builtins(action)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in raw.items()}
+
+
+def action_batch(actions: Actions, schema: pa.Schema) -> pa.RecordBatch:
+    """A row for each action; each has a value in the column of its kind alone."""
+    length = sum(map(len, actions.values()))
+    columns = {field.name: pa.nulls(length, field.type) for field in schema}
+    start = 0
+    for name, cells in actions.items():
+        before, after = [None] * start, [None] * (length - start - len(cells))
+        columns[name] = array_of([*before, *cells, *after], schema.field(name).type)
+        start += len(cells)
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
+
+
+def file_batch(actions: pa.StructArray, name: str, schema: pa.Schema) -> pa.RecordBatch:
+    """A row for each file action, in the column `name`."""
+    arrays = [actions if field.name == name else pa.nulls(len(actions), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,124 @@
+"""Removing what the log no longer needs (section "Metadata Cleanup").
+
+A checkpoint that is older than the log's retention stands for everything before it. It stays, and so does its commit
+and every version after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakeport.errors import CorruptTableError
+from lakeport.kernel.definition import ENABLE_EXPIRED_LOG_CLEANUP, LOG_RETENTION
+from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.log import (
+    Checkpoint,
+    log_path,
+    parse_version,
+    read_checkpoint_state,
+    read_sidecars,
+    sort_log_files,
+    version_name,
+)
+from lakeport.kernel.snapshot import Snapshot
+
+_DAY = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredLog:
+    """The oldest checkpoint that stays, and the files that it makes superfluous, oldest first."""
+
+    checkpoint: Checkpoint
+    files: tuple[FileStatus, ...]
+
+
+def clean_up_log(engine: Engine, snapshot: Snapshot) -> list[str]:
+    """Deletes the log files that are older than the table's `delta.logRetentionDuration` and not needed to read any
+    version that is younger. Returns their paths; none if the table's properties forbid it.
+
+    Raises `CorruptTableError`, and deletes nothing, if the checkpoint that would stand for them cannot be read."""
+    if not ENABLE_EXPIRED_LOG_CLEANUP.of(snapshot.properties):
+        return []
+    now, root = engine.now(), snapshot.root
+    cutoff = _start_of_day(now - LOG_RETENTION.of(snapshot.properties))
+    if (snapshot.metadata.created_time or 0) > cutoff:
+        return []  # nothing can be as old as that
+    expired = find_expired_log(engine.storage.list_from(log_path(root), version_name(0)), cutoff)
+    if expired is None:
+        return []
+    _check_readable(engine, root, expired.checkpoint)
+    paths = [file.path for file in expired.files]
+    engine.storage.delete(paths)
+    # A checkpoint that is being written has sidecars to which nothing refers yet.
+    sidecars = _unused_sidecars(engine, root, expired.checkpoint.version, min(cutoff, _start_of_day(now) - _DAY))
+    engine.storage.delete(sidecars)
+    return paths + sidecars
+
+
+def find_expired_log(files: Iterable[FileStatus], cutoff: int) -> ExpiredLog | None:
+    """What of a log, listed by name, is not needed for the versions from `cutoff` (milliseconds) on; None if all is.
+    Only the expired part of the listing and the commit after it are taken from `files`.
+
+    A commit counts by its modification time, pushed forward where an older commit has a later one. A table with
+    in-commit timestamps is no exception: its files are never older than those, so a copied log only lives longer."""
+    seen: list[FileStatus] = []
+    newest, time = -1, -1
+    for file in files:
+        version = parse_version(file.path)
+        if version is None:
+            continue
+        seen.append(file)
+        if file.path.endswith(f"{version_name(version)}.json"):
+            time = max(file.modification_time, time + 1)
+            if time > cutoff:
+                break
+            newest = version
+    checkpoints = sort_log_files(seen).checkpoints
+    base = max((version for version in checkpoints if version <= newest), default=None)
+    if base is None:
+        return None
+    expired = tuple(file for file in seen if _is_before(file.path, base))
+    return ExpiredLog(checkpoints[base], expired) if expired else None
+
+
+def _is_before(path: str, version: int) -> bool:
+    """Whether a log file is not needed besides a checkpoint of `version`; a compaction from it on is not either."""
+    own = parse_version(path)
+    return own is not None and (own < version or (own == version and path.endswith(".compacted.json")))
+
+
+def _start_of_day(milliseconds: int) -> int:
+    """Midnight UTC."""
+    return milliseconds - milliseconds % _DAY
+
+
+def _check_readable(engine: Engine, root: str, checkpoint: Checkpoint) -> None:
+    read_checkpoint_state(engine, checkpoint).require(root)
+    needed = {_name(sidecar.path) for sidecar in read_sidecars(engine, checkpoint)}
+    if missing := needed - {_name(file.path) for file in _list_sidecars(engine, root)} if needed else set():
+        raise CorruptTableError(
+            f"the checkpoint lacks its sidecar {min(missing)}: write a new checkpoint", path=checkpoint.files[0].path
+        )
+
+
+def _unused_sidecars(engine: Engine, root: str, first_version: int, before: int) -> list[str]:
+    """Sidecars last modified before a time to which no checkpoint from `first_version` on refers."""
+    old = [file.path for file in _list_sidecars(engine, root) if file.modification_time < before]
+    if not old:
+        return []
+    used = set()
+    for file in engine.storage.list_from(log_path(root), version_name(first_version)):
+        version = parse_version(file.path)
+        if version is not None and ".checkpoint." in _name(file.path):
+            used |= {_name(sidecar.path) for sidecar in read_sidecars(engine, Checkpoint(version, (file,)))}
+    return [path for path in old if _name(path) not in used]
+
+
+def _list_sidecars(engine: Engine, root: str) -> Iterable[FileStatus]:
+    return engine.storage.list_from(f"{log_path(root)}/_sidecars", "")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,73 @@
+"""Which files of a table are worth rewriting, and which of them together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.scan import ScanFile
+
+_LARGE_ENOUGH = 0.75
+"""A file of this part of the target size is left alone."""
+_FULL = 0.95
+_TOO_MANY_DELETED = 0.05
+"""A file with a greater part of its rows deleted is rewritten, however large it is."""
+_OPEN_BINS = 16
+
+Bin = tuple[ScanFile, ...]
+
+
+def plan_bins(files: Iterable[ScanFile], target_size: int, *, purge: bool = False) -> list[Bin]:
+    """Files to rewrite, each bin into one file of about the target size at most. Files of a bin are of one partition,
+    and as near to each other in time as their sizes allow.
+
+    A bin of one file is planned only to purge its deletion vector: because many rows are deleted, or with `purge`."""
+    partitions: dict[tuple[tuple[str, str | None], ...], list[ScanFile]] = defaultdict(list)
+    for file in files:
+        if file.size < _LARGE_ENOUGH * target_size or _is_worn(file, purge):
+            partitions[_partition(file)].append(file)
+    bins = [found for candidates in partitions.values() for found in _pack(candidates, target_size)]
+    return [found for found in bins if len(found) > 1 or _is_worn(found[0], purge)]
+
+
+def _partition(file: ScanFile) -> tuple[tuple[str, str | None], ...]:
+    return tuple(sorted((name, value or None) for name, value in file.partition_values.items()))
+
+
+def _is_worn(file: ScanFile, purge: bool) -> bool:
+    """Whether the file has a deletion vector that is to go."""
+    return file.deletion_vector is not None and (purge or _deleted_part(file) > _TOO_MANY_DELETED)
+
+
+def _deleted_part(file: ScanFile) -> float:
+    """From 0 to 1. A file that does not tell how many rows it has counts as deleted whole."""
+    if file.deletion_vector is None:
+        return 0.0
+    records = decode_num_records(file.stats)
+    return min(file.deletion_vector.cardinality / records, 1.0) if records else 1.0
+
+
+@dataclass(eq=False)
+class _OpenBin:
+    files: list[ScanFile] = field(default_factory=list)
+    size: float = 0.0
+
+
+def _pack(files: list[ScanFile], target_size: int) -> list[Bin]:
+    """First fit, among the bins that were opened last: no two of them would fit into one."""
+    bins: list[_OpenBin] = []
+    open_bins: list[_OpenBin] = []
+    for file in sorted(files, key=lambda file: (file.modification_time, file.path)):
+        size = file.size * (1 - _deleted_part(file))
+        chosen = next((b for b in open_bins if b.size + size <= target_size), None)
+        if chosen is None:
+            chosen = _OpenBin()
+            bins.append(chosen)
+            open_bins = [*open_bins[-_OPEN_BINS + 1 :], chosen]
+        chosen.files.append(file)
+        chosen.size += size
+        if chosen.size >= _FULL * target_size:
+            open_bins.remove(chosen)
+    return [tuple(b.files) for b in bins]

@@ -1,0 +1,56 @@
+"""Going back to an earlier version of a table: what its definition becomes, and which files come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from lakeport.kernel.definition import TableDefinition, protocol_for, supported_features, with_history
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.snapshot import Snapshot
+
+
+def restored_definition(current: TableDefinition, target: Snapshot) -> TableDefinition:
+    """Schema, partitioning, clustering and properties of the target; the protocol is never downgraded, and what the log
+    after the target relies on stays. Raises `UnsupportedFeatureError` for a target that this kernel cannot write."""
+    then = target.definition
+    configuration = with_history(then.metadata.configuration, current.metadata.configuration)
+    metadata = msgspec.structs.replace(then.metadata, id=current.metadata.id, configuration=configuration)
+    protocol = protocol_for(current.protocol, metadata, then.schema, supported_features(target.protocol))
+    restored = replace(current, protocol=protocol, metadata=metadata, clustering_columns=then.clustering_columns)
+    return restored.checked(then)
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    removed: list[ScanFile]
+    restored: list[ScanFile]
+    rewound: frozenset[str]
+    """Paths of restored files that the table has now too, with other deleted rows."""
+
+
+def plan_restore(now: Iterable[ScanFile], then: Iterable[ScanFile]) -> RestorePlan:
+    """Which files go and which come back. A file with other deleted rows does both."""
+    current, target = ({_key(file): file for file in files} for files in (now, then))
+    paths = {file.path: file for file in current.values()}
+    restored = [_with_row_ids(file, paths.get(file.path)) for key, file in target.items() if key not in current]
+    return RestorePlan(
+        removed=[file for key, file in current.items() if key not in target],
+        restored=restored,
+        rewound=frozenset(file.path for file in restored if file.path in paths),
+    )
+
+
+def _key(file: ScanFile) -> tuple[str, str | None]:
+    return file.path, file.deletion_vector.unique_id if file.deletion_vector else None
+
+
+def _with_row_ids(file: ScanFile, now: ScanFile | None) -> ScanFile:
+    """Rows keep the ids that they were given since."""
+    if now is None or file.base_row_id is not None:
+        return file
+    return msgspec.structs.replace(
+        file, base_row_id=now.base_row_id, default_row_commit_version=now.default_row_commit_version
+    )

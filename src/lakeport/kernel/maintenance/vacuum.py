@@ -1,0 +1,167 @@
+"""Which files below a table's root no version needs any more: log files are read, and names compared.
+
+Needed are the files of the latest version, the files that were removed lately, the deletion vectors of both, and recent
+change data. A file that is younger than the retention may be a writer's that has not committed yet, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from unicodedata import normalize
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.kernel.actions import DELETION_VECTOR, to_action
+from lakeport.kernel.data_files import partition_directory
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.engine import FileStatus
+from lakeport.kernel.log import FileColumns, decode_paths, list_log, read_checkpoint_files
+from lakeport.kernel.paths import ABSOLUTE
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.values import scalar_of
+from lakeport.kernel.write import CHANGE_DIRECTORY
+
+_REMOVE = pa.field(
+    "remove",
+    pa.struct([("path", pa.string()), ("deletionVector", DELETION_VECTOR), ("deletionTimestamp", pa.int64())]),
+)
+_CDC = pa.field("cdc", pa.struct([("path", pa.string())]))
+_ODD_SEGMENT = re.compile(r"(^|/)(\.{0,2})(/|$)")
+_UNFINISHED = re.compile(r"\.(\d{20}\.\w[\w.-]*|_last_checkpoint|deletion_vector_.*)\.[0-9a-f]{32}\.tmp")
+"""The name of a file that was about to get its own: of the log, or of a deletion vector."""
+_NESTED_LOG = "/_delta_log/"
+
+
+class NeededFiles:
+    """The files that the versions of a table since some time need. `path in needed` errs on the side of needing."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._relative: set[str] = set()
+        self._names: set[str] = set()
+        """Names of files whose paths can be spelled in another way: outside of the root, as far as one can tell."""
+
+    def __contains__(self, relative: str) -> bool:
+        """Whether a file below the root is needed; `relative` is its plain path from there."""
+        return _spelled(relative) in self._relative or _name(_spelled(relative)) in self._names
+
+    def add_files(self, paths: pa.Array, vectors: pa.Array | None = None) -> None:
+        """Plain paths, relative or absolute, and the cells of deletion vectors. Raises `CorruptTableError`."""
+        for path in paths.to_pylist():
+            self._add(path)
+        for cell in [] if vectors is None else vectors.drop_null().to_pylist():
+            location = to_action(cell, DeletionVectorDescriptor, self._root).location(self._root)
+            if location is not None:
+                self._add(location)
+
+    def _add(self, path: str) -> None:
+        relative = _spelled(path.removeprefix(f"{self._root}/"))
+        if ABSOLUTE.match(relative) or _ODD_SEGMENT.search(relative):
+            self._names.add(_name(relative))
+        else:
+            self._relative.add(relative)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _spelled(path: str) -> str:
+    """One spelling for letters that file systems may spell in two ways."""
+    return path if path.isascii() else normalize("NFC", path)
+
+
+def needed_files(snapshot: Snapshot, since: int) -> NeededFiles:
+    """What the versions of a table need that were the latest at or after `since`, in milliseconds since the epoch."""
+    needed = NeededFiles(snapshot.root)
+    for files in snapshot.live_files(FileColumns()):
+        needed.add_files(files.column("path"), files.column("deletionVector"))
+    for removes in _tombstones(snapshot, since):
+        needed.add_files(decode_paths(removes.field("path"), snapshot.root), removes.field("deletionVector"))
+    for actions in _read_commits(snapshot, _recent_commits(snapshot, since)):
+        for name in ("remove", "cdc"):
+            found = actions.column(name).drop_null()
+            vectors = found.field("deletionVector") if name == "remove" else None
+            needed.add_files(decode_paths(found.field("path"), snapshot.root), vectors)
+    return needed
+
+
+def _tombstones(snapshot: Snapshot, since: int) -> Iterator[pa.StructArray]:
+    """The removes that make up the version, as far as they are not older than `since`."""
+    segment = snapshot.segment
+    for actions in _read_commits(snapshot, [commit.file for commit in segment.commits]):
+        yield _recent(actions.column("remove").drop_null(), since)
+    if segment.checkpoint is not None:
+        for (removes,) in read_checkpoint_files(snapshot.engine, segment.checkpoint, [_REMOVE]):
+            yield _recent(removes, since)
+
+
+def _recent_commits(snapshot: Snapshot, since: int) -> list[FileStatus]:
+    """What a commit of this time removes was there before it; also if a checkpoint has already forgotten the remove."""
+    commits = list_log(snapshot.engine.storage, snapshot.root).commits.values()
+    return [commit for commit in commits if commit.modification_time >= since]
+
+
+def _read_commits(snapshot: Snapshot, files: list[FileStatus]) -> Iterator[pa.RecordBatch]:
+    return snapshot.engine.json.read_json_files(files, pa.schema([_REMOVE, _CDC])) if files else iter(())
+
+
+def _recent(removes: pa.StructArray, since: int) -> pa.StructArray:
+    """Without those that have expired; one that does not say when it was made has."""
+    recent = pc.greater_equal(removes.field("deletionTimestamp"), scalar_of(since, pa.int64()))
+    return removes.filter(recent, null_selection_behavior="drop")
+
+
+def find_unneeded(snapshot: Snapshot, files: Iterable[FileStatus], needed: NeededFiles, since: int) -> list[FileStatus]:
+    """Of all files below the root, those that can go: old data, deletion vectors and change data, and what writers
+    that were killed have left unfinished, in the log too.
+
+    What starts with `_` or `.` is not the table's data, but for change data and for the directories of partitions.
+    Neither is what belongs to another table below this one's root, or to the Iceberg form of this one."""
+    prefix = f"{snapshot.root}/"
+    hidden = _HiddenNames(snapshot)
+    found: list[FileStatus] = []
+    other_tables: set[str] = set()
+    for file in files:
+        relative = file.path.removeprefix(prefix)
+        if relative == file.path:
+            continue
+        if (log := f"/{relative}".find(_NESTED_LOG)) > 0:
+            other_tables.add(relative[: log - 1])
+        elif file.modification_time < since and not hidden.hides(relative) and relative not in needed:
+            found.append(file)
+    return [file for file in found if not _is_below(file.path.removeprefix(prefix), other_tables)]
+
+
+def may_matter(file: FileStatus, root: str, since: int) -> bool:
+    """Whether `find_unneeded` has to know of a file: it is old enough to go, or tells where another table is."""
+    return file.modification_time < since or _NESTED_LOG in file.path.removeprefix(root)
+
+
+def _is_below(relative: str, directories: set[str]) -> bool:
+    parts = relative.split("/")
+    return bool(directories) and any("/".join(parts[:end]) in directories for end in range(1, len(parts)))
+
+
+class _HiddenNames:
+    """Which paths below a table's root are none of its data."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        names = {*snapshot.partition_columns, *snapshot.physical_partition_columns}
+        self._partitions = tuple(partition_directory({name: ""}).partition("=")[0] + "=" for name in names)
+        formats = snapshot.properties.get("delta.universalFormat.enabledFormats") or ""
+        self._has_iceberg = "iceberg" in formats.lower()
+
+    def hides(self, relative: str) -> bool:
+        *directories, name = relative.split("/")
+        if _UNFINISHED.fullmatch(name):
+            return directories not in ([], ["_delta_log"])
+        if name.startswith(("_", ".")):
+            return True
+        if directories and directories[0] == CHANGE_DIRECTORY:
+            del directories[0]
+        elif directories and directories[0] == "metadata" and self._has_iceberg:
+            return True
+        return any(d.startswith(("_", ".")) and not d.startswith(self._partitions) for d in directories)

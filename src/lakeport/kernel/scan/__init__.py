@@ -1,0 +1,23 @@
+"""Which files a read needs, as values that travel, and the rows of what was read from them.
+
+May import `log` and all below it, and `deletion_vectors`.
+"""
+
+from lakeport.kernel.scan.builder import PlanBuilder
+from lakeport.kernel.scan.files import FilteredBatch, ScanFile, ScanState, scan_files_in
+from lakeport.kernel.scan.plan import Scan, ScanBuilder
+from lakeport.kernel.scan.rows import living_rows, logical_batch, read_vector, transform_physical_data
+
+__all__ = [
+    "FilteredBatch",
+    "PlanBuilder",
+    "Scan",
+    "ScanBuilder",
+    "ScanFile",
+    "ScanState",
+    "living_rows",
+    "logical_batch",
+    "read_vector",
+    "scan_files_in",
+    "transform_physical_data",
+]

@@ -1,0 +1,158 @@
+"""`ScanFile` and `ScanState`: what a worker needs to read a part of a table, as values that travel as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.kernel.actions import to_action
+from lakeport.kernel.data_files import decode_num_records, physical_field
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.engine import ROW_INDEX, FileStatus
+from lakeport.kernel.paths import whole_path
+from lakeport.kernel.schema import (
+    ROW_COMMIT_VERSION,
+    ROW_ID,
+    ROW_POSITION,
+    StructField,
+    StructType,
+    arrow_field,
+    arrow_schema,
+    parse_schema,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredBatch:
+    """A batch and which of its rows count; None means all of them."""
+
+    data: pa.RecordBatch
+    selection: pa.BooleanArray | None = None
+
+    def selected(self) -> pa.RecordBatch:
+        """The rows that count."""
+        return self.data if self.selection is None else self.data.filter(self.selection)
+
+
+class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A data file to read, and what the log says about it."""
+
+    path: str
+    """Absolute and plain, as storage takes it."""
+    size: int
+    modification_time: int = 0
+    partition_values: dict[str, str | None] = {}
+    """Serialised, by physical name."""
+    deletion_vector: DeletionVectorDescriptor | None = None
+    stats: str | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    tags: dict[str, str | None] | None = None
+    clustering_provider: str | None = None
+    uri: str | None = None
+    """The path as the log writes it. These three are known in scans with log details only."""
+
+    @property
+    def status(self) -> FileStatus:
+        return FileStatus(self.path, self.size, self.modification_time)
+
+    @property
+    def num_records(self) -> int | None:
+        """How many rows the table has in this file, if its statistics tell."""
+        records = decode_num_records(self.stats)
+        if records is None or self.deletion_vector is None:
+            return records
+        living = records - self.deletion_vector.cardinality
+        return living if living >= 0 else None
+
+    def to_bytes(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScanFile:
+        return msgspec.msgpack.decode(data, type=cls)
+
+
+def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
+    """The files in a batch of `Scan.scan_files`. Raises `CorruptTableError` for an invalid deletion vector."""
+    for row in batch.selected().to_pylist():
+        vector = row["deletionVector"]
+        yield ScanFile(
+            path=whole_path(row["path"], root),
+            size=row["size"] or 0,
+            modification_time=row["modificationTime"] or 0,
+            partition_values=row["partitionValues"] or {},
+            deletion_vector=None if vector is None else to_action(vector, DeletionVectorDescriptor, root),
+            stats=row.get("stats"),
+            base_row_id=row.get("baseRowId"),
+            default_row_commit_version=row.get("defaultRowCommitVersion"),
+            tags=dict(row["tags"]) if row.get("tags") else None,
+            clustering_provider=row.get("clusteringProvider"),
+            uri=row.get("uri"),
+        )
+
+
+class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What all files of a scan share."""
+
+    table_root: str
+    schema_json: str
+    """The logical schema to return, with the columns' metadata."""
+    partition_columns: tuple[str, ...]
+    """Logical names, of those that the schema has."""
+    mapping_mode: str = "none"
+    row_id_column: str | None = None
+    row_commit_version_column: str | None = None
+    """Physical names of the materialised row tracking columns, for scans that ask for them."""
+    with_row_tracking: bool = False
+    with_row_position: bool = False
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The logical schema of the rows, those columns included that are not the table's."""
+        tracking = (ROW_ID, ROW_COMMIT_VERSION) if self.with_row_tracking else ()
+        position = (ROW_POSITION,) if self.with_row_position else ()
+        return StructType((*self.table_schema.fields, *tracking, *position))
+
+    @cached_property
+    def table_schema(self) -> StructType:
+        return parse_schema(self.schema_json)
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        return arrow_schema(self.schema)
+
+    @cached_property
+    def data_fields(self) -> tuple[StructField, ...]:
+        """The columns that are in the data files."""
+        return tuple(f for f in self.table_schema if f.name not in self.partition_columns)
+
+    @cached_property
+    def arrow_data_fields(self) -> tuple[pa.Field, ...]:
+        """The same, as the rows have them."""
+        return tuple(map(arrow_field, self.data_fields))
+
+    @cached_property
+    def _physical_fields(self) -> tuple[pa.Field, ...]:
+        return tuple(physical_field(f, self.mapping_mode) for f in self.data_fields)
+
+    def physical_schema(self, file: ScanFile) -> pa.Schema:
+        """What to read from a data file: pass it to the Parquet handler."""
+        fields = list(self._physical_fields)
+        if self.with_row_tracking:
+            for name in (self.row_id_column, self.row_commit_version_column):
+                fields += [pa.field(name, pa.int64())] if name else []
+        if file.deletion_vector is not None or self.with_row_tracking or self.with_row_position:
+            fields.append(ROW_INDEX)
+        return pa.schema(fields)
+
+    def to_bytes(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScanState:
+        return msgspec.msgpack.decode(data, type=cls)

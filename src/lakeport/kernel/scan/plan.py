@@ -1,0 +1,269 @@
+"""Planning a scan: which files to read, and what is left to filter. Reads the log only, never a data file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.kernel.data_files import (
+    Bounds,
+    FileStatistics,
+    conform_parsed,
+    format_stats,
+    make_batch,
+    may_match,
+    parse_partition_values,
+    physical_path,
+    stats_type,
+    whole_stats_type,
+)
+from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, normalize, rewrite
+from lakeport.kernel.log import FileColumns
+from lakeport.kernel.scan.builder import PlanBuilder
+from lakeport.kernel.scan.files import FilteredBatch, ScanFile, ScanState, scan_files_in
+from lakeport.kernel.schema import StructField, StructType, arrow_field, format_schema
+from lakeport.kernel.values import from_numpy, null_of, to_mask
+
+if TYPE_CHECKING:
+    from lakeport.kernel.snapshot import Snapshot
+
+
+_FILES_AT_ONCE, _BYTES_AT_ONCE = 4096, 16 << 20
+"""What batches of files are combined up to before a filter is applied."""
+
+
+class ScanBuilder(PlanBuilder["Scan"]):
+    """Collects what a scan should return."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot.engine, snapshot.schema)
+        self._snapshot = snapshot
+        self._log_details = False
+        self._row_tracking = False
+        self._row_position = False
+
+    def with_log_details(self) -> ScanBuilder:
+        """Scan files carry everything that the log says of them, as a writer needs it."""
+        return self._with(_stats=True, _log_details=True)
+
+    def with_row_tracking(self) -> ScanBuilder:
+        """The rows carry `_row_id` and `_row_commit_version`. Raises `ValueError` if the table does not track rows."""
+        if not self._snapshot.tracks_rows:
+            raise ValueError(
+                f"the table does not track rows: delta.enableRowTracking is not set [{self._snapshot.root}]"
+            )
+        return self._with(_row_tracking=True)
+
+    def with_row_position(self) -> ScanBuilder:
+        """The rows carry their positions in their files, as `scan_files.ROW_POSITION`."""
+        return self._with(_row_position=True)
+
+    def build(self) -> Scan:
+        extras = _Extras(self._stats, self._log_details, self._row_tracking, self._row_position)
+        return Scan(self._snapshot, self._schema, self._filter, extras)
+
+
+@dataclass(frozen=True)
+class _Extras:
+    """What a scan gives beside the columns of the table."""
+
+    stats: bool
+    log_details: bool
+    row_tracking: bool
+    row_position: bool
+
+
+class Scan:
+    """What to read of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, schema: StructType, predicate: Expression | None, extras: _Extras) -> None:
+        self.snapshot, self.schema, self.filter, self._extras = snapshot, schema, predicate, extras
+        parts = conjuncts(predicate) if predicate is not None else []
+        self._partition_filter = all_of(p for p in parts if self._is_on_partitions(p))
+        self.remaining_filter = all_of(p for p in parts if not self._is_on_partitions(p))
+        """The part of the filter that the scan files do not already guarantee."""
+
+    @cached_property
+    def scan_state(self) -> ScanState:
+        snapshot = self.snapshot
+        properties = snapshot.properties
+        tracking = self._extras.row_tracking
+        return ScanState(
+            table_root=snapshot.root,
+            schema_json=format_schema(self.schema),
+            partition_columns=tuple(f.name for f in self.schema if f.name in snapshot.partition_columns),
+            mapping_mode=snapshot.mapping_mode,
+            with_row_tracking=tracking,
+            with_row_position=self._extras.row_position,
+            row_id_column=properties.get("delta.rowTracking.materializedRowIdColumnName") if tracking else None,
+            row_commit_version_column=(
+                properties.get("delta.rowTracking.materializedRowCommitVersionColumnName") if tracking else None
+            ),
+        )
+
+    def scan_files(self) -> Iterator[FilteredBatch]:
+        """Batches with a row for each file of the table, and which of them to read."""
+        batches = self.snapshot.live_files(self.columns)
+        # A filter costs more for each batch than for each file, and every commit is a batch.
+        return map(self.select, batches if self.filter is None else _combined(batches))
+
+    def select(self, files: pa.RecordBatch) -> FilteredBatch:
+        """A batch of `columns.schema`, and which of its files to read."""
+        mask = self._selection(files)
+        return FilteredBatch(self._public(files), None if mask.all() else from_numpy(mask))
+
+    def files(self) -> Iterator[ScanFile]:
+        """The files to read."""
+        for batch in self.scan_files():
+            yield from scan_files_in(batch, self.snapshot.root)
+
+    def counted_files(self) -> Iterator[tuple[ScanFile, int | None]]:
+        """The files to read, each with how many of its rows satisfy the filter, if the log tells."""
+        return ((file, file.num_records if self.remaining_filter is None else None) for file in self.files())
+
+    @cached_property
+    def physical_filter(self) -> Expression | None:
+        """The remaining filter in the names of the data files, for the Parquet handler; less what they do not have."""
+        if self.remaining_filter is None:
+            return None
+        parts = conjuncts(self._normal_filter)
+        return all_of(rewrite(part, self._to_physical) for part in parts if not self._mentions_partitions(part))
+
+    def _to_physical(self, node: Expression) -> Expression:
+        if not isinstance(node, Column):
+            return node
+        return Column(physical_path(self.snapshot.schema, node.path, self.snapshot.mapping_mode))
+
+    def _is_on_partitions(self, predicate: Expression) -> bool:
+        """Whether partition values alone decide the predicate."""
+        columns = columns_in(predicate)
+        return all(column.path[0] in self.snapshot.partition_columns for column in columns)
+
+    def _mentions_partitions(self, predicate: Expression) -> bool:
+        return any(column.path[0] in self.snapshot.partition_columns for column in columns_in(predicate))
+
+    @cached_property
+    def _stats_type(self) -> pa.DataType | None:
+        """The statistics that the remaining filter needs."""
+        if self.remaining_filter is None:
+            return None
+        columns = [c for c in columns_in(self.remaining_filter) if c.path[0] not in self.snapshot.partition_columns]
+        return stats_type(self.snapshot.schema, columns, self.snapshot.mapping_mode) if columns else None
+
+    @cached_property
+    def columns(self) -> FileColumns:
+        """What of the log's file actions the scan needs."""
+        snapshot = self.snapshot
+        parsed = self._stats_type
+        if self._extras.stats:
+            parsed = whole_stats_type(snapshot.schema, snapshot.partition_columns, snapshot.mapping_mode)
+        return FileColumns(
+            snapshot.physical_partition_columns,
+            self._extras.row_tracking or self._extras.log_details,
+            stats=parsed is not None,
+            stats_parsed=parsed,
+            log_details=self._extras.log_details,
+        )
+
+    def _public(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch as people see it: statistics as JSON text if they asked for them."""
+        index = batch.schema.get_field_index("stats_parsed")
+        if index < 0:
+            return batch
+        parsed = batch.column(index)
+        batch = batch.remove_column(index)
+        stats = batch.schema.get_field_index("stats")
+        if not self._extras.stats:
+            return batch.remove_column(stats)
+        missing = from_numpy(_has_statistics(parsed) & to_mask(batch.column(stats).is_null()))
+        if missing.true_count:
+            texts = format_stats(parsed.filter(missing))
+            batch = batch.set_column(stats, "stats", pc.replace_with_mask(batch.column(stats), missing, texts))
+        return batch
+
+    def _selection(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        mask = np.ones(len(batch), dtype=np.bool_)
+        if self.filter is None:
+            return mask
+        mask &= self._partition_selection(batch)
+        if self.remaining_filter is not None and mask.any():
+            mask &= self._statistics_selection(batch)
+        return mask
+
+    def _partition_selection(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        if self._partition_filter is None:
+            return np.ones(len(batch), dtype=np.bool_)
+        names = {column.path[0] for column in columns_in(self._partition_filter)}
+        fields = [f for f in self.snapshot.partition_fields if f.name in names]
+        schema = pa.schema([arrow_field(f) for f in fields])
+        arrays = [self._partition_values(batch, f) for f in fields]
+        rows = make_batch(arrays, schema, len(batch))
+        evaluate = self.snapshot.engine.expressions.predicate_evaluator(schema, self._partition_filter)
+        return to_mask(evaluate(rows, None))
+
+    def _partition_values(self, batch: pa.RecordBatch, field: StructField) -> pa.Array:
+        name = field.physical_name(self.snapshot.mapping_mode)
+        texts = batch.column("partitionValues").field(name)
+        return parse_partition_values(texts, field, path=self.snapshot.root)
+
+    def _statistics_selection(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        schema, mode = self.snapshot.schema, self.snapshot.mapping_mode
+        statistics = None if self._stats_type is None else FileStatistics(self._statistics(batch), schema, mode)
+
+        def bounds_of(column: Column) -> Bounds | None:
+            if column.path[0] in self.snapshot.partition_columns:
+                return _partition_bounds(self._partition_values(batch, schema.resolve(column.path)[0]))
+            return None if statistics is None else statistics.bounds_of(column)
+
+        return may_match(self._normal_filter, bounds_of, len(batch))
+
+    @cached_property
+    def _normal_filter(self) -> Expression:
+        assert self.remaining_filter is not None
+        return normalize(self.remaining_filter, self.snapshot.schema)
+
+    def _statistics(self, batch: pa.RecordBatch) -> pa.StructArray:
+        """The statistics that the filter needs: from `stats_parsed` where a checkpoint has it, else from the JSON."""
+        assert self._stats_type is not None
+        texts, parsed = batch.column("stats"), batch.column("stats_parsed")
+        known = _has_statistics(parsed)
+        if known.all():
+            return conform_parsed(parsed, self._stats_type)
+        texts = pc.if_else(from_numpy(known), null_of(pa.string()), texts)
+        from_json = self.snapshot.engine.json.parse_json(texts, pa.schema(list(self._stats_type))).to_struct_array()
+        if not known.any():
+            return from_json
+        return pc.if_else(from_numpy(known), conform_parsed(parsed, self._stats_type), from_json)
+
+
+def _combined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same files in fewer batches; large ones stay as they are."""
+    small: list[pa.RecordBatch] = []
+    for batch in batches:
+        rows, size = sum(map(len, small)) + len(batch), sum(some.nbytes for some in small) + batch.nbytes
+        if small and (rows > _FILES_AT_ONCE or size > _BYTES_AT_ONCE):
+            yield pa.concat_batches(small)
+            small = []
+        small.append(batch)
+    if small:
+        yield pa.concat_batches(small)
+
+
+def _has_statistics(parsed: pa.StructArray) -> npt.NDArray[np.bool_]:
+    if parsed.null_count == len(parsed):
+        return np.zeros(len(parsed), dtype=np.bool_)
+    return to_mask(parsed.flatten()[0].is_valid())
+
+
+def _partition_bounds(values: pa.Array) -> Bounds:
+    """A partition value as bounds: every row of the file has it."""
+    nulls = values.is_null().cast(pa.int64())
+    ones = from_numpy(np.ones(len(values), dtype=np.int64))
+    return Bounds(lower=values, upper=values, nulls=nulls, rows=ones, exact=not pa.types.is_floating(values.type))

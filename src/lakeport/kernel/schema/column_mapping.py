@@ -1,0 +1,105 @@
+"""Column mapping for writers: ids and physical names, and which modes a table may change to."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from lakeport.kernel.schema.types import ArrayType, DataType, MapType, StructField, StructType, fields_in, types_in
+
+COLUMN_ID = "delta.columnMapping.id"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+MAPPING_PREFIX = "delta.columnMapping."
+"""Of all metadata of a column that is about its mapping."""
+_NESTED_IDS = "delta.columnMapping.nested.ids"
+
+_Change = Callable[[StructField], StructField]
+
+
+def assign_mapping(schema: StructType, mode: str, max_id: int, *, keep_names: bool) -> tuple[StructType, int]:
+    """The schema with an id and a physical name for every field, and the greatest id that was ever given.
+
+    What a field already has stays. `max_id` is the table's `delta.columnMapping.maxColumnId`. A new column gets a
+    physical name that no column ever had. With `keep_names`, for a table whose files have the logical names, every
+    field is mapped anew, to its own name: what it has means nothing there. Without column mapping (mode `none`) nothing
+    is assigned."""
+    if mode == "none":
+        return schema, max_id
+    ids = count(max([max_id, *_ids_in(schema)]) + 1)
+
+    def assign(field: StructField) -> StructField:
+        metadata: dict[str, Any] = dict(field.metadata)
+        if metadata.get(COLUMN_ID) is None:
+            metadata[COLUMN_ID] = next(ids)
+        if not metadata.get(PHYSICAL_NAME):
+            metadata[PHYSICAL_NAME] = field.name if keep_names else f"col-{uuid.uuid4()}"
+        return replace(field, metadata=metadata)
+
+    assigned = _in_struct(without_mapping(schema) if keep_names else schema, assign)
+    return assigned, next(ids) - 1
+
+
+def without_mapping(schema: StructType) -> StructType:
+    """The schema without ids and physical names, which only mean something in the table that gave them."""
+    return _in_struct(schema, lambda field: replace(field, metadata=_unmapped(field.metadata)))
+
+
+def _unmapped(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if not name.startswith(MAPPING_PREFIX)}
+
+
+def find_twice_mapped(schema: StructType) -> Iterator[str]:
+    """What is wrong with the mapping of a schema: ids, and physical names of one struct, that are given twice."""
+    for number, times in Counter(_ids_in(schema)).items():
+        if times > 1:
+            names = " and ".join(repr(f.name) for f in fields_in(schema) if f.field_id == number)
+            yield f"the columns {names} have the same {COLUMN_ID} {number}"
+    for struct in (found for found in types_in(schema) if isinstance(found, StructType)):
+        for name, times in Counter(f.physical_name("name") for f in struct).items():
+            if times > 1:
+                names = " and ".join(repr(f.name) for f in struct if f.physical_name("name") == name)
+                yield f"the columns {names} have the same {PHYSICAL_NAME} {name!r}"
+
+
+def _ids_in(schema: StructType) -> Iterator[int]:
+    for field in fields_in(schema):
+        if field.field_id is not None:
+            yield field.field_id
+        yield from (field.metadata.get(_NESTED_IDS) or {}).values()
+
+
+def _in_struct(struct: StructType, change: _Change) -> StructType:
+    """The struct with every field in it changed, outer ones first."""
+    return StructType(tuple(replace(f, type=_in_type(f.type, change)) for f in map(change, struct)))
+
+
+def _in_type(data_type: DataType, change: _Change) -> DataType:
+    match data_type:
+        case StructType():
+            return _in_struct(data_type, change)
+        case ArrayType(element):
+            return replace(data_type, element=_in_type(element, change))
+        case MapType(key, value):
+            return replace(data_type, key=_in_type(key, change), value=_in_type(value, change))
+    return data_type
+
+
+def check_mode_change(before: str, after: str) -> None:
+    """Whether an existing table may change its column mapping mode. Raises `ValueError` with the reason."""
+    if before == after or (before, after) == ("none", "name"):
+        return
+    if before == "none":
+        raise ValueError(
+            "delta.columnMapping.mode cannot become 'id': the files of the table have no field ids. "
+            "Use 'name', or set 'id' when the table is created"
+        )
+    if after == "none":
+        raise ValueError(
+            "delta.columnMapping.mode cannot become 'none': the files of the table have physical names. "
+            "Write its rows into a new table instead"
+        )
+    raise ValueError(f"delta.columnMapping.mode cannot change from {before!r} to {after!r}: a table keeps its mode")

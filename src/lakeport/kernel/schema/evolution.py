@@ -1,0 +1,280 @@
+"""Changes of a table's schema: each is a pure function from a schema to a schema.
+
+Paths are those of the protocol (section "Field Path"): through a list by `element`, through a map by `key` and `value`.
+A bad change is a `ValueError` that says what to do; a column that is not there an `UnknownColumnError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lakeport.errors import UnknownColumnError
+from lakeport.kernel.schema.column_mapping import without_mapping
+from lakeport.kernel.schema.keys import DEFAULT, GENERATION_EXPRESSION
+from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema.widening import widens
+
+TYPE_CHANGES = "delta.typeChanges"
+_INTEGERS = ("byte", "short", "integer", "long")
+_VOID = PrimitiveType("void")
+
+_Path = tuple[str, ...]
+Uses = Mapping[str, Collection[_Path]]
+"""What of a table uses which columns: `the constraint 'positive'` → the paths in it."""
+
+
+def add_column(schema: StructType, field: StructField, parent: _Path = ()) -> StructType:
+    """The schema with a new last column, or with a new last field of the struct at `parent`.
+
+    Ids and physical names that the field has are those of another table: they are left out."""
+    where = ".".join((*parent, field.name))
+    if not field.nullable:
+        raise ValueError(f"the new column {where!r} must be nullable: the rows that are there have no value for it")
+    for key in (DEFAULT, GENERATION_EXPRESSION):
+        if key in field.metadata:
+            raise ValueError(
+                f"the new column {where!r} cannot have {key}: the rows that are there have no value for it"
+            )
+
+    def append(struct: DataType) -> DataType:
+        if not isinstance(struct, StructType):
+            raise ValueError(f"{'.'.join(parent)!r} is no struct: no field can be added to it")
+        if struct.find(field.name):
+            raise ValueError(f"there already is a column {where!r}")
+        return StructType((*struct.fields, *without_mapping(StructType((field,)))))
+
+    return _edit(schema, parent, append)
+
+
+def rename_column(schema: StructType, path: _Path, name: str, *, mapping_mode: str, uses: Uses) -> StructType:
+    """The schema with another name for a column; its files keep the physical one."""
+    _check_mapped("renamed", path, mapping_mode)
+    _check_unused("renamed", path, uses)
+
+    def rename(struct: StructType, old: StructField) -> tuple[StructField, ...]:
+        other = struct.find(name)
+        if other is not None and other is not old:
+            raise ValueError(f"there already is a column {'.'.join((*path[:-1], name))!r}")
+        return tuple(replace(f, name=name) if f is old else f for f in struct)
+
+    return _edit_field(schema, path, rename)
+
+
+def drop_column(
+    schema: StructType, path: _Path, *, mapping_mode: str, partition_columns: Collection[str], uses: Uses
+) -> StructType:
+    """The schema without a column; its files keep the values."""
+    _check_mapped("dropped", path, mapping_mode)
+    if len(path) == 1 and path[0].lower() in {name.lower() for name in partition_columns}:
+        raise ValueError(f"the column {path[0]!r} cannot be dropped: the table is partitioned by it")
+    _check_unused("dropped", path, uses)
+
+    def drop(struct: StructType, old: StructField) -> tuple[StructField, ...]:
+        rest = tuple(f for f in struct if f is not old)
+        if not rest:
+            raise ValueError(
+                f"the column {'.'.join(path)!r} cannot be dropped: no other column would be left beside it"
+            )
+        return rest
+
+    return _edit_field(schema, path, drop)
+
+
+def relax_not_null(schema: StructType, path: _Path) -> StructType:
+    """The schema with nulls allowed in a column, in the elements of a list or in the values of a map."""
+
+    def relax(container: DataType) -> DataType:
+        match container:
+            case StructType() if old := container.find(path[-1]):
+                return StructType(tuple(replace(f, nullable=True) if f is old else f for f in container))
+            case ArrayType() if path[-1] == "element":
+                return replace(container, contains_null=True)
+            case MapType() if path[-1] == "value":
+                return replace(container, value_contains_null=True)
+        raise _unknown(path)
+
+    return _edit(schema, path[:-1], relax)
+
+
+def widen_column(schema: StructType, path: _Path, to: PrimitiveType, *, enabled: bool) -> StructType:
+    """The schema with a wider type for a column, an element, a key or a value, and a record of the change.
+
+    `enabled` is the table's `delta.enableTypeWidening`; a void column may become anything without it."""
+
+    def widen(before: DataType) -> DataType:
+        where = ".".join(path)
+        if not isinstance(before, PrimitiveType):
+            raise ValueError(f"the column {where!r} is no primitive type: change the columns in it")
+        if before != _VOID and not widens(before.name, to.name):
+            raise ValueError(f"the column {where!r} cannot change from {before.name} to {to.name}: it is not wider")
+        if before not in (_VOID, to) and not enabled:
+            raise ValueError(
+                f"the column {where!r} cannot change from {before.name} to {to.name}: set delta.enableTypeWidening to "
+                "'true' first"
+            )
+        return to
+
+    return record_type_changes(schema, _edit(schema, path, widen))
+
+
+def set_metadata(schema: StructType, path: _Path, key: str, value: str | None) -> StructType:
+    """The schema with a text in the metadata of a column; None takes it away."""
+
+    def changed(field: StructField) -> StructField:
+        rest = {name: known for name, known in field.metadata.items() if name != key}
+        return replace(field, metadata=rest if value is None else {**rest, key: value})
+
+    return _edit_field(schema, path, lambda struct, old: tuple(changed(f) if f is old else f for f in struct))
+
+
+def merge_schema(table: StructType, data: StructType, *, widen: bool = False) -> StructType:
+    """The table's schema with the columns that data has and it lacks, nullable and at the end, in structs too.
+
+    With `widen`, which is the table's `delta.enableTypeWidening`, a column takes the data's wider type as long as it
+    stays a number of its kind; otherwise it keeps its own, and the data must fit it. Raises `ValueError` where one side
+    is a struct, a list or a map and the other is not. The data's ids and physical names are left out."""
+    return record_type_changes(table, _merge_struct(table, without_mapping(data), widen, ()))
+
+
+def _merge_struct(table: StructType, data: StructType, widen: bool, path: _Path) -> StructType:
+    merged = {f.name: f for f in table}
+    for new in data:
+        where = (*path, new.name)
+        if (old := table.find(new.name)) is None:
+            merged[new.name] = replace(new, type=_all_nullable(new.type), nullable=True)
+        else:
+            merged[old.name] = replace(old, type=_merge_type(old.type, new.type, widen, where))
+    return StructType(tuple(merged.values()))
+
+
+def _merge_type(table: DataType, data: DataType, widen: bool, path: _Path) -> DataType:
+    match table, data:
+        case PrimitiveType("void"), _:
+            return _all_nullable(data)
+        case _, PrimitiveType("void"):
+            return table
+        case StructType(), StructType():
+            return _merge_struct(table, data, widen, path)
+        case ArrayType(old), ArrayType(new):
+            return replace(table, element=_merge_type(old, new, widen, (*path, "element")))
+        case MapType(old_key, old_value), MapType(new_key, new_value):
+            key = _merge_type(old_key, new_key, widen, (*path, "key"))
+            return replace(table, key=key, value=_merge_type(old_value, new_value, widen, (*path, "value")))
+        case PrimitiveType(before), PrimitiveType(after):
+            return data if widen and _widens_in_kind(before, after) else table
+    raise ValueError(
+        f"the column {'.'.join(path)!r} is {_kind(table)} in the table and {_kind(data)} in the data: rename it, or "
+        "convert it"
+    )
+
+
+def _widens_in_kind(before: str, after: str) -> bool:
+    """Integers stay integers: only an explicit change makes them decimals or doubles, as in Spark."""
+    return widens(before, after) and (before in _INTEGERS) == (after in _INTEGERS)
+
+
+def _kind(data_type: DataType) -> str:
+    kinds = {StructType: "a struct", ArrayType: "a list", MapType: "a map"}
+    return data_type.name if isinstance(data_type, PrimitiveType) else kinds[type(data_type)]
+
+
+def _all_nullable(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType(fields):
+            return StructType(tuple(replace(f, type=_all_nullable(f.type), nullable=True) for f in fields))
+        case ArrayType(element):
+            return ArrayType(_all_nullable(element))
+        case MapType(key, value):
+            return MapType(key, _all_nullable(value))
+    return data_type
+
+
+def record_type_changes(before: StructType, after: StructType) -> StructType:
+    """`after` with a record of each primitive type in which it differs from `before` (section "Type Change Metadata").
+
+    Both have the same columns, but for new ones; a column that was void has no history."""
+    old = {f.name: f for f in before}
+    return StructType(tuple(_record(old[f.name], f) if f.name in old else f for f in after))
+
+
+def _record(before: StructField, after: StructField) -> StructField:
+    changes: list[dict[str, str]] = []
+    data_type = _record_in_type(before.type, after.type, (), changes)
+    metadata: dict[str, Any] = dict(after.metadata)
+    if changes:
+        metadata[TYPE_CHANGES] = [*(metadata.get(TYPE_CHANGES) or ()), *changes]
+    return replace(after, type=data_type, metadata=metadata)
+
+
+def _record_in_type(before: DataType, after: DataType, path: _Path, changes: list[dict[str, str]]) -> DataType:
+    match before, after:
+        case StructType(), StructType():
+            return record_type_changes(before, after)
+        case ArrayType(old), ArrayType(new):
+            return replace(after, element=_record_in_type(old, new, (*path, "element"), changes))
+        case MapType(old_key, old_value), MapType(new_key, new_value):
+            key = _record_in_type(old_key, new_key, (*path, "key"), changes)
+            return replace(after, key=key, value=_record_in_type(old_value, new_value, (*path, "value"), changes))
+        case PrimitiveType(old_name), PrimitiveType(new_name) if before not in (_VOID, after):
+            change = {"fromType": old_name, "toType": new_name}
+            changes.append({**change, "fieldPath": ".".join(path)} if path else change)
+    return after
+
+
+def _edit(schema: StructType, path: _Path, edit: Callable[[DataType], DataType]) -> StructType:
+    """The schema with another type at a path."""
+    edited = _edit_type(schema, path, 0, edit)
+    assert isinstance(edited, StructType)
+    return edited
+
+
+def _edit_type(data_type: DataType, path: _Path, depth: int, edit: Callable[[DataType], DataType]) -> DataType:
+    if depth == len(path):
+        return edit(data_type)
+    match data_type, path[depth]:
+        case StructType(fields), name if old := data_type.find(name):
+            inner = _edit_type(old.type, path, depth + 1, edit)
+            return StructType(tuple(replace(f, type=inner) if f is old else f for f in fields))
+        case ArrayType(element), "element":
+            return replace(data_type, element=_edit_type(element, path, depth + 1, edit))
+        case MapType(key), "key":
+            return replace(data_type, key=_edit_type(key, path, depth + 1, edit))
+        case MapType(_, value), "value":
+            return replace(data_type, value=_edit_type(value, path, depth + 1, edit))
+    raise _unknown(path)
+
+
+def _edit_field(
+    schema: StructType, path: _Path, edit: Callable[[StructType, StructField], tuple[StructField, ...]]
+) -> StructType:
+    """The schema with other fields in the struct that holds the field at a path."""
+
+    def in_struct(struct: DataType) -> DataType:
+        old = struct.find(path[-1]) if isinstance(struct, StructType) else None
+        if old is None or not isinstance(struct, StructType):
+            raise _unknown(path)
+        return StructType(edit(struct, old))
+
+    return _edit(schema, path[:-1], in_struct)
+
+
+def _unknown(path: _Path) -> UnknownColumnError:
+    return UnknownColumnError(f"unknown column {'.'.join(path)!r}", column=".".join(path))
+
+
+def _check_mapped(what: str, path: _Path, mapping_mode: str) -> None:
+    if mapping_mode == "none":
+        raise ValueError(
+            f"the column {'.'.join(path)!r} cannot be {what} without column mapping: the table's files have its name. "
+            "Set delta.columnMapping.mode to 'name' first"
+        )
+
+
+def _check_unused(what: str, path: _Path, uses: Uses) -> None:
+    lowered = tuple(part.lower() for part in path)
+    for user, columns in uses.items():
+        for column in (tuple(part.lower() for part in used) for used in columns):
+            if lowered[: len(column)] == column or column[: len(lowered)] == lowered:
+                raise ValueError(f"the column {'.'.join(path)!r} cannot be {what}: {user} uses it; drop that first")

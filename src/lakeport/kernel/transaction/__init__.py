@@ -1,0 +1,21 @@
+"""Transactions: what is staged, what conflicts, and the commit.
+
+May import `snapshot`, `write` and all below them.
+"""
+
+from lakeport.kernel.transaction.commit import Committed, Committer, StagedActions
+from lakeport.kernel.transaction.conflicts import Reads
+from lakeport.kernel.transaction.parked import ParkedTransaction, park
+from lakeport.kernel.transaction.transaction import Transaction, create_table, update_table
+
+__all__ = [
+    "Committed",
+    "Committer",
+    "ParkedTransaction",
+    "Reads",
+    "StagedActions",
+    "Transaction",
+    "create_table",
+    "park",
+    "update_table",
+]

@@ -1,0 +1,171 @@
+"""Which commits of other writers contradict a transaction.
+
+Appends pass one another. A transaction conflicts with a commit that changed the protocol or the metadata, that removed
+a file which it read or removes itself, that added rows which it would have read, or that moved on the same application
+transaction or metadata domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import compress
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.errors import CommitConflictError, CorruptTableError
+from lakeport.kernel.actions import Add, DomainMetadata, Remove, Transaction
+from lakeport.kernel.definition import ROW_TRACKING_DOMAIN
+from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.paths import resolve_path
+from lakeport.kernel.scan import Scan
+from lakeport.kernel.values import array_of, to_mask
+
+
+class _Line(msgspec.Struct, rename={"meta_data": "metaData", "commit_info": "commitInfo", "domain": "domainMetadata"}):
+    add: Add | None = None
+    remove: Remove | None = None
+    txn: Transaction | None = None
+    domain: DomainMetadata | None = None
+    protocol: dict[str, Any] | None = None
+    meta_data: dict[str, Any] | None = None
+    commit_info: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class WinningCommit:
+    """A commit that another writer made since this transaction read the table."""
+
+    version: int
+    lines: Sequence[_Line]
+    modification_time: int = 0
+    """Of its file, in milliseconds since the epoch."""
+
+    @cached_property
+    def adds(self) -> list[Add]:
+        return [line.add for line in self.lines if line.add is not None]
+
+    @cached_property
+    def removes(self) -> list[Remove]:
+        return [line.remove for line in self.lines if line.remove is not None]
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        return next((line.commit_info for line in self.lines if line.commit_info is not None), {})
+
+    @cached_property
+    def domains(self) -> dict[str, DomainMetadata]:
+        return {line.domain.domain: line.domain for line in self.lines if line.domain is not None}
+
+    @property
+    def description(self) -> str:
+        operation = self.info.get("operation")
+        return f"version {self.version}" + (f" ({operation})" if operation else "")
+
+
+def read_commit(storage: StorageClient, file: FileStatus, version: int) -> WinningCommit:
+    """Raises `CorruptTableError` for a commit that cannot be read."""
+    decoder = msgspec.json.Decoder(_Line)
+    try:
+        lines = [decoder.decode(line) for line in storage.read(file.path).splitlines() if line.strip()]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptTableError(f"the commit file has a line that is not valid: {error}", path=file.path) from error
+    return WinningCommit(version, lines, file.modification_time)
+
+
+@dataclass
+class Reads:
+    """What a transaction has read, by which others can contradict it."""
+
+    root: str
+    scans: list[Scan] = field(default_factory=list)
+    """Rows that they select must not be added by others."""
+    paths: set[str] = field(default_factory=set)
+    """Files that must not be removed by others; absolute and plain."""
+    everything: bool = False
+    """No file at all may be added or removed by others."""
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.scans or self.paths or self.everything)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a transaction wants to write, by which others can contradict it."""
+
+    removed: frozenset[str]
+    """Paths of files; absolute and plain."""
+    app_ids: frozenset[str]
+    domains: frozenset[str]
+    changes_metadata: bool
+    rearranges_only: bool
+    """Whether no row comes or goes."""
+    serializable: bool
+    """Whether the order of the versions is the only order that explains the table (`delta.isolationLevel`)."""
+
+
+def check_conflicts(reads: Reads, changes: Changes, winner: WinningCommit) -> None:
+    """Raises `CommitConflictError` if the winner's commit contradicts the transaction."""
+    _check_table(winner)
+    _check_removed(reads, changes, winner)
+    _check_added(reads, changes, winner)
+    for line in winner.lines:
+        if line.txn is not None and line.txn.app_id in changes.app_ids:
+            raise _conflict(winner, f"it has the application transaction {line.txn.app_id!r} too")
+    for name in sorted(changes.domains & winner.domains.keys() - {ROW_TRACKING_DOMAIN}):
+        raise _conflict(winner, f"it sets the metadata domain {name!r} too")
+
+
+def _check_table(winner: WinningCommit) -> None:
+    if any(line.protocol is not None for line in winner.lines):
+        raise _conflict(winner, "it changes the table's protocol")
+    if any(line.meta_data is not None for line in winner.lines):
+        raise _conflict(winner, "it changes the table's schema or properties")
+
+
+def _check_removed(reads: Reads, changes: Changes, winner: WinningCommit) -> None:
+    for remove in winner.removes:
+        path = resolve_path(reads.root, remove.path)
+        if path in changes.removed:
+            raise _conflict(winner, "it changes or removes a file that this transaction changes too", remove.path)
+        if reads.everything or path in reads.paths:
+            raise _conflict(winner, "it changes or removes a file that this transaction has read", remove.path)
+
+
+def _check_added(reads: Reads, changes: Changes, winner: WinningCommit) -> None:
+    if changes.rearranges_only and not changes.changes_metadata:
+        return
+    blind = winner.info.get("isBlindAppend") is True
+    if blind and not changes.serializable and not changes.changes_metadata:
+        return  # the append can be explained as having come after
+    added = [add for add in winner.adds if add.data_change]
+    if not added:
+        return
+    for add in added if reads.everything else _readable(reads.scans, added):
+        raise _conflict(winner, "it adds rows that this transaction would have had to read", add.path)
+
+
+def _readable(scans: Iterable[Scan], added: list[Add]) -> Iterable[Add]:
+    """The files that one of the scans would have selected."""
+    for scan in scans:
+        selection = scan.select(_as_batch(added, scan.columns.schema)).selection
+        yield from added if selection is None else compress(added, to_mask(selection))
+
+
+def _as_batch(adds: list[Add], schema: pa.Schema) -> pa.RecordBatch:
+    """Actions as a batch of the files of a scan."""
+    rows = [msgspec.to_builtins(add) for add in adds]
+    return pa.RecordBatch.from_struct_array(array_of(rows, pa.struct(list(schema))))
+
+
+def _conflict(winner: WinningCommit, reason: str, file: str | None = None) -> CommitConflictError:
+    where = f" [{file}]" if file else ""
+    return CommitConflictError(
+        f"another writer has committed {winner.description} meanwhile: {reason}{where}; nothing was committed: "
+        "read the table again and repeat the operation",
+        version=winner.version,
+    )

@@ -1,0 +1,84 @@
+"""`ParkedTransaction`: a transaction that is begun in one process and committed in another.
+
+    parked = park(transaction)                        # a value that can be pickled
+    transaction = parked.resume(engine)
+
+Its version and its definition stay as they were. What others commit meanwhile is checked for conflicts by the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakeport.errors import CommitConflictError
+from lakeport.kernel.actions import DomainMetadata
+from lakeport.kernel.actions import Transaction as ApplicationTransaction
+from lakeport.kernel.definition import TableDefinition
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.transaction.commit import StagedActions
+from lakeport.kernel.transaction.conflicts import Reads
+from lakeport.kernel.transaction.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class ParkedTransaction:
+    """What a transaction is before it has read or staged any file, as a value that can be pickled."""
+
+    version: int | None
+    """The version that was read; None if the table is new."""
+    operation: str
+    definition: TableDefinition
+    started: int
+    parameters: Mapping[str, Any]
+    applications: Mapping[str, ApplicationTransaction]
+    domains: Mapping[str, DomainMetadata]
+
+    def resume(self, engine: Engine) -> Transaction:
+        """The transaction, on the version that it was begun on.
+
+        Raises `CommitConflictError` if another table is at its place, `TableNotFoundError` if there is none."""
+        staged = StagedActions(applications=dict(self.applications), domains=dict(self.domains))
+        root = self.definition.root
+        return Transaction(
+            engine,
+            root,
+            self.operation,
+            self._snapshot(engine),
+            self.definition,
+            Reads(root),
+            self.started,
+            dict(self.parameters),
+            _staged=staged,
+        )
+
+    def _snapshot(self, engine: Engine) -> Snapshot | None:
+        if self.version is None:
+            return None
+        snapshot = Table.for_path(engine, self.definition.root).snapshot_at_version(self.version)
+        before = self.definition.before
+        if before is not None and snapshot.metadata.id != before.metadata.id:
+            raise CommitConflictError(
+                f"another table has taken the place of the one that was read, at version {self.version}; nothing was "
+                f"committed: repeat the operation [{snapshot.root}]",
+                version=self.version,
+            )
+        return snapshot
+
+
+def park(transaction: Transaction) -> ParkedTransaction:
+    """The transaction, which has only been defined yet, as a value."""
+    staged = transaction._staged
+    assert transaction.reads.nothing, "what a transaction has read does not travel"
+    assert not any((staged.adds, staged.removes, staged.changes)), "nor do the files that it changes"
+    return ParkedTransaction(
+        None if transaction.snapshot is None else transaction.snapshot.version,
+        transaction.operation,
+        transaction.definition,
+        transaction.started,
+        dict(transaction.parameters),
+        dict(staged.applications),
+        dict(staged.domains),
+    )

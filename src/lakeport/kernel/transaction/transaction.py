@@ -1,0 +1,334 @@
+"""`Transaction`: changes to a table, staged against one version of it and committed as a later one.
+
+    transaction = update_table(snapshot, "WRITE")
+    context = transaction.write_context()             # for this process, or as bytes for workers
+    transaction.add_files(adds)                       # what writers made of the context and the rows
+    committed = transaction.commit()
+
+A commit is one file that is created if it is absent. Where another writer was faster, its commits are checked for
+conflicts and the transaction is put on top of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from lakeport.errors import UnsupportedFeatureError
+from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol, Remove
+from lakeport.kernel.actions import Transaction as ApplicationTransaction
+from lakeport.kernel.definition import (
+    APPEND_ONLY,
+    CLUSTERING_DOMAIN,
+    COMPRESSION,
+    ENABLE_ROW_TRACKING,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+    ROW_TRACKING_DOMAIN,
+    TARGET_FILE_SIZE,
+    TableDefinition,
+    check_writable,
+    clustering_domain,
+    column_mapping_mode,
+    constraints_of,
+    define_table,
+)
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.paths import encode_path
+from lakeport.kernel.scan import Scan, ScanFile
+from lakeport.kernel.schema import StructType
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.transaction.commit import Committed, Committer, StagedActions
+from lakeport.kernel.transaction.conflicts import Reads
+from lakeport.kernel.write import WriteContext, check_storable, stats_columns, to_change, widen_stats
+
+
+@dataclass
+class Transaction:
+    """Made by `create_table`, `replace_table` and `update_table`. Used by one thread, once."""
+
+    engine: Engine
+    root: str
+    operation: str
+    snapshot: Snapshot | None
+    """The version that was read; None if the table is new."""
+    definition: TableDefinition
+    reads: Reads
+    started: int
+    """When it began, in milliseconds since the epoch."""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """What the operation was asked to do, for the table's history."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """What it did."""
+    _staged: StagedActions = field(default_factory=StagedActions)
+
+    # What it knows
+
+    @property
+    def protocol(self) -> Protocol:
+        return self.definition.protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.definition.metadata
+
+    @property
+    def schema(self) -> StructType:
+        return self.definition.schema
+
+    @property
+    def mapping_mode(self) -> str:
+        return column_mapping_mode(self.protocol, self.metadata, self.root)
+
+    def write_context(self, *, keep_row_ids: bool = False) -> WriteContext:
+        """How rows are written. With `keep_row_ids` the rows bring `_row_id` and `_row_commit_version`, in a table that
+        tracks rows."""
+        mode = self.mapping_mode
+        configuration = self.metadata.configuration
+        partition_columns = tuple(self.schema.resolve((name,))[0].name for name in self.metadata.partition_columns)
+        check_storable(self.schema, partition_columns, self.root)
+        keep = keep_row_ids and ENABLE_ROW_TRACKING.of(configuration)
+        return WriteContext(
+            table_root=self.root,
+            schema_json=self.metadata.schema_string,
+            partition_columns=partition_columns,
+            mapping_mode=mode,
+            stats_columns=stats_columns(
+                self.schema, partition_columns, mode, configuration, self.definition.clustering_columns
+            ),
+            tight_bounds="deletionVectors" in (self.protocol.writer_features or ()),
+            constraints=constraints_of(configuration, self.schema, self.root),
+            target_file_size=TARGET_FILE_SIZE.of(configuration),
+            compression=COMPRESSION.of(configuration),
+            now=self.started,
+            row_id_column=configuration.get(ROW_ID_COLUMN) if keep else None,
+            row_commit_version_column=configuration.get(ROW_COMMIT_VERSION_COLUMN) if keep else None,
+        )
+
+    # What it reads
+
+    def plan(self, scan: Scan) -> list[ScanFile]:
+        """The files of a scan of the snapshot; that they were read counts for conflicts."""
+        files = list(scan.files())
+        self.reads.paths.update(file.path for file in files)
+        if scan.filter is None:
+            self.reads.everything = True
+        else:
+            self.reads.scans.append(scan)
+        return files
+
+    def application_version(self, app_id: str) -> int | None:
+        """The last version of an application's own work in the table."""
+        return None if self.snapshot is None else self.snapshot.transaction_version(app_id)
+
+    # What it changes
+
+    def add_files(self, adds: Iterable[Add], *, data_change: bool = True) -> None:
+        """Files that writers made with the write context. `data_change` is false where rows are only moved."""
+        self._staged.adds += [
+            add if add.data_change == data_change else msgspec.structs.replace(add, data_change=data_change)
+            for add in adds
+        ]
+
+    def remove_files(self, files: Iterable[ScanFile], *, data_change: bool = True) -> None:
+        """Files of the snapshot that the table no longer has."""
+        self._staged.removes += [self._remove(file, data_change) for file in files]
+
+    def set_deletion_vector(
+        self, file: ScanFile, vector: DeletionVectorDescriptor | None, *, data_change: bool = True
+    ) -> None:
+        """A file of the snapshot with other deleted rows. It needs its statistics (`with_stats`)."""
+        self._staged.removes.append(self._remove(file, data_change))
+        stats = widen_stats(file.stats) if vector is not None else file.stats
+        self._staged.adds.append(self.existing_add(file, data_change=data_change, vector=vector, stats=stats))
+
+    def existing_add(
+        self,
+        file: ScanFile,
+        *,
+        data_change: bool,
+        vector: DeletionVectorDescriptor | None = None,
+        stats: str | None = None,
+    ) -> Add:
+        """A file that is or was in the table, as an action."""
+        return Add(
+            path=self._uri(file),
+            partition_values=file.partition_values,
+            size=file.size,
+            modification_time=file.modification_time,
+            data_change=data_change,
+            stats=stats,
+            tags=file.tags,
+            deletion_vector=vector,
+            base_row_id=file.base_row_id,
+            default_row_commit_version=file.default_row_commit_version,
+            clustering_provider=file.clustering_provider,
+        )
+
+    def add_changes(self, files: Iterable[Add]) -> None:
+        """Files of changed rows, made with `write_context().for_changes()`: all changes of this commit."""
+        self._staged.changes += map(to_change, files)
+
+    def set_application_version(self, app_id: str, version: int) -> None:
+        """Marks an application's own work as done, together with the rest."""
+        self._staged.applications[app_id] = ApplicationTransaction(app_id, version, self.started)
+
+    def set_domain(self, domain: str, configuration: str) -> None:
+        """Configuration of a metadata domain of the user's. Raises `ValueError` for one of Delta's own."""
+        self._stage_domain(DomainMetadata(domain, configuration))
+
+    def remove_domain(self, domain: str) -> None:
+        known = {} if self.snapshot is None else self.snapshot.domain_metadata
+        if domain not in known:
+            raise ValueError(f"the table has no metadata domain {domain!r} [{self.root}]")
+        self._stage_domain(DomainMetadata(domain, known[domain], removed=True))
+
+    def restore_domains(self, domains: Mapping[str, str]) -> None:
+        """The metadata domains as another version of the table has them, Delta's own too; but row ids that were given
+        out stay given out."""
+        known = {} if self.snapshot is None else self.snapshot.domain_metadata
+        for name in (domains.keys() | known.keys()) - {ROW_TRACKING_DOMAIN}:
+            if domains.get(name) != known.get(name):
+                configuration = domains.get(name, known.get(name, ""))
+                self._staged.domains[name] = DomainMetadata(name, configuration, removed=name not in domains)
+
+    def _stage_domain(self, action: DomainMetadata) -> None:
+        if action.domain.startswith("delta."):
+            raise ValueError(f"the metadata domain {action.domain!r} is Delta's own: it cannot be set")
+        self.definition = self.definition.with_features("domainMetadata")
+        self._staged.domains[action.domain] = action
+
+    def _remove(self, file: ScanFile, data_change: bool) -> Remove:
+        return Remove(
+            path=self._uri(file),
+            data_change=data_change,
+            deletion_timestamp=self.started,
+            extended_file_metadata=True,
+            partition_values=file.partition_values,
+            size=file.size,
+            tags=file.tags,
+            deletion_vector=file.deletion_vector,
+            base_row_id=file.base_row_id,
+            default_row_commit_version=file.default_row_commit_version,
+        )
+
+    def _uri(self, file: ScanFile) -> str:
+        """The path as the log has it: other readers compare it letter by letter."""
+        return file.uri or encode_path(file.path.removeprefix(f"{self.root}/"))
+
+    # Commit
+
+    @property
+    def changes_nothing(self) -> bool:
+        return self._staged.is_empty and not self.definition.is_changed
+
+    def check_rows_may_change(self) -> None:
+        """Raises `UnsupportedFeatureError` for a table that only takes appends, or only took them until now; a commit
+        that removes rows does too."""
+        before = {} if self.snapshot is None else self.snapshot.properties
+        if APPEND_ONLY.of(self.metadata.configuration) or APPEND_ONLY.of(before):
+            raise UnsupportedFeatureError(
+                f"the table is append-only (delta.appendOnly): its rows cannot be changed or removed [{self.root}]",
+                features=["appendOnly"],
+            )
+
+    def commit(self) -> Committed:
+        """Writes the next version of the table.
+
+        Raises `CommitConflictError` if another writer's commit contradicts this one, `CommitUnknownError` if the
+        storage left open whether the commit was written. Whatever it raises, nothing half-written is visible."""
+        if any(remove.data_change for remove in self._staged.removes):
+            self.check_rows_may_change()
+        committer = Committer(
+            self.engine,
+            self.snapshot,
+            self.definition,
+            self.reads,
+            self._staged,
+            operation=self.operation,
+            parameters=self.parameters,
+            metrics=self.metrics,
+        )
+        return committer.commit()
+
+
+def create_table(
+    engine: Engine,
+    path: str,
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    *,
+    clustering_columns: Sequence[str] = (),
+    name: str | None = None,
+    description: str | None = None,
+    operation: str = "CREATE TABLE",
+) -> Transaction:
+    """A transaction that makes a new table. Raises `ValueError` for what no table can be."""
+    root, now = engine.storage.resolve(path), engine.now()
+    definition = define_table(
+        root, schema, partition_columns, properties, name=name, description=description, created=now
+    )
+    transaction = Transaction(engine, root, operation, None, definition, Reads(root), now)
+    return _clustered(transaction, clustering_columns)
+
+
+def replace_table(
+    snapshot: Snapshot,
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    *,
+    clustering_columns: Sequence[str] = (),
+    operation: str = "REPLACE TABLE",
+) -> Transaction:
+    """A transaction that puts another table in the place of a snapshot: its files go, its history stays, and with it
+    what the log relies on. As no file stays, columns may be mapped in another way.
+
+    Raises `ValueError` for what no table can be, and `UnsupportedFeatureError` for a table that only takes appends."""
+    before, now = snapshot.definition, snapshot.engine.now()
+    definition = define_table(
+        snapshot.root,
+        schema,
+        partition_columns,
+        properties,
+        name=before.metadata.name,
+        description=before.metadata.description,
+        created=before.metadata.created_time or now,
+        before=before,
+    )
+    transaction = Transaction(
+        snapshot.engine, snapshot.root, operation, snapshot, definition, Reads(snapshot.root), started=now
+    )
+    if files := transaction.plan(snapshot.scan_builder().with_log_details().build()):
+        transaction.check_rows_may_change()
+        transaction.remove_files(files)
+    return _clustered(transaction, clustering_columns)
+
+
+def update_table(snapshot: Snapshot, operation: str) -> Transaction:
+    """A transaction on a table. Raises `UnsupportedFeatureError`, by name, for what this version cannot write."""
+    definition = snapshot.definition
+    check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
+    reads = Reads(snapshot.root)
+    return Transaction(
+        snapshot.engine, snapshot.root, operation, snapshot, definition, reads, started=snapshot.engine.now()
+    )
+
+
+def _clustered(transaction: Transaction, columns: Sequence[str]) -> Transaction:
+    """The transaction of a table that is clustered by columns, and by no others that it was clustered by before."""
+    known = {} if transaction.snapshot is None else transaction.snapshot.domain_metadata
+    if columns:
+        transaction.definition = transaction.definition.clustered_by(columns)
+        domain = clustering_domain(transaction.definition.clustering_columns)
+    elif CLUSTERING_DOMAIN in known:
+        domain = DomainMetadata(CLUSTERING_DOMAIN, known[CLUSTERING_DOMAIN], removed=True)
+    else:
+        return transaction
+    transaction._staged.domains[domain.domain] = domain
+    return transaction

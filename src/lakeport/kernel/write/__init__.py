@@ -1,0 +1,37 @@
+"""Rows into batches as data files hold them, with their statistics, for whoever writes files.
+
+May import `definition` and all below it.
+"""
+
+from lakeport.kernel.write.context import (
+    CHANGE_DIRECTORY,
+    WriteContext,
+    check_storable,
+    decode_adds,
+    encode_adds,
+    to_change,
+)
+from lakeport.kernel.write.fitting import RowName, RowNames, fit_column, format_cell, format_row, match_columns
+from lakeport.kernel.write.rows import PhysicalBatch, RowTransformer, partition_codes
+from lakeport.kernel.write.statistics import StatsCollector, stats_columns, widen_stats
+
+__all__ = [
+    "CHANGE_DIRECTORY",
+    "PhysicalBatch",
+    "RowName",
+    "RowNames",
+    "RowTransformer",
+    "StatsCollector",
+    "WriteContext",
+    "check_storable",
+    "decode_adds",
+    "encode_adds",
+    "fit_column",
+    "format_cell",
+    "format_row",
+    "match_columns",
+    "partition_codes",
+    "stats_columns",
+    "to_change",
+    "widen_stats",
+]

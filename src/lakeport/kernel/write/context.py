@@ -1,0 +1,163 @@
+"""`WriteContext`: what a worker needs to turn rows into data files of a table, as a value that travels as bytes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.errors import UnsupportedFeatureError
+from lakeport.kernel.actions import Add, AddCdc
+from lakeport.kernel.data_files import partition_directory, physical_field
+from lakeport.kernel.engine import FileStatus
+from lakeport.kernel.paths import encode_path
+from lakeport.kernel.schema import (
+    CHANGE_TYPE,
+    GENERATION_EXPRESSION,
+    ROW_COMMIT_VERSION,
+    ROW_ID,
+    PrimitiveType,
+    StructField,
+    StructType,
+    format_schema,
+    parse_schema,
+    types_in,
+)
+
+CHANGE_DIRECTORY = "_change_data"
+_VOID = PrimitiveType("void")
+
+
+class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """How rows are written into a table. Everything in it is as of the transaction that made it."""
+
+    table_root: str
+    schema_json: str
+    partition_columns: tuple[str, ...] = ()
+    """Logical names."""
+    mapping_mode: str = "none"
+    stats_columns: tuple[tuple[str, ...], ...] = ()
+    """Physical paths of the columns that get statistics."""
+    tight_bounds: bool = False
+    """Whether statistics say that their bounds are tight, as in tables with deletion vectors."""
+    constraints: dict[str, str] = {}
+    """SQL conditions by name."""
+    target_file_size: int = 128 << 20
+    compression: str = "snappy"
+    now: int = 0
+    """The time that `current_timestamp()` means, in milliseconds since the epoch."""
+    row_id_column: str | None = None
+    row_commit_version_column: str | None = None
+    """Physical names of materialised row tracking columns, if the rows that come have them as `_row_id` and
+    `_row_commit_version`."""
+    change_data: bool = False
+    """Whether the rows are changes, with a `_change_type`, for the change data feed."""
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The table's columns."""
+        return parse_schema(self.schema_json)
+
+    @cached_property
+    def logical_fields(self) -> tuple[StructField, ...]:
+        """The columns of complete logical rows."""
+        tracking = (ROW_ID, ROW_COMMIT_VERSION) if self.row_id_column else ()
+        return (*self.schema.fields, *tracking, *((CHANGE_TYPE,) if self.change_data else ()))
+
+    @cached_property
+    def physical_schema(self) -> pa.Schema:
+        """The columns of data files."""
+        return pa.schema([self._physical(f) for f in self.stored_fields])
+
+    @cached_property
+    def stored_fields(self) -> tuple[StructField, ...]:
+        """The columns of complete logical rows that data files hold."""
+        return tuple(f for f in self.logical_fields if f.name not in self.partition_columns and f.type != _VOID)
+
+    def _physical(self, field: StructField) -> pa.Field:
+        if field is ROW_ID:
+            return pa.field(self.row_id_column, pa.int64())
+        if field is ROW_COMMIT_VERSION:
+            return pa.field(self.row_commit_version_column, pa.int64())
+        # Ids are written in both modes of column mapping.
+        return physical_field(field, "none" if self.mapping_mode == "none" else "id")
+
+    @cached_property
+    def partition_fields(self) -> tuple[StructField, ...]:
+        return tuple(self.schema.resolve((name,))[0] for name in self.partition_columns)
+
+    def without_row_ids(self) -> WriteContext:
+        """The same for rows that are new to the table."""
+        return msgspec.structs.replace(self, row_id_column=None, row_commit_version_column=None)
+
+    def for_changes(self) -> WriteContext:
+        """The same for files of the change data feed."""
+        return msgspec.structs.replace(
+            self, change_data=True, row_id_column=None, row_commit_version_column=None, stats_columns=(), constraints={}
+        )
+
+    def for_moved_rows(self) -> WriteContext:
+        """The same for rows that are as the table must have them: nothing is computed for them, no constraint checked
+        again."""
+        fields = [replace(f, metadata=_without_generation(f.metadata)) for f in self.schema]
+        return msgspec.structs.replace(self, schema_json=format_schema(StructType(tuple(fields))), constraints={})
+
+    def new_file(self, partition_values: Mapping[str, str | None]) -> str:
+        """A unique plain path, relative to the table, for a file of a partition."""
+        names = [] if self.mapping_mode != "none" or not partition_values else [partition_directory(partition_values)]
+        if self.change_data:
+            names.insert(0, CHANGE_DIRECTORY)
+        prefix = "cdc" if self.change_data else "part"
+        return "/".join([*names, f"{prefix}-00000-{uuid.uuid4()}-c000.{self.compression}.parquet"])
+
+    def add(self, file: FileStatus, partition_values: Mapping[str, str | None], stats: str | None) -> Add:
+        """The action for a file that was written."""
+        relative = file.path.removeprefix(f"{self.table_root}/")
+        return Add(
+            path=encode_path(relative),
+            partition_values=dict(partition_values),
+            size=file.size,
+            modification_time=file.modification_time,
+            data_change=True,
+            stats=stats,
+        )
+
+    def to_bytes(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> WriteContext:
+        return msgspec.msgpack.decode(data, type=cls)
+
+
+def check_storable(schema: StructType, partition_columns: Iterable[str], path: str) -> None:
+    """Raises `UnsupportedFeatureError` for a table into which no rows can be written: a void column is never stored, so
+    it cannot be a part of another one, nor can all of them be void (section "Void Type")."""
+    inside = [f.name for f in schema if f.type != _VOID and _VOID in types_in(f.type)]
+    stored = [f for f in schema if f.type != _VOID and f.name not in set(partition_columns)]
+    if inside or not stored:
+        what = f"the column {inside[0]!r} has a void part" if inside else "there is no column to store"
+        raise UnsupportedFeatureError(f"no rows can be written: {what}; give it a type [{path}]", features=["void"])
+
+
+def _without_generation(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name != GENERATION_EXPRESSION}
+
+
+def to_change(add: Add) -> AddCdc:
+    """A file of changes as the action for it."""
+    return AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
+
+
+def encode_adds(adds: Iterable[Add]) -> bytes:
+    """What a worker hands back."""
+    return msgspec.msgpack.encode(list(adds))
+
+
+def decode_adds(data: bytes) -> list[Add]:
+    return msgspec.msgpack.decode(data, type=list[Add])

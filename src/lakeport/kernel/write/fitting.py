@@ -1,0 +1,298 @@
+"""Rows that people give, fitted to a table's columns: names regardless of case, values in the table's types.
+
+A value keeps its meaning or is refused: numbers are never rounded to integers or cut, only doubles become floats and
+times are cut to microseconds, which is all that Delta has. Time without a zone is UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lakeport.errors import InvalidDataError
+from lakeport.kernel.schema import is_any_list, is_variant_field
+from lakeport.kernel.values import from_numpy, to_integers, to_mask
+
+_ALL_INTEGERS = pa.decimal128(20, 0)
+_Row = TypeVar("_Row")
+
+
+@dataclass(frozen=True)
+class RowName:
+    """How messages call a row."""
+
+    text: str
+    number: int | None = None
+    """Counts from 0 in what was given; None for a row that is not from there."""
+
+
+RowNames = Callable[[int], RowName]
+"""Calls a row by its place in a batch."""
+
+
+def count_from(first_row: int) -> RowNames:
+    """For the rows of a stream, of which so many came before."""
+    return lambda row: RowName(f"row {first_row + row}", first_row + row)
+
+
+def match_columns(names: list[str], fields: pa.Schema, parent: str = "") -> list[int | None]:
+    """For each field, which of the given columns is meant; None if it is not there. `parent` is the struct that has the
+    fields.
+
+    Raises `InvalidDataError` for a column that the table does not have, and for one that is given twice."""
+    known = {field.name.lower(): index for index, field in enumerate(fields)}
+    found: list[int | None] = [None] * len(fields)
+    for index, name in enumerate(names):
+        place = known.get(name.lower())
+        full = f"{parent}.{name}" if parent else name
+        if place is None:
+            raise InvalidDataError(
+                f"the table has no column {full!r}: {parent or 'it'} has {', '.join(fields.names)}; leave it out, or "
+                "add it to the table first (merge_schema does)",
+                column=full,
+            )
+        if found[place] is not None:
+            raise InvalidDataError(f"the column {full!r} is given twice", column=full)
+        found[place] = index
+    return found
+
+
+def fit_column(array: pa.Array, target: pa.Field, name_row: RowNames) -> pa.Array:
+    """`array` in the type of `target`.
+
+    Raises `InvalidDataError`, saying which column and row do not fit."""
+    return _fit(array, target, target.name, name_row)
+
+
+def _fit(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) -> pa.Array:
+    """`row_of` tells in which row a value of the array is."""
+    if types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
+    if types.is_dictionary(array.type):
+        array = _without_views(array.dictionary).take(array.indices)
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if array.type == target.type:
+        return array
+    if types.is_nested(target.type) and not types.is_null(array.type):
+        return _fit_nested(array, target, name, row_of)
+    return _fit_values(array, target.type, name, row_of)
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    """Arrow can take no items of arrays of views."""
+    if types.is_string_view(array.type):
+        return array.cast(pa.string())
+    return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
+
+
+def _fit_nested(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) -> pa.Array:
+    wanted, given = target.type, array.type
+    if types.is_struct(wanted) and types.is_struct(given):
+        return _fit_struct(array, target, name, row_of)
+    if types.is_list(wanted) and is_any_list(given):
+        offsets = _offsets_of(array)
+        inner = _fit(array.flatten(), wanted.value_field, f"{name}.element", _row_of_items(offsets, row_of))
+        return _rebuilt(array, wanted, offsets, inner)
+    if types.is_map(wanted) and types.is_map(given):
+        array = array if not array.null_count and not array.offset else array.take(_all_rows(array))
+        offsets = _offsets_of(array)
+        keys = _fit(array.keys, wanted.key_field, f"{name}.key", _row_of_items(offsets, row_of))
+        items = _fit(array.items, wanted.item_field, f"{name}.value", _row_of_items(offsets, row_of))
+        entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
+        return _rebuilt(array, wanted, offsets, entries)
+    raise _misfit(name, given, wanted)
+
+
+def _all_rows(array: pa.Array) -> pa.Array:
+    """Taking them makes an array that has no values but those of its rows."""
+    return from_numpy(np.arange(len(array), dtype=np.int64))
+
+
+def _fit_struct(array: pa.StructArray, target: pa.Field, name: str, row_of: RowNames) -> pa.StructArray:
+    places = match_columns([f.name for f in array.type], pa.schema(list(target.type)), name)
+    if is_variant_field(target) and None in places:
+        raise _misfit(name, array.type, target.type)
+    given = array.flatten()  # unlike field(), with the parents' nulls
+    children = [
+        pa.nulls(len(array), inner.type) if place is None else _fit(given[place], inner, f"{name}.{inner.name}", row_of)
+        for inner, place in zip(target.type, places, strict=True)
+    ]
+    if not children:
+        return array
+    return pa.StructArray.from_arrays(children, fields=list(target.type), mask=_nulls(array))
+
+
+def _nulls(array: pa.Array) -> pa.BooleanArray | None:
+    return pc.is_null(array) if array.null_count else None
+
+
+def _offsets_of(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Where the items of each list or map begin in what is left when those of null ones are left out; and the end."""
+    lists = array.cast(_as_list(array.type)) if types.is_map(array.type) else array
+    lengths = to_integers(pc.list_value_length(lists).cast(pa.int64()))
+    if array.null_count:
+        lengths = np.where(to_mask(array.is_valid()), lengths, 0)
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+
+
+def _row_of_items(offsets: npt.NDArray[np.int64], row_of: Callable[[int], _Row]) -> Callable[[int], _Row]:
+    return lambda item: row_of(int(np.searchsorted(offsets, item, side="right")) - 1)
+
+
+def _rebuilt(array: pa.Array, target: pa.DataType, offsets: npt.NDArray[np.int64], items: pa.Array) -> pa.Array:
+    """Lists or maps of other items."""
+    valid = None if not array.null_count else pa.py_buffer(np.packbits(to_mask(array.is_valid()), bitorder="little"))
+    buffers = [valid, pa.py_buffer(offsets.astype(np.int32))]
+    return pa.Array.from_buffers(target, len(array), buffers, array.null_count, 0, [items])
+
+
+def _fit_values(array: pa.Array, target: pa.DataType, name: str, row_of: RowNames) -> pa.Array:
+    if types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    if not _may_become(array.type, target):
+        raise _misfit(name, array.type, target)
+    cast = _time_cast(target) if types.is_timestamp(target) else _plain_cast(target)
+    try:
+        return cast(array)
+    except pa.ArrowInvalid as error:
+        index = _first_failure(array, cast)
+        row = row_of(index)
+        raise InvalidDataError(
+            f"{row.text}: {format_cell(array[index])!r} in column {name!r} does not fit the table's type {target}: "
+            f"{str(error).splitlines()[0]}; round or convert it first",
+            column=name,
+            row=row.number,
+        ) from error
+
+
+def format_cell(value: pa.Scalar) -> str:
+    """A value for a message."""
+    try:
+        return str(value)[:80]
+    except (OverflowError, ValueError):  # a time that Python does not have
+        return str(value.value)
+
+
+def format_row(rows: pa.RecordBatch, row: int, names: Sequence[str]) -> str:
+    """Some columns of a row for a message."""
+    return f"({', '.join(f'{name} = {format_cell(rows.column(name)[row])}' for name in names)})"[:300]
+
+
+def _plain_cast(target: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    def cast(array: pa.Array) -> pa.Array:
+        if types.is_decimal(target) and types.is_integer(array.type):
+            array = array.cast(_ALL_INTEGERS)  # from there on values decide, not what the type could hold
+        # Unsafe only from float to float, where it means the nearest value.
+        return array.cast(target, safe=not (types.is_floating(target) and types.is_floating(array.type)))
+
+    return cast
+
+
+def _time_cast(target: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    def cast(array: pa.Array) -> pa.Array:
+        if types.is_date(array.type):
+            return array.cast(pa.timestamp("us")).view(target)
+        if array.type.unit == "ns":
+            array = pc.floor_temporal(array.view(pa.timestamp("ns")), unit="microsecond")
+        # Both kinds count from the epoch in UTC: only the label changes.
+        moments = array.view(pa.timestamp(array.type.unit))
+        return moments.cast(pa.timestamp("us"), safe=array.type.unit != "ns").view(target)
+
+    return cast
+
+
+def _may_become(source: pa.DataType, target: pa.DataType) -> bool:
+    if _is_number(target):
+        return _is_number(source)
+    if types.is_timestamp(target):
+        return bool(types.is_timestamp(source) or (types.is_date(source) and target.tz is None))
+    if types.is_date(target):
+        return bool(types.is_date(source))
+    if types.is_string(target) or types.is_binary(target):
+        return _is_text(source) if types.is_string(target) else _is_text(source) or _is_bytes(source)
+    return bool(source == target)
+
+
+def _is_number(data_type: pa.DataType) -> bool:
+    return bool(types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type))
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(types.is_string(data_type) or types.is_large_string(data_type) or types.is_string_view(data_type))
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return bool(
+        types.is_binary(data_type)
+        or types.is_large_binary(data_type)
+        or types.is_binary_view(data_type)
+        or types.is_fixed_size_binary(data_type)
+    )
+
+
+def _first_failure(array: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> int:
+    """The first row that does not cast, found by halves."""
+    start, end = 0, len(array)
+    while end - start > 1:
+        middle = (start + end) // 2
+        try:
+            cast(array.slice(start, middle - start))
+            start = middle
+        except pa.ArrowInvalid:
+            end = middle
+    return start
+
+
+def first_null(array: pa.Array, field: pa.Field) -> tuple[str, int] | None:
+    """The first null where `field` does not allow one, as the dotted name of the column and the row."""
+    if not field.nullable and array.null_count:
+        return field.name, int(to_mask(array.is_null()).argmax())
+    if types.is_struct(field.type) and not is_variant_field(field):
+        living = array.drop_null() if array.null_count else array
+        for index, inner in enumerate(field.type):
+            if (found := first_null(living.field(index), inner)) is not None:
+                return f"{field.name}.{found[0]}", _row_of(array, found[1])
+    elif types.is_list(field.type):
+        return _null_inside(array, array.flatten(), field, field.type.value_field)
+    elif types.is_map(field.type):
+        return _null_inside(array, _living_items(array), field, field.type.item_field)
+    return None
+
+
+def _living_items(array: pa.MapArray) -> pa.Array:
+    # Not cast: Arrow's cast refuses nulls of required fields, even below a value that is null itself.
+    buffers = array.buffers()[:2]
+    lists = pa.Array.from_buffers(
+        _as_list(array.type), len(array), buffers, array.null_count, array.offset, [array.values]
+    )
+    return lists.flatten().field(1)
+
+
+def _as_list(data_type: pa.MapType) -> pa.DataType:
+    return pa.list_(pa.struct([data_type.key_field, data_type.item_field]))
+
+
+def _null_inside(array: pa.Array, inner: pa.Array, field: pa.Field, inner_field: pa.Field) -> tuple[str, int] | None:
+    found = first_null(inner, inner_field)
+    if found is None:
+        return None
+    return f"{field.name}.{found[0]}", _row_of_items(_offsets_of(array), int)(found[1])
+
+
+def _row_of(array: pa.Array, living_row: int) -> int:
+    """The row of the n-th value that is not null."""
+    return int(to_mask(array.is_valid()).nonzero()[0][living_row])
+
+
+def _misfit(name: str, given: pa.DataType, wanted: pa.DataType) -> InvalidDataError:
+    return InvalidDataError(
+        f"the column {name!r} is given as {given}, the table has it as {wanted}; convert it first", column=name
+    )
