@@ -381,6 +381,6 @@ def test_any_text_is_read_or_refused_without_a_word_in_the_log(text: str) -> Non
 
 
 def test_the_parser_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, lakeport.kernel.sql; print('sqlglot' in sys.modules)"
+    code = "import sys, lakeport.kernel.expressions.sql; print('sqlglot' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -12,7 +12,7 @@ from lakeport.cli.options import Access, Json, Limit, ReadTarget, StorageOption,
 from lakeport.frame import Frame
 from lakeport.kernel.log import CommitInfo, format_time
 from lakeport.kernel.scan import ScanFile
-from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, format_schema
+from lakeport.kernel.schema import format_schema, format_type
 from lakeport.kernel.snapshot import Snapshot
 
 
@@ -98,19 +98,6 @@ class Described(NamedTuple):
             return cls(frame.target, None)
         snapshot = frame.definition
         return cls(snapshot.root, format_time(snapshot.timestamp))
-
-
-def format_type(data_type: DataType) -> str:
-    """A type as SQL writes it: `array<struct<a: long, b: string>>`."""
-    match data_type:
-        case PrimitiveType(name):
-            return name
-        case ArrayType(element, _):
-            return f"array<{format_type(element)}>"
-        case MapType(key, value, _):
-            return f"map<{format_type(key)}, {format_type(value)}>"
-        case StructType(fields):
-            return f"struct<{', '.join(f'{f.name}: {format_type(f.type)}' for f in fields)}>"
 
 
 def _role(name: str, snapshot: Snapshot) -> str:

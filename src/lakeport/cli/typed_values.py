@@ -15,7 +15,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.cli.describe import format_type
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.schema import (
     ArrayType,
@@ -25,6 +24,7 @@ from lakeport.kernel.schema import (
     StructField,
     StructType,
     arrow_type,
+    format_type,
     is_variant,
 )
 from lakeport.kernel.values import array_of, null_of, scalar_of

@@ -6,11 +6,13 @@ import re
 import time
 import uuid
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lakeport.server.asgi import Scope, header
-from lakeport.server.catalog.model import Recipient, Table
+
+if TYPE_CHECKING:
+    from lakeport.server.catalog.model import Recipient, Table
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the request that the current task or worker thread is busy with."""

@@ -13,9 +13,8 @@ from pyspark.sql import datasource as pushed
 from lakeport.errors import LakeportError
 from lakeport.kernel.expressions import Column, Comparison, Expression, In, IsNull, Like, Literal, Not, bind, col, lit
 from lakeport.kernel.schema import PrimitiveType, StructType
+from lakeport.spark.types import FIRST_CERTAIN_YEAR
 
-FIRST_CERTAIN_YEAR = 1901
-"""Spark sends days and times by way of Java's old calendar, in which early ones are others, or are missing."""
 _FLOATS = (PrimitiveType("float"), PrimitiveType("double"))
 
 

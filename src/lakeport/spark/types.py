@@ -25,6 +25,9 @@ from lakeport.kernel.schema import (
 _KEPT = ("comment",)
 """Of the metadata of columns; the rest is of use for who reads the files."""
 
+FIRST_CERTAIN_YEAR = 1901
+"""Spark sends days and times by way of Java's old calendar, in which early ones are others, or are missing."""
+
 
 def to_spark_schema(schema: StructType) -> spark.StructType:
     """The same columns, nullable or not; of their metadata Spark gets the comments."""

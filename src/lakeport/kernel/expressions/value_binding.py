@@ -42,7 +42,6 @@ from lakeport.kernel.expressions.value_types import (
     common_type,
     decimal_of,
     digits_of,
-    format_type,
     is_assignable,
     is_castable,
     is_integer,
@@ -52,7 +51,7 @@ from lakeport.kernel.expressions.value_types import (
     parse_type_name,
     same_shape,
 )
-from lakeport.kernel.schema import DataType, PrimitiveType, StructType
+from lakeport.kernel.schema import DataType, PrimitiveType, StructType, format_type
 from lakeport.kernel.values import from_datetime64
 
 Typed = tuple[Expression, DataType]

@@ -226,8 +226,3 @@ def is_castable(source: DataType, target: DataType) -> bool:
 
 def _is_plain(data_type: DataType) -> bool:
     return isinstance(data_type, PrimitiveType) and data_type.name != "variant"
-
-
-def format_type(data_type: DataType) -> str:
-    """The type's name, for people."""
-    return data_type.name if isinstance(data_type, PrimitiveType) else type(data_type).__name__[:-4].lower()

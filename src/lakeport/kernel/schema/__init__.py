@@ -22,7 +22,7 @@ from lakeport.kernel.schema.metadata_columns import (
 )
 from lakeport.kernel.schema.names import format_column_list, parse_column_list, parse_path
 from lakeport.kernel.schema.schema_text import parse_schema_text
-from lakeport.kernel.schema.type_text import parse_type
+from lakeport.kernel.schema.type_text import format_type, parse_type
 from lakeport.kernel.schema.types import (
     VARIANT_METADATA,
     ArrayType,
@@ -76,6 +76,7 @@ __all__ = [
     "find_twice_mapped",
     "format_column_list",
     "format_schema",
+    "format_type",
     "is_any_list",
     "is_variant",
     "is_variant_field",

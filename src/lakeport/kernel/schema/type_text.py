@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from lakeport.errors import LakeportError
-from lakeport.kernel.schema.types import DataType, parse_schema
+from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructType, parse_schema
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([^\W\d]\w*(?:\s*\([\d\s,]*\))?)|([<>:,]))\s*")
 
@@ -96,3 +96,16 @@ class _Tokens:
 def parse_name(text: str) -> str:
     """A name without the backticks that may be around it."""
     return text[1:-1].replace("``", "`") if text.startswith("`") else text
+
+
+def format_type(data_type: DataType) -> str:
+    """A type as SQL writes it: `array<struct<a: long, b: string>>`."""
+    match data_type:
+        case PrimitiveType(name):
+            return name
+        case ArrayType(element, _):
+            return f"array<{format_type(element)}>"
+        case MapType(key, value, _):
+            return f"map<{format_type(key)}, {format_type(value)}>"
+        case StructType(fields):
+            return f"struct<{', '.join(f'{f.name}: {format_type(f.type)}' for f in fields)}>"
