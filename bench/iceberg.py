@@ -27,9 +27,9 @@ from bench import tables
 from bench.jobs import peak_kb
 from lakeport import iceberg
 from lakeport.engine import default_engine, engine_over
-from lakeport.engine.storage import Storage
-from lakeport.iceberg.deletes import write_position_deletes, write_puffin
-from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.engine.storage.storage import Storage
+from lakeport.iceberg.delta.change import InternalDeletionVector
+from lakeport.iceberg.snapshots.deletes import write_position_deletes, write_puffin
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_deletion_vector
 from tests.counting import CountingStorage
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from lakeport.engine import ComposedEngine, engine_over
-from lakeport.engine.memory import MemoryStorage
+from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.kernel.engine import FileStatus, OutputFile, StorageClient
 
 

@@ -24,7 +24,7 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import engine_over
 from lakeport.engine.clock import system_clock
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.kernel.definition import DELETED_FILE_RETENTION, LOG_RETENTION
 
 Row = dict[str, Any]

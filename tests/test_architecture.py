@@ -1,6 +1,7 @@
 """Who may import whom, read from the syntax trees of the sources."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -10,32 +11,29 @@ import pytest
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
 
-KERNEL = {"errors", "version", "kernel"}
-SHARING = KERNEL | {"sharing"}
-FRAME = SHARING | {"engine", "client", "source", "frame", "connection"}
+LEAVES = {"errors", "version"}
 
-# A component is a package or a module directly under lakeport; it may import itself and these.
-MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
-    "version": set(),
-    "kernel": KERNEL,
-    "engine": KERNEL,
-    "workers": KERNEL,
-    "tables": KERNEL | {"engine", "workers"},
-    "sharing": KERNEL,
-    "server": SHARING | {"engine"},
-    "client": SHARING | {"engine", "source", "workers"},
-    "spark": FRAME | {"tables", "workers"},
-    "iceberg": KERNEL | {"engine", "workers"},
-    "source": KERNEL,
-    "frame": FRAME - {"connection"} | {"spark"},
-    "connection": FRAME,
-    "__init__": FRAME,
+
+def read_rooms() -> Iterator[tuple[str, set[str]]]:
+    """Each room, and those that it may import."""
+    for line in (Path(__file__).parent / "rooms.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            room, _, names = line.partition(":")
+            yield room, set(names.split())
+
+
+ROOMS = dict(read_rooms())
+MOST_MODULES = 13
+# Imports that go up, for annotations alone.
+TYPES_ABOVE = {
+    ("kernel.scan", "kernel.snapshot"),
+    ("server.http", "server.catalog"),
+    ("frame", "client.options"),
+    ("spark.frames", "frame"),
+    ("spark.native", "frame"),
 }
-MAY_IMPORT["cli"] = set(MAY_IMPORT)
-MAY_IMPORT["__main__"] = {"cli"}
 
-# Components and modules that need an extra: the rest imports them only inside a function.
+# Rooms and modules that need an extra: the rest imports them only inside a function.
 EXTRAS: dict[str, set[str]] = {
     "server": {"litestar", "uvicorn", "uvloop", "sqlalchemy", "yaml", "prometheus_client"},
     "spark": {"pyspark"},
@@ -51,9 +49,9 @@ DEFERRED |= {"lakeport.cli.app", "lakeport.spark.loading"}
 # A catalog in SQLite or in a file does without psycopg.
 DEFERRED |= {"lakeport.server.catalog.postgresql"}
 # pyiceberg takes a second to load: who converts to a path does without it.
-DEFERRED |= {"lakeport.iceberg.catalogs", "lakeport.iceberg.independent_reader"}
+DEFERRED |= {"lakeport.iceberg.targets.catalog", "lakeport.iceberg.verification.pyiceberg_reader"}
 # What only one command needs: datasets of Arrow, and the terminal's lines.
-DEFERRED |= {"lakeport.cli.sql_session", "lakeport.cli.sql_tables", "lakeport.cli.sql_prompt"}
+DEFERRED |= {"lakeport.cli.sql.session", "lakeport.cli.sql.tables", "lakeport.cli.sql.prompt"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
 NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}
@@ -82,12 +80,16 @@ class Import:
         return next((name for name in EXTRAS if self.is_within({f"lakeport.{name}"})), None)
 
     @property
-    def component(self) -> str | None:
-        """The part of lakeport that is imported, or None for a foreign module."""
-        if self.top != "lakeport":
-            return None
-        second = self.name.split(".")[1:2]
-        return second[0] if second and second[0] in MAY_IMPORT else "__init__"
+    def room(self) -> str | None:
+        """The room of lakeport that is imported, or None for a foreign module."""
+        return room_of(self.name) if self.top == "lakeport" else None
+
+
+def room_of(name: str) -> str:
+    """The room that a dotted name of lakeport is in: the longest that fits."""
+    parts = name.split(".")[1:]
+    rooms = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((room for room in rooms if room in ROOMS), "__init__")
 
 
 def imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import]:
@@ -116,26 +118,31 @@ def _is_type_checking(node: ast.AST) -> bool:
 
 def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """What a module's imports break, one sentence each."""
-    parts = module.split(".")
-    component = parts[1] if len(parts) > 1 else "__init__"
-    if component not in MAY_IMPORT:
-        return [f"{module}: {component} is no part of the design"]
+    room = room_of(module)
+    if room == "__init__" and module != "lakeport":
+        return [f"{module} is no part of the design"]
     found = imports(ast.parse(source), module, is_package)
     own = next((name for name in EXTRAS if f"{module}.".startswith(f"lakeport.{name}.")), None)
-    return [f"{module}:{i.line}: {reason}" for i in found for reason in _broken_rules(component, own, i)]
+    return [f"{module}:{i.line}: {reason}" for i in found for reason in _broken_rules(room, own, i)]
 
 
-def _broken_rules(component: str, own_extra: str | None, i: Import) -> Iterator[str]:
+def _broken_rules(room: str, own_extra: str | None, i: Import) -> Iterator[str]:
     """`own_extra` is the entry of `EXTRAS` that the importing module belongs to."""
     needs_extra = i.top in OPTIONAL - EXTRAS.get(own_extra or "", set()) or i.extra not in {None, own_extra}
-    if i.component not in {None, component, *MAY_IMPORT[component]}:
-        yield f"{component} imports {i.component}"
+    if i.room is not None and i.room not in below(room) and not (i.for_types and (room, i.room) in TYPES_ABOVE):
+        yield f"{room} imports {i.room}"
     if i.in_function and not needs_extra and not i.is_within(DEFERRED):
         yield f"{i.name} is imported inside a function"
     if needs_extra and not (i.in_function or i.for_types):
         yield f"{i.name} is optional, but imported with the module"
-    if component == "kernel" and i.is_within(NOT_IN_KERNEL):
+    if room.startswith("kernel") and i.is_within(NOT_IN_KERNEL):
         yield f"the kernel imports {i.name}"
+
+
+def below(room: str) -> set[str]:
+    """The rooms that a room may import, itself included."""
+    kernel = {name for name in ROOMS if name.startswith("kernel.")} if "kernel" in ROOMS[room] else set()
+    return {room, *ROOMS[room], *kernel} | (set() if room in LEAVES else LEAVES)
 
 
 def module_of(path: Path) -> str:
@@ -149,6 +156,23 @@ MODULES = {module_of(path): path for path in sorted(SOURCES.glob("lakeport/**/*.
 def test_a_module_imports_only_what_the_design_allows(module: str) -> None:
     path = MODULES[module]
     assert violations(path.read_text(), module, is_package=path.name == "__init__.py") == []
+
+
+def test_rooms_import_downwards_only() -> None:
+    TopologicalSorter({room: below(room) - {room} for room in ROOMS}).prepare()  # raises CycleError, with names
+
+
+def test_no_room_is_too_full_and_none_is_empty() -> None:
+    sizes = Counter(room_of(module) for module, path in MODULES.items() if path.name != "__init__.py")
+    packages = {room_of(module) for module, path in MODULES.items() if path.name == "__init__.py"}
+    assert {room: size for room, size in sizes.items() if size > MOST_MODULES} == {}
+    assert sizes.keys() | packages == ROOMS.keys()
+
+
+def test_no_room_may_import_more_than_it_does() -> None:
+    used = {(room_of(module), room_of(name)) for module in MODULES for name in imported(module)}
+    used |= {(room, "kernel") for room, name in used if name.startswith("kernel")}
+    assert [(room, name) for room, names in ROOMS.items() for name in names if (room, name) not in used] == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -168,20 +192,24 @@ def imported(module: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("module", "source", "reason"),
     [
-        ("lakeport.kernel.scan", "import lakeport.engine.json", "kernel imports engine"),
-        ("lakeport.kernel.scan", "from lakeport import engine", "kernel imports engine"),
-        ("lakeport.kernel.scan", "from ..engine import json", "kernel imports engine"),
-        ("lakeport.kernel.scan", "from lakeport import scan", "kernel imports __init__"),
+        ("lakeport.kernel.scan", "import lakeport.engine.json", "kernel.scan imports engine.json"),
+        ("lakeport.kernel.scan", "from lakeport import engine", "kernel.scan imports engine"),
+        ("lakeport.kernel.scan.plan", "from ...engine import json", "kernel.scan imports engine.json"),
+        ("lakeport.kernel.scan", "from lakeport import scan", "kernel.scan imports __init__"),
         ("lakeport.kernel.log", "from os import environ", "the kernel imports os.environ"),
         ("lakeport.kernel.log", "import pyarrow.parquet as pq", "the kernel imports pyarrow.parquet"),
-        ("lakeport.errors", "from lakeport.kernel import schema", "errors imports kernel"),
-        ("lakeport.client.rest", "from lakeport.server import app", "client imports server"),
-        ("lakeport.iceberg.convert", "from lakeport.client import rest", "iceberg imports client"),
-        ("lakeport.server.app", "def f():\n    from lakeport.iceberg import convert", "server imports iceberg"),
-        ("lakeport.engine.json", "if TYPE_CHECKING:\n    from lakeport import frame", "engine imports frame"),
+        ("lakeport.errors", "from lakeport.kernel import schema", "errors imports kernel.schema"),
+        ("lakeport.client.rest", "from lakeport.server import app", "client.rest imports server.app"),
+        ("lakeport.iceberg.convert", "from lakeport.client import rest", "iceberg.convert imports client.rest"),
+        (
+            "lakeport.server.app",
+            "def f():\n    from lakeport.iceberg import convert",
+            "server.app imports iceberg.convert",
+        ),
+        ("lakeport.engine.json", "if TYPE_CHECKING:\n    from lakeport import frame", "engine.json imports frame"),
         ("lakeport.engine.json", "def f():\n    import msgspec", "msgspec is imported inside a function"),
         ("lakeport.frame", "import pandas as pd", "pandas is optional, but imported with the module"),
-        ("lakeport.cli.serve", "from lakeport.server import app", "lakeport.server.app is optional"),
+        ("lakeport.cli.sharing.serve", "from lakeport.server import app", "lakeport.server.app is optional"),
         ("lakeport.utils", "", "utils is no part of the design"),
     ],
 )
@@ -193,12 +221,12 @@ def test_a_violation_is_found(module: str, source: str, reason: str) -> None:
     ("module", "source"),
     [
         ("lakeport.kernel.scan", "from lakeport.errors import CorruptTableError\nfrom . import schema\nimport pyarrow"),
-        ("lakeport.tables", "from lakeport.engine import json\nfrom lakeport.kernel import scan"),
+        ("lakeport.tables.operation", "from lakeport.engine import default_engine\nfrom lakeport.kernel import scan"),
         ("lakeport.frame", "def to_pandas():\n    import pandas"),
         ("lakeport.frame", "if TYPE_CHECKING:\n    import polars"),
         ("lakeport.kernel.expressions.sql", "def parse():\n    from sqlglot import exp"),
-        ("lakeport.server.app", "import litestar\nfrom lakeport.sharing import models"),
-        ("lakeport.cli.serve", "def serve():\n    from lakeport.server import app"),
+        ("lakeport.server.answers.lines", "import litestar\nfrom lakeport.sharing import models"),
+        ("lakeport.cli.sharing.serve", "def run():\n    from lakeport.server import serve"),
     ],
 )
 def test_what_the_design_allows_passes(module: str, source: str) -> None:

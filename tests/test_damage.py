@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from lakeport.engine import default_engine, engine_over
-from lakeport.engine.memory import MemoryStorage
+from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.errors import (
     AccessDeniedError,
     CorruptTableError,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 import pyarrow as pa
 
 from lakeport.engine import default_engine
-from lakeport.engine.reading import RowReader, read_rows
 from lakeport.kernel.changes import ChangeFile, ChangeScan, ChangeScanBuilder, TableChanges
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression, parse_filter
@@ -26,6 +25,7 @@ from lakeport.kernel.schema import CHANGE_COLUMNS, ROW_COMMIT_VERSION, ROW_ID, S
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.names import is_table_url
 from lakeport.source import PathTable, TableSource
+from lakeport.workers.reading import RowReader, read_rows
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeport.cli.arrow_filters import columns_in_arrow_filter, parse_arrow_filter
+from lakeport.cli.sql.arrow_filters import columns_in_arrow_filter, parse_arrow_filter
 from lakeport.kernel.expressions import format_expression
 
 SCHEMA = pa.schema(

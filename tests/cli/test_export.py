@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakeport as package
-from lakeport.cli import formats
-from lakeport.cli.export import replacing
+from lakeport.cli.files import formats
+from lakeport.cli.tables.export import replacing
 from lakeport.engine import default_engine
 from tests.builder import TableBuilder, struct
 from tests.cli.conftest import Run

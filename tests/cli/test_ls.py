@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from lakeport.cli import listing
+from lakeport.cli.sharing import listing
 from lakeport.connection import connect
 from tests.cli.conftest import Run
 from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import lakeport as package
-from lakeport.cli import maintain
+from lakeport.cli.tables import maintain
 from tests.cli.conftest import Run
 
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakeport as package
-from lakeport.cli import readers
-from lakeport.cli.inference import infer_from_texts
+from lakeport.cli.files import readers
+from lakeport.cli.files.inference import infer_from_texts
 from lakeport.kernel.schema import PrimitiveType
 from tests.cli.conftest import Run
 

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport import scan, tables
-from lakeport.cli.sql_scan import FrameDataset
-from lakeport.cli.sql_tables import NamedTable, tables_in
+from lakeport.cli.sql.scan import FrameDataset
+from lakeport.cli.sql.tables import NamedTable, tables_in
 from lakeport.errors import MissingFileError
 from tests.cli.conftest import Run
 from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables

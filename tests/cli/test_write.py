@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 import lakeport as package
 from lakeport import tables
-from lakeport.cli.write import parse_application
+from lakeport.cli.tables.write import parse_application
 from lakeport.cli.writing import working
 from tests.cli.conftest import Run
 

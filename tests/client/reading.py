@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.client.http import HttpPool
-from lakeport.client.rest import SharingServer
-from lakeport.client.source import SharedTable
+from lakeport.client.http.pool import HttpPool
+from lakeport.client.rest.server import SharingServer
+from lakeport.client.tables.by_urls import SharedTable
 from lakeport.frame import Frame
 from lakeport.sharing.names import parse_table_name
 from lakeport.sharing.profile import BearerToken, Profile

@@ -10,9 +10,9 @@ import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.client import answers
-from lakeport.client.answers import Page, Pending, TableAnswer, receive_page
-from lakeport.client.http_answer import HttpAnswer
+from lakeport.client.http.answer import HttpAnswer
+from lakeport.client.rest import answers
+from lakeport.client.rest.answers import Page, Pending, TableAnswer, receive_page
 from lakeport.errors import AuthenticationError, SharingError, UnavailableError
 from lakeport.sharing.lines import EndStreamAction
 

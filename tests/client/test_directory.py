@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.client.directory import DirectoryStorage, check_offered_by_urls
-from lakeport.client.rest import SharingServer
-from lakeport.client.temporary import TemporaryStorage, storage_options
-from lakeport.engine.storage import Storage
+from lakeport.client.rest.server import SharingServer
+from lakeport.client.tables.by_directory import DirectoryStorage, check_offered_by_urls
+from lakeport.client.tables.temporary import TemporaryStorage, storage_options
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, SharingError, UnsupportedFeatureError
 from lakeport.kernel.engine import FileStatus
 from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken

@@ -11,9 +11,9 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.client.connections import ConnectionOptions
-from lakeport.client.http import HttpOptions, HttpPool
-from lakeport.client.retrying import RetryOptions
+from lakeport.client.http.connections import ConnectionOptions
+from lakeport.client.http.pool import HttpOptions, HttpPool
+from lakeport.client.http.retrying import RetryOptions
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, SharingError, StorageError
 from lakeport.frame import Frame
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy

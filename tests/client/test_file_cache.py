@@ -13,7 +13,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.client.file_cache import FileCache
+from lakeport.client.tables.file_cache import FileCache
 from tests.client.faulty_proxy import Fault, faulty_proxy
 from tests.client.reading import rows_of
 from tests.client.shares import profile_text
@@ -94,7 +94,7 @@ def test_what_nobody_finished_is_cleared_away(tmp_path: Path) -> None:
 
 WRITER = """
 import random, sys
-from lakeport.client.file_cache import FileCache
+from lakeport.client.tables.file_cache import FileCache
 cache, chance = FileCache(sys.argv[1], 60_000), random.Random(int(sys.argv[2]))
 hits = 0
 for _ in range(1500):

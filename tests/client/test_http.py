@@ -10,8 +10,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from lakeport.client.http import DataUrlRefused, HttpPool
-from lakeport.client.retrying import RetryOptions, Timing, parse_retry_after
+from lakeport.client.http.pool import DataUrlRefused, HttpPool
+from lakeport.client.http.retrying import RetryOptions, Timing, parse_retry_after
 from lakeport.errors import SharingError, StorageError, UnavailableError
 from lakeport.version import __version__
 from tests.client.scripted_http import (

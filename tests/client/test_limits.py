@@ -11,11 +11,12 @@ from itertools import count
 
 import pytest
 
-from lakeport.client import answers, page_count, rest
-from lakeport.client.local_log import changes_log
-from lakeport.client.page_count import PageCount
-from lakeport.client.rest import SharingServer
-from lakeport.client.source import SharedTable
+from lakeport.client.rest import answers, page_count
+from lakeport.client.rest import server as rest
+from lakeport.client.rest.page_count import PageCount
+from lakeport.client.rest.server import SharingServer
+from lakeport.client.tables.by_urls import SharedTable
+from lakeport.client.tables.local_log import changes_log
 from lakeport.errors import SharingError
 from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.names import TableName

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport import tables
-from lakeport.client.http import HttpPool
-from lakeport.client.local_log import LineReader, Told, changes_log, snapshot_log
+from lakeport.client.http.pool import HttpPool
+from lakeport.client.tables.local_log import LineReader, Told, changes_log, snapshot_log
 from lakeport.errors import LakeportError, SharingError
 from lakeport.frame import Frame
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from lakeport import tables
-from lakeport.client.http import HttpPool
-from lakeport.client.rest import SharingServer
-from lakeport.client.retrying import RetryOptions, Timing
+from lakeport.client.http.pool import HttpPool
+from lakeport.client.http.retrying import RetryOptions, Timing
+from lakeport.client.rest.server import SharingServer
 from lakeport.errors import AuthenticationError, PermissionDeniedError, SharingError, UnavailableError
 from lakeport.kernel.definition import CATALOG_MANAGED, READER_FEATURES
-from lakeport.server.caller import Caller
+from lakeport.server.answers.caller import Caller
 from lakeport.sharing.lines import EndStreamAction
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.names import TableName

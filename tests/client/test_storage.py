@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lakeport.client.storage import SharedStorage
+from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
 from lakeport.kernel.engine import FileStatus
 from tests.client.scripted_http import Asked, Steps, reply, scripted

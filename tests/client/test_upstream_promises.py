@@ -21,8 +21,8 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.client.profiles import open_profile
-from lakeport.client.rest import SharingServer
+from lakeport.client.auth.profiles import open_profile
+from lakeport.client.rest.server import SharingServer
 from lakeport.errors import CorruptTableError, SharingError, UnsupportedFeatureError
 from lakeport.frame import Frame
 from lakeport.sharing.names import is_table_url, parse_table_url

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pytest
 
-from lakeport.client.local_log import SignedUrl
-from lakeport.client.urls import FreshUrls
+from lakeport.client.tables.local_log import SignedUrl
+from lakeport.client.tables.urls import FreshUrls
 from lakeport.errors import SharingError
 from tests.client.provider import DataFile, Shared, providing, schema
 

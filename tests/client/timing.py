@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeport.client.connections import ConnectionOptions
-from lakeport.client.http import HttpOptions, HttpPool
-from lakeport.client.retrying import RetryOptions, Timing
+from lakeport.client.http.connections import ConnectionOptions
+from lakeport.client.http.pool import HttpOptions, HttpPool
+from lakeport.client.http.retrying import RetryOptions, Timing
 
 
 class Sleeps:

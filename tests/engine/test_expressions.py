@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.engine.expressions import ArrowExpressions
+from lakeport.engine.expressions.evaluator import ArrowExpressions
 from lakeport.errors import UnknownColumnError, UnsupportedExpressionError
 from lakeport.kernel.expressions import (
     And,

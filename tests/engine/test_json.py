@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.engine import json as engine_json
 from lakeport.engine import memory_engine
-from lakeport.engine.json_cells import parse_cells
+from lakeport.engine.json import files as engine_json
+from lakeport.engine.json.cells import parse_cells
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import REMOVE
 from lakeport.kernel.engine import FileStatus

@@ -16,7 +16,7 @@ import pytest
 
 from lakeport import scan, tables
 from lakeport.engine import default_engine
-from lakeport.engine.local_files import LocalFiles
+from lakeport.engine.storage.disk import LocalFiles
 from lakeport.errors import AccessDeniedError, OutOfSpaceError, StorageError
 from tests.builder import TableBuilder, rows, struct
 
@@ -96,7 +96,7 @@ def test_a_read_only_disk_is_a_sure_failure(small_disk: Path) -> None:
 
 AS_NOBODY = """
 import os, sys
-from lakeport.engine.local_files import LocalFiles
+from lakeport.engine.storage.disk import LocalFiles
 from lakeport.errors import AccessDeniedError
 files, path = LocalFiles(), sys.argv[1]
 if os.getuid() == 0:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import StorageError
 
 S3 = {"endpoint": "http://127.0.0.1:9", "region": "us-east-1", "access_key_id": "a", "secret_access_key": "s"}

@@ -8,8 +8,8 @@ import pytest
 from obstore import sign
 from obstore.store import MemoryStore
 
-from lakeport.engine.object_store import ObjectFiles, open_object_files, open_store
-from lakeport.engine.store_errors import store_errors
+from lakeport.engine.storage.failures import store_errors
+from lakeport.engine.storage.objects import ObjectFiles, open_object_files, open_store
 from lakeport.errors import AccessDeniedError, StorageError
 from tests.client.scripted_http import Asked, Pause, Stall, Steps, head, reply, scripted
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from threading import Event
 
-from lakeport.engine.reading import in_order
+from lakeport.workers.reading import in_order
 
 
 def test_only_a_few_batches_are_read_ahead_of_a_consumer_that_stops() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.engine.expressions import ArrowExpressions
+from lakeport.engine.expressions.evaluator import ArrowExpressions
 from lakeport.errors import InvalidDataError, UnsupportedExpressionError
 from lakeport.kernel.expressions import (
     Arithmetic,

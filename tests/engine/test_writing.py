@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.engine import default_engine, engine_over
-from lakeport.engine.memory import MemoryStorage
-from lakeport.engine.writing import DataWriter, write_rows
+from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.errors import ConstraintError, StorageError
 from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.transaction import create_table
 from lakeport.kernel.write import WriteContext
+from lakeport.workers.writing import DataWriter, write_rows
 from tests.builder import struct
 from tests.conftest import ROOT as PROJECT
 from tests.counting import CountingStorage

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 ROOMS = ("kernel", "engine", "tables", "server", "client", "iceberg", "spark", "jvm")
 PLACES = {room: (f"src/lakeport/{room}/",) for room in ROOMS} | {"jvm": ("jvm/io/lakeport/spark/",)}
+PLACES["engine"] += ("src/lakeport/workers/",)
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ FAULTS = (
     Fault(
         "engine-split-positions",
         feature="files read in parts, deletion vectors",
-        file="src/lakeport/engine/parquet.py",
+        file="src/lakeport/engine/parquet/reading.py",
         old="position = int(starts[first])",
         new="position = int(starts[first] - starts[split.first_row_group])",
         seen="Wrong rows of a large file are deleted, if Spark reads it in parts.",
@@ -167,7 +168,7 @@ FAULTS = (
     Fault(
         "engine-rename-replaces",
         feature="put-if-absent on disks without hard links",
-        file="src/lakeport/engine/local_files.py",
+        file="src/lakeport/engine/storage/disk.py",
         old="_AT_FDCWD, _RENAME_NOREPLACE = -100, 1",
         new="_AT_FDCWD, _RENAME_NOREPLACE = -100, 0",
         seen="Two writers overwrite each other's commits on a disk without hard links.",
@@ -176,7 +177,7 @@ FAULTS = (
     Fault(
         "engine-row-group-nulls",
         feature="row group skipping without null counts",
-        file="src/lakeport/engine/row_groups.py",
+        file="src/lakeport/engine/parquet/row_groups.py",
         old="s.has_null_count else None for s in statistics]",
         new="s.has_null_count else 0 for s in statistics]",
         seen="IS NULL misses rows of files whose footers have no null counts.",
@@ -185,7 +186,7 @@ FAULTS = (
     Fault(
         "engine-unbounded-reading",
         feature="bounded memory while reading",
-        file="src/lakeport/engine/reading.py",
+        file="src/lakeport/workers/reading.py",
         old="= Queue(_BATCHES_AHEAD)",
         new="= Queue()",
         seen="A slow consumer runs out of memory: files are read as far ahead as they go.",
@@ -199,7 +200,7 @@ FAULTS = (
     Fault(
         "tables-merge-ambiguous",
         feature="merge, several source rows for one target row",
-        file="src/lakeport/tables/merge_search.py",
+        file="src/lakeport/tables/merge/search.py",
         old='[(c.action, c.condition is None) for c in matched] == [("delete", True)]',
         new='any(c.action == "delete" for c in matched)',
         seen="A merge with a delete clause takes any of several matching source rows instead of refusing.",
@@ -208,7 +209,7 @@ FAULTS = (
     Fault(
         "tables-merge-null-keys",
         feature="merge on null-safe keys, file pruning",
-        file="src/lakeport/tables/matching.py",
+        file="src/lakeport/tables/merge/matching.py",
         old="return found | column.is_null() if key.null_safe and values.null_count else found",
         new="return found",
         seen="A merge on <=> inserts a second row for a null key, if the first is in a file of its own.",
@@ -217,7 +218,7 @@ FAULTS = (
     Fault(
         "tables-feed-whole-files",
         feature="change data feed of a merge that deletes whole files",
-        file="src/lakeport/tables/row_changes.py",
+        file="src/lakeport/tables/rows/changes.py",
         old="or (imaged and c.deletes_rows)]",
         new="or (imaged and c.deletes_rows and not c.is_whole)]",
         seen="The change feed of a merge misses deleted rows, if a file lost all of its rows.",
@@ -254,7 +255,7 @@ FAULTS = (
     Fault(
         "server-page-of-other-filter",
         feature="page tokens",
-        file="src/lakeport/server/tables.py",
+        file="src/lakeport/server/answers/service.py",
         old="request, page_token=None, max_files=None, include_refresh_token=None,",
         new="request, json_predicate_hints=None, page_token=None, max_files=None, include_refresh_token=None,",
         seen="A page token is accepted with another filter: files are missing from the answer.",
@@ -267,7 +268,7 @@ FAULTS = (
     Fault(
         "server-limit-counts-deleted",
         feature="limit hints, deletion vectors",
-        file="src/lakeport/server/snapshot_query.py",
+        file="src/lakeport/server/answers/snapshot.py",
         old="return max(0, records - (row.vector.cardinality if row.vector else 0))",
         new="return records",
         seen="A query with a limit returns too few rows of a table with deleted rows.",
@@ -285,7 +286,7 @@ FAULTS = (
     Fault(
         "server-range-page-metadata",
         feature="pages of a range of versions",
-        file="src/lakeport/server/range_query.py",
+        file="src/lakeport/server/answers/range.py",
         old="self.next = Cursor(told_since) if told else Cursor(version, index)",
         new="self.next = Cursor(version, index)",
         seen="A stream misses a schema change, if a page ends right before the version after it.",
@@ -295,7 +296,7 @@ FAULTS = (
     Fault(
         "client-second-renewal",
         feature="renewal of URLs",
-        file="src/lakeport/client/renewals.py",
+        file="src/lakeport/client/tables/renewals.py",
         old="if answer.end is not None and answer.end.refresh_token:",
         new="if answer.end is not None and self._request.refresh_token is None:",
         seen="A read that outlives its first refresh token fails, or is refused as another version.",
@@ -308,7 +309,7 @@ FAULTS = (
     Fault(
         "client-missing-end",
         feature="answers that are cut off",
-        file="src/lakeport/client/answers.py",
+        file="src/lakeport/client/rest/answers.py",
         old="if end is None and capabilities.include_end_stream_action:",
         new="if end is None and capabilities.include_end_stream_action and not answer.tells_its_length:",
         seen="An answer without its promised end is taken for a whole one: rows are missing.",
@@ -317,7 +318,7 @@ FAULTS = (
     Fault(
         "client-unpinned-version",
         feature="one version for all threads of a frame",
-        file="src/lakeport/client/source.py",
+        file="src/lakeport/client/tables/by_urls.py",
         old="if answer.version != pin.version:  # another thread has pinned it meanwhile",
         new="if answer.version > pin.version:  # another thread has pinned it meanwhile",
         seen="Threads that first read a frame while the provider commits get rows of two versions.",
@@ -340,7 +341,7 @@ FAULTS = (
     Fault(
         "iceberg-nan-upper-bound",
         feature="metrics of floats in the mirror",
-        file="src/lakeport/iceberg/metrics.py",
+        file="src/lakeport/iceberg/snapshots/metrics.py",
         old='return [b""] * len(bounds) if upper else _encode_lower_floats(key, bounds, iceberg_type)',
         new="return _encode_lower_floats(key, bounds, iceberg_type)",
         seen="Iceberg readers miss NaN in filters with >, because an upper bound leaves it out.",
@@ -349,7 +350,7 @@ FAULTS = (
     Fault(
         "iceberg-expires-too-early",
         feature="clean-up of snapshots",
-        file="src/lakeport/iceberg/clean.py",
+        file="src/lakeport/iceberg/cleaning/clean.py",
         old='snapshot["snapshot-id"]: following["timestamp-ms"]',
         new='snapshot["snapshot-id"]: snapshot["timestamp-ms"]',
         seen="Clean removes a snapshot that was the latest one yesterday, because it was made long ago.",
@@ -358,7 +359,7 @@ FAULTS = (
     Fault(
         "iceberg-restored-rows",
         feature="deletion vectors that a restore takes away",
-        file="src/lakeport/iceberg/commit_diff.py",
+        file="src/lakeport/iceberg/delta/commit_diff.py",
         old="elif former:",
         new="elif former and now:",
         seen="Rows stay deleted in the mirror after a restore brought all rows of a file back.",
@@ -368,7 +369,7 @@ FAULTS = (
     Fault(
         "spark-filter-nan",
         feature="filter pushdown of floats",
-        file="src/lakeport/spark/filters.py",
+        file="src/lakeport/spark/formats/filters.py",
         old="isinstance(found, pushed.GreaterThan | pushed.GreaterThanOrEqual)",
         new="isinstance(found, pushed.GreaterThan)",
         seen="A filter with >= on a double misses NaN, which Spark has above all numbers.",
@@ -380,7 +381,7 @@ FAULTS = (
     Fault(
         "spark-stream-first-batch",
         feature="restart of a stream in its first batch",
-        file="src/lakeport/spark/stream_backlog.py",
+        file="src/lakeport/spark/stream/backlog.py",
         old="        start = start_of(start, end)\n",
         new="",
         seen="A stream that fails in its first batch loses rows after the restart, if the table grew meanwhile.",
@@ -401,7 +402,7 @@ FAULTS = (
     Fault(
         "spark-feed-split-update",
         feature="limits of a stream of changes",
-        file="src/lakeport/spark/stream_limits.py",
+        file="src/lakeport/spark/stream/limits.py",
         old="((whole and end > first) or self._has_room())",
         new="self._has_room()",
         seen="A batch has what an update made of a row, and the next batch what the row was before.",

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from lakeport.iceberg.metadata import apply_updates
+from lakeport.iceberg.table.metadata import apply_updates
 
 ENDPOINTS = [
     "POST /v1/{prefix}/namespaces",

@@ -15,10 +15,10 @@ from lakeport import tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.errors import ConversionError, MissingFileError
 from lakeport.iceberg import convert
-from lakeport.iceberg.clean import Cleaning, clean
-from lakeport.iceberg.metadata import snapshots_by_version
-from lakeport.iceberg.targets import PathTarget, Published
-from lakeport.iceberg.verify import verify
+from lakeport.iceberg.cleaning.clean import Cleaning, clean
+from lakeport.iceberg.table.metadata import snapshots_by_version
+from lakeport.iceberg.targets.target import PathTarget, Published
+from lakeport.iceberg.verification.verify import verify
 from lakeport.kernel.snapshot import Table
 
 pytest.importorskip("pyiceberg")

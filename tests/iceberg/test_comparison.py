@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.iceberg.comparison import first_other_position, first_other_row
+from lakeport.iceberg.verification.comparison import first_other_position, first_other_row
 
 positions = st.sets(st.integers(0, 40)).map(sorted)
 cuts = st.lists(st.integers(0, 40), max_size=4).map(sorted)

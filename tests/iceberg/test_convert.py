@@ -22,7 +22,7 @@ import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.errors import ConversionError, CorruptTableError, TableNotFoundError, VersionNotFoundError
-from lakeport.iceberg.kept_version import KEPT_VERSION
+from lakeport.iceberg.delta.kept_version import KEPT_VERSION
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.transaction.transaction import replace_table as kernel_replace

@@ -10,7 +10,7 @@ import pytest
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
-from lakeport.iceberg.targets import PathTarget
+from lakeport.iceberg.targets.target import PathTarget
 from lakeport.kernel.engine import OutputFile, StorageClient
 from tests.counting import CountingStorage
 from tests.iceberg.readers import PyIceberg, assert_mirrors, canonical

@@ -19,8 +19,8 @@ from pyroaring import BitMap64
 
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, LakeportError
-from lakeport.iceberg.deletes import DeleteFile, write_position_deletes, write_puffin
-from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg.delta.change import InternalDeletionVector
+from lakeport.iceberg.snapshots.deletes import DeleteFile, write_position_deletes, write_puffin
 from lakeport.kernel.deletion_vectors import encode_deletion_vector, frame_payload, read_deletion_vector
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.snapshot import Table
@@ -141,7 +141,7 @@ import resource, sys, time
 import numpy as np, pyarrow.parquet
 from lakeport.engine import default_engine
 from lakeport.iceberg import deletes
-from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 size, cardinality = int(sys.argv[3]), int(sys.argv[4])
 vector = InternalDeletionVector("/data", DeletionVectorDescriptor("p", sys.argv[1], size, cardinality, 1), sys.argv[1])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from lakeport import tables
 from lakeport.engine import default_engine, engine_over, memory_engine
 from lakeport.errors import CorruptTableError, LakeportError, UnsupportedFeatureError, VersionNotFoundError
-from lakeport.iceberg.delta_source import LogTruncatedError, open_increment, plan_full, plan_incremental
-from lakeport.iceberg.model import TableChange
+from lakeport.iceberg.delta.change import TableChange
+from lakeport.iceberg.delta.source import LogTruncatedError, open_increment, plan_full, plan_incremental
 from lakeport.kernel.snapshot import Snapshot, Table
 from tests.acceptance.real_tables import NAMES, path_of
 from tests.builder import Action, TableBuilder, protocol, remove, struct

@@ -13,8 +13,8 @@ import pytest
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError
 from lakeport.iceberg import convert
-from lakeport.iceberg.avro import decode_header, decode_records, encode_file, encoder
-from lakeport.iceberg.verify import verify
+from lakeport.iceberg.encoding.avro import decode_header, decode_records, encode_file, encoder
+from lakeport.iceberg.verification.verify import verify
 from tests.builder import TableBuilder, protocol, struct
 
 pytest.importorskip("pyiceberg")

@@ -17,8 +17,9 @@ import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.errors import ConversionError, MissingFileError, UnsupportedFeatureError, VersionNotFoundError
-from lakeport.iceberg import Conversion, delta_source
-from lakeport.iceberg.kept_version import KEPT_VERSION
+from lakeport.iceberg import Conversion
+from lakeport.iceberg.delta import source as delta_source
+from lakeport.iceberg.delta.kept_version import KEPT_VERSION
 from tests.builder import Action, TableBuilder, protocol, remove, struct
 from tests.counting import CountingStorage
 from tests.iceberg.readers import PyIceberg, assert_mirrors, metadata_of, snapshots_of

@@ -9,10 +9,10 @@ import pytest
 
 from lakeport import iceberg
 from lakeport.engine import default_engine
-from lakeport.iceberg import manifests
-from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile, read_manifest_list
-from lakeport.iceberg.manifest_reader import ManifestReader
-from lakeport.iceberg.manifests import decode_manifest, hash_path
+from lakeport.iceberg.manifests import manifest as manifests
+from lakeport.iceberg.manifests.manifest import decode_manifest, hash_path
+from lakeport.iceberg.manifests.manifest_list import DATA, DELETES, ManifestFile, read_manifest_list
+from lakeport.iceberg.manifests.reader import ManifestReader
 from tests.builder import TableBuilder, struct
 from tests.counting import CountingStorage
 from tests.iceberg.readers import snapshots_of

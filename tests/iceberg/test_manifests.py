@@ -17,13 +17,20 @@ import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.errors import CorruptTableError
-from lakeport.iceberg import manifest_set
-from lakeport.iceberg.avro import decode_header, encode_file
-from lakeport.iceberg.manifest_list import DATA, DELETES, ManifestFile, read_manifest_list
-from lakeport.iceberg.manifest_reader import ManifestReader
-from lakeport.iceberg.manifest_set import ManifestWriter
-from lakeport.iceberg.manifests import OutOfStepError, Status, decode_entries, decode_manifest, hash_path, read_keys
-from lakeport.iceberg.partitions import Partitioning
+from lakeport.iceberg.encoding.avro import decode_header, encode_file
+from lakeport.iceberg.manifests.manifest import (
+    OutOfStepError,
+    Status,
+    decode_entries,
+    decode_manifest,
+    hash_path,
+    read_keys,
+)
+from lakeport.iceberg.manifests.manifest_list import DATA, DELETES, ManifestFile, read_manifest_list
+from lakeport.iceberg.manifests.reader import ManifestReader
+from lakeport.iceberg.snapshots import manifest_set
+from lakeport.iceberg.snapshots.manifest_set import ManifestWriter
+from lakeport.iceberg.table.partitions import Partitioning
 from tests.counting import CountingStorage
 from tests.iceberg.readers import PyIceberg, Reader, assert_mirrors, canonical, snapshots_of
 from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers

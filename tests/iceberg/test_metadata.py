@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from lakeport.iceberg.metadata import (
+from lakeport.iceberg.table.field_ids import FieldIds
+from lakeport.iceberg.table.metadata import (
     apply_updates,
     current_schema,
     current_snapshot,
@@ -20,8 +21,7 @@ from lakeport.iceberg.metadata import (
     snapshots_by_version,
     with_previous,
 )
-from lakeport.iceberg.names import FieldIds
-from lakeport.iceberg.schema import Json
+from lakeport.iceberg.table.schema import Json
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "a", "required": False, "type": "long"}]}
 SPEC = {"spec-id": 0, "fields": [{"source-id": 1, "field-id": 1000, "name": "a", "transform": "identity"}]}

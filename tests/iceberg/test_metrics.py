@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from lakeport.engine import memory_engine
-from lakeport.iceberg.avro import decoder
-from lakeport.iceberg.manifest_schema import entry_schema
-from lakeport.iceberg.metrics import MetricsEncoder
-from lakeport.iceberg.names import FieldIds
-from lakeport.iceberg.schema import convert_schema
-from lakeport.iceberg.values import decode_value
+from lakeport.iceberg.encoding.avro import decoder
+from lakeport.iceberg.encoding.values import decode_value
+from lakeport.iceberg.manifests.schema import entry_schema
+from lakeport.iceberg.snapshots.metrics import MetricsEncoder
+from lakeport.iceberg.table.field_ids import FieldIds
+from lakeport.iceberg.table.schema import convert_schema
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType
 from tests.builder import mapped, struct
 

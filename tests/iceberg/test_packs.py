@@ -10,8 +10,10 @@ from pyiceberg.table import StaticTable
 
 from lakeport import iceberg
 from lakeport.engine import default_engine, engine_over
-from lakeport.iceberg import Conversion, manifests, packs
-from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg import Conversion
+from lakeport.iceberg.delta.change import InternalDeletionVector
+from lakeport.iceberg.manifests import manifest as manifests
+from lakeport.iceberg.snapshots import packs
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from tests.builder import Action, TableBuilder, protocol, remove, struct
 from tests.counting import CountingStorage

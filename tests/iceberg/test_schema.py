@@ -11,8 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
 
 from lakeport.errors import ConversionError
-from lakeport.iceberg.names import FIRST_NESTED_ID, FieldIds, format_name_mapping, parse_name_mapping
-from lakeport.iceberg.schema import ConvertedSchema, FieldIdConflict, convert_schema
+from lakeport.iceberg.table.field_ids import FIRST_NESTED_ID, FieldIds, format_name_mapping, parse_name_mapping
+from lakeport.iceberg.table.schema import ConvertedSchema, FieldIdConflict, convert_schema
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from tests.builder import mapped, struct
 

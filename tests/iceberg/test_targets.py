@@ -8,9 +8,9 @@ import pytest
 
 from lakeport.engine import ComposedEngine, memory_engine
 from lakeport.errors import CorruptTableError
-from lakeport.iceberg.metadata import new_metadata
-from lakeport.iceberg.schema import Json
-from lakeport.iceberg.targets import CommitLostError, PathTarget, Published
+from lakeport.iceberg.table.metadata import new_metadata
+from lakeport.iceberg.table.schema import Json
+from lakeport.iceberg.targets.target import CommitLostError, PathTarget, Published
 
 ROOT = "memory:///mirror"
 HINT = f"{ROOT}/metadata/version-hint.text"

@@ -17,7 +17,7 @@ from pyroaring import BitMap, BitMap64
 
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CorruptTableError, MissingFileError
-from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.kernel.deletion_vectors import frame_payload, read_deletion_vector
 from lakeport.kernel.engine import Engine
 from tests.counting import counting_engine

@@ -18,8 +18,8 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, CorruptTableError, VersionNotFoundError
 from lakeport.iceberg import convert
-from lakeport.iceberg.fingerprint import Fingerprint
-from lakeport.iceberg.verify import Verification, verify
+from lakeport.iceberg.verification.fingerprint import Fingerprint
+from lakeport.iceberg.verification.verify import Verification, verify
 from tests.acceptance.real_tables import path_of
 from tests.builder import Action, TableBuilder, protocol, struct
 
@@ -241,7 +241,7 @@ def test_a_data_file_that_nobody_can_read_is_damage_and_no_difference(table: Tab
 
 def test_a_delete_file_that_applies_to_nothing_is_a_difference(table: TableBuilder, monkeypatch: Any) -> None:
     """The name of the data file in a delete file's bounds decides what it applies to."""
-    from lakeport.iceberg import entries
+    from lakeport.iceberg.snapshots import entries
 
     bounded = entries.EntryMaker._delete_tail
 

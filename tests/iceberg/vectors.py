@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from lakeport.iceberg.model import InternalDeletionVector
+from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.kernel.deletion_vectors import (
     DeletionVectorDescriptor,
     encode_deletion_vector,

@@ -10,7 +10,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import StorageError
 from tests.interop.servers import Bucket, s3_bucket
 from tests.interop.test_tables import options

@@ -17,8 +17,8 @@ import lakeport
 from lakeport import tables
 from lakeport.cli.app import run
 from lakeport.client import ClientOptions, open_server
-from lakeport.client.directory import DirectoryStorage, DirectoryTable
-from lakeport.client.rest import SharingServer
+from lakeport.client.rest.server import SharingServer
+from lakeport.client.tables.by_directory import DirectoryStorage, DirectoryTable
 from lakeport.errors import AccessDeniedError, SharingError, StorageError
 from lakeport.frame import Frame
 from lakeport.server.catalog.model import Table

@@ -12,7 +12,7 @@ import pytest
 from obstore.exceptions import AlreadyExistsError
 
 from lakeport.engine import default_engine
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, StorageError
 from lakeport.kernel.engine import Engine
 from tests.engine_contract import EngineContract

@@ -21,8 +21,8 @@ from lakeport import tables
 from lakeport.cli.app import run
 from lakeport.client import ClientOptions
 from lakeport.client.sync import SyncResult
+from lakeport.client.sync.by_directory import DirectorySource
 from lakeport.client.sync.destination import Destination
-from lakeport.client.sync.directory_source import DirectorySource
 from lakeport.client.sync.run import sync_from
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, MissingFileError, SharingError, SyncError

@@ -10,7 +10,7 @@ import pytest
 import lakeport
 from lakeport.cli.app import run
 from lakeport.engine import default_engine
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError, TableNotFoundError
 from lakeport.frame import Frame
 from tests.builder import Action, TableBuilder, protocol, struct

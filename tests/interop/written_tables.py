@@ -14,7 +14,7 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import engine_over
 from lakeport.engine.clock import system_clock
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.kernel.schema import VARIANT_METADATA, PrimitiveType, StructField, StructType
 
 Write = Callable[[str], None]

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport.engine import default_engine, memory_engine
-from lakeport.engine.reading import RowReader, read_rows
 from lakeport.errors import ChangeFeedError, CorruptTableError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.frame import Changes
 from lakeport.kernel.changes import (
@@ -32,6 +31,7 @@ from lakeport.kernel.changes import (
 )
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from lakeport.workers.reading import RowReader, read_rows
 from tests.builder import Action, TableBuilder, mapped, protocol, remove, struct, to_table
 from tests.counting import counting_engine
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 import lakeport
 from lakeport.engine import ComposedEngine, default_engine, engine_over
-from lakeport.engine.memory import MemoryStorage
+from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.errors import LakeportError, StorageError
 from lakeport.kernel.log import FileColumns
 from lakeport.kernel.maintenance import checkpoint_writer, write_checkpoint

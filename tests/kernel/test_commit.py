@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakeport.engine import ComposedEngine, engine_over, memory_engine
-from lakeport.engine.memory import MemoryStorage
+from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.errors import AccessDeniedError, CommitConflictError, CommitUnknownError, StorageError
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.snapshot import Snapshot, Table

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from lakeport.engine import memory_engine
-from lakeport.engine.memory import MemoryStorage
+from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.errors import CorruptTableError, TableNotFoundError, VersionNotFoundError
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import LogSegment, extend_segment, find_segment, list_log

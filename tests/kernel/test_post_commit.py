@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeport.engine import engine_over
-from lakeport.engine.memory import MemoryStorage
+from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.maintenance import finish_commit

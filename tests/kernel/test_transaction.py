@@ -271,7 +271,7 @@ WORKER = """
 import sys
 import pyarrow as pa
 from lakeport.engine import default_engine
-from lakeport.engine.writing import write_rows
+from lakeport.workers.writing import write_rows
 from lakeport.kernel.write import WriteContext, encode_adds
 
 context = WriteContext.from_bytes(sys.stdin.buffer.read())

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.engine.writing import write_rows
 from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Committed, Transaction, create_table, update_table
+from lakeport.workers.writing import write_rows
 from tests.builder import read
 
 Rows = Mapping[str, Sequence[Any]] | pa.Table

@@ -9,13 +9,13 @@ from typing import Any
 
 from lakeport.engine import default_engine
 from lakeport.kernel.schema import StructType
-from lakeport.server.answers import Answer
-from lakeport.server.caller import Caller
+from lakeport.server.access.tokens import TokenSigner
+from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.opened_tables import TableCache
+from lakeport.server.answers.service import QueryRules, TableService
 from lakeport.server.catalog.model import Recipient, Table
 from lakeport.server.signing import Signers
-from lakeport.server.snapshots import TableCache
-from lakeport.server.tables import QueryRules, TableService
-from lakeport.server.tokens import TokenSigner
 from lakeport.sharing.capabilities import parse_capabilities
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from tests.builder import TableBuilder, protocol, struct

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lakeport.server.answers import Answer
-from lakeport.server.caller import Caller
+from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.caller import Caller
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 
 Chunks = Callable[[Caller, QueryRequest], Iterator[bytes]]

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from lakeport.server.asgi import Receive, Scope, Send
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.files import FilesApp
+from lakeport.server.http.asgi import Receive, Scope, Send
 from lakeport.server.signing import Signers
 
 KEY = b"a key for tests, as long as any"

@@ -14,7 +14,7 @@ from lakeport import tables
 from lakeport.server.catalog.admin import ShareAdmin
 from lakeport.server.catalog.database import Database
 from lakeport.server.catalog.recipient_admin import RecipientAdmin
-from lakeport.server.openapi import OPERATIONS
+from lakeport.server.routes.openapi import OPERATIONS
 from tests.server.running import TOKEN, Running, recipient, running, sharing, wait_until
 
 ORDERS = "shares/sales/schemas/eu/tables/orders"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from lakeport.server.caller import Caller
+from lakeport.server.answers.caller import Caller
 from lakeport.sharing.models import QueryRequest
 from tests.server.running import Running, recipient, running, sharing
 from tests.server.scripted import ScriptedTables

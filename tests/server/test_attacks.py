@@ -26,7 +26,7 @@ from lakeport import tables
 from lakeport.server.catalog.index import token_digest
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient
 from lakeport.server.config import Limits
-from lakeport.server.logs import JsonLines, TextLines
+from lakeport.server.records.logs import JsonLines, TextLines
 from lakeport.server.signing import Signers
 from lakeport.server.signing.disk import FileUrls
 from tests.server.asking import built, pretended

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 from lakeport import tables
-from lakeport.server.exchange import REQUEST_ID
-from lakeport.server.logs import JsonLines, TextLines, without_secrets
+from lakeport.server.http.exchange import REQUEST_ID
+from lakeport.server.records.logs import JsonLines, TextLines, without_secrets
 from tests.server.running import TOKEN, recipient, running, sharing, wait_until
 
 ORDERS = "shares/sales/schemas/eu/tables/orders"
@@ -170,8 +170,8 @@ def small_disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
         disk.room -= count
         return count
 
-    monkeypatch.setattr("lakeport.server.audit.os.write", written)
-    monkeypatch.setattr("lakeport.server.audit._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("lakeport.server.records.audit.os.write", written)
+    monkeypatch.setattr("lakeport.server.records.audit._RETRY_SECONDS", 0.01)
     return disk
 
 
@@ -191,7 +191,7 @@ def test_a_part_of_a_line_is_not_continued_after_a_full_disk(orders: Path, tmp_p
 def test_a_lock_that_another_process_holds_is_told(
     orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.server.audit._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("lakeport.server.records.audit._LOCK_SECONDS", 0.05)
     log = tmp_path / "audit.jsonl"
     with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
         with log.open("ab") as held:
@@ -213,8 +213,8 @@ def goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
             event.wait()
         return write(descriptor, data)
 
-    monkeypatch.setattr("lakeport.server.audit.os.write", hanging)
-    monkeypatch.setattr("lakeport.server.audit._STUCK_SECONDS", 0.05)
+    monkeypatch.setattr("lakeport.server.records.audit.os.write", hanging)
+    monkeypatch.setattr("lakeport.server.records.audit._STUCK_SECONDS", 0.05)
     yield event
     event.set()
 
@@ -222,7 +222,7 @@ def goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 def test_a_write_that_does_not_end_is_told_and_takes_no_memory(
     orders: Path, tmp_path: Path, goes_on: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.server.audit._MOST_WAITING", 1)
+    monkeypatch.setattr("lakeport.server.records.audit._MOST_WAITING", 1)
     log = tmp_path / "audit.jsonl"
     with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
         server.get(f"{ORDERS}/version")
@@ -238,7 +238,7 @@ def test_a_write_that_does_not_end_is_told_and_takes_no_memory(
 def test_requests_that_cannot_be_recorded_take_no_memory(
     orders: Path, tmp_path: Path, goes_on: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.server.audit._BEGIN_SECONDS", 0.1)
+    monkeypatch.setattr("lakeport.server.records.audit._BEGIN_SECONDS", 0.1)
     log = tmp_path / "audit.jsonl"
     with running(sharing({"sales.eu.orders": orders}), audit_log=str(log), audit_required=True) as server:
         assert server.get(f"{ORDERS}/version").status_code == 503
@@ -292,7 +292,7 @@ def test_a_full_disk_is_told_and_no_line_is_lost_or_torn(
 def test_lines_that_wait_too_long_are_given_up_and_counted(
     orders: Path, tmp_path: Path, small_disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.server.audit._MOST_WAITING", 1)
+    monkeypatch.setattr("lakeport.server.records.audit._MOST_WAITING", 1)
     log = tmp_path / "audit.jsonl"
     with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
         small_disk.room = 0
@@ -337,10 +337,10 @@ def test_a_file_that_is_emptied_while_a_write_fails_has_whole_lines_only(
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(descriptor, data)
 
-    monkeypatch.setattr("lakeport.server.audit._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("lakeport.server.records.audit._RETRY_SECONDS", 0.01)
     log.write_text('{"older": 1}\n{"a part of')
     with running(sharing({"sales.eu.orders": orders}), audit_log=str(log)) as server:
-        monkeypatch.setattr("lakeport.server.audit.os.write", failing)
+        monkeypatch.setattr("lakeport.server.records.audit.os.write", failing)
         server.get(f"{ORDERS}/version")
         assert failed.wait(20)
     assert [json.loads(line)["operation"] for line in log.read_text().splitlines()] == ["getTableVersion"]

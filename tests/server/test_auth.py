@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.server.auth import Proxies, is_within
+from lakeport.server.access.recipients import Proxies, is_within
 from lakeport.server.catalog.index import token_digest
 from lakeport.server.catalog.model import BearerToken, Recipient
 from tests.server.running import TOKEN, Running, recipient, running, sharing

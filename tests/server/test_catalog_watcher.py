@@ -19,7 +19,7 @@ from lakeport.errors import CatalogError
 from lakeport.server.catalog.model import CatalogContent
 from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.catalog.yaml_source import YamlSource
-from lakeport.server.errors import Refusal
+from lakeport.server.http.refusals import Refusal
 from tests.server.running import FixedSource, Running, recipient, running, sharing, wait_until
 
 GOOD = "authorization: {{bearerToken: x}}\nshares: [{{name: {}}}]"
@@ -191,7 +191,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken_over(path: Path, monk
         return document
 
     path.write_text(GOOD.format("a-half"))
-    monkeypatch.setattr("lakeport.server.yaml_file.yaml.load", read_too_early)
+    monkeypatch.setattr("lakeport.server.catalog.yaml_file.yaml.load", read_too_early)
     looked(watcher)
     monkeypatch.undo()
     assert names(watcher) == ["first"]

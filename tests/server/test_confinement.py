@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.engine import confined_files
-from lakeport.engine.confined import ConfinedStorage
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage import confined_files
+from lakeport.engine.storage.confined import ConfinedStorage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import (
     AccessDeniedError,
     CorruptTableError,
@@ -22,7 +22,7 @@ from lakeport.errors import (
     StorageError,
 )
 from lakeport.kernel.engine import FileStatus
-from lakeport.server.caller import Caller
+from lakeport.server.answers.caller import Caller
 from lakeport.server.files.opening import open_file
 from tests.builder import TableBuilder
 from tests.client.scripted_http import reply, scripted
@@ -206,7 +206,7 @@ def test_a_link_that_appears_after_the_check_is_not_followed(
             (tmp_path / "table" / swapped).symlink_to(tmp_path / "others" / swapped)
         return real
 
-    monkeypatch.setattr("lakeport.engine.confined_files.os.path.realpath", resolve_and_swap)
+    monkeypatch.setattr("lakeport.engine.storage.confined_files.os.path.realpath", resolve_and_swap)
     with pytest.raises((StorageError, MissingFileError)):
         read(tmp_path / "table", "a/b/file")
 

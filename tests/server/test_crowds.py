@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from lakeport.server.access.rates import FailedTokens
 from lakeport.server.config import Limits, TlsSettings
-from lakeport.server.errors import Refusal
-from lakeport.server.limits import FailedTokens
+from lakeport.server.http.refusals import Refusal
 from tests.server.running import TOKEN, Running, recipient, running, sharing, wait_until
 from tests.server.test_serve import make_certificate, served
 

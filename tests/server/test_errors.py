@@ -16,8 +16,8 @@ from lakeport.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from lakeport.server.errors import refusal_of, without_locations
-from lakeport.server.exchange import Exchange
+from lakeport.server.http.exchange import Exchange
+from lakeport.server.http.refusals import refusal_of, without_locations
 
 PLACE = "s3://secret-bucket/table"
 

@@ -10,9 +10,16 @@ import pytest
 from lakeport import tables
 from lakeport.errors import SharingError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.server.formats import Needs, choose_format, metadata_for, needs_of_range, needs_of_snapshot, protocol_for
-from lakeport.server.range_query import CommitRange
-from lakeport.server.snapshots import SharedSnapshot
+from lakeport.server.answers.formats import (
+    Needs,
+    choose_format,
+    metadata_for,
+    needs_of_range,
+    needs_of_snapshot,
+    protocol_for,
+)
+from lakeport.server.answers.opened_tables import SharedSnapshot
+from lakeport.server.answers.range import CommitRange
 from lakeport.sharing.capabilities import parse_capabilities
 from tests.builder import TableBuilder, mapped, protocol, remove, struct
 from tests.server.asking import FEED, built

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from lakeport.server.access.rates import RateLimiter
 from lakeport.server.config import Limits
-from lakeport.server.errors import Refusal
-from lakeport.server.limits import RateLimiter
+from lakeport.server.http.refusals import Refusal
 from tests.server.running import Running, recipient, running, sharing
 from tests.server.test_streaming import connected
 

@@ -16,8 +16,8 @@ from lakeport import tables
 from lakeport.errors import CorruptTableError, SharingError, VersionNotFoundError
 from lakeport.kernel.log import format_time
 from lakeport.kernel.schema import PrimitiveType, StructField
-from lakeport.server import snapshot_query
-from lakeport.server.tables import TableService
+from lakeport.server.answers import snapshot as snapshot_query
+from lakeport.server.answers.service import TableService
 from lakeport.sharing.requests import parse_changes_request
 from tests.acceptance import odd_tables
 from tests.builder import TableBuilder, mapped, protocol, struct
@@ -247,14 +247,14 @@ def test_hints_keep_files_from_before_a_float_became_a_double(tmp_path: Path) ->
 
 def test_a_hint_that_is_ignored_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = from_checkpoint(tmp_path / "t")
-    caplog.set_level("INFO", "lakeport.server.snapshot_query")
+    caplog.set_level("INFO", "lakeport.server.answers.snapshot")
     lines(query(service(), caller(table.root), predicate_hints=["absent = 1"], json_predicate_hints="{"))
     assert len([record for record in caplog.records if "ignored" in record.getMessage()]) == 2
 
 
 def test_the_log_does_not_take_a_hint_of_any_length(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = from_checkpoint(tmp_path / "t")
-    caplog.set_level("INFO", "lakeport.server.snapshot_query")
+    caplog.set_level("INFO", "lakeport.server.answers.snapshot")
     lines(query(service(), caller(table.root), json_predicate_hints=ID_IS_1.replace("id", "x" * 100_000)))
     (record,) = caplog.records
     assert "ignored" in record.getMessage()

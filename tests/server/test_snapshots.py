@@ -16,12 +16,12 @@ import pytest
 import lakeport
 from lakeport import tables
 from lakeport.engine import engine_over
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import StorageError, TableNotFoundError, VersionNotFoundError
 from lakeport.kernel.engine import FileStatus
-from lakeport.server import snapshots
+from lakeport.server.answers import opened_tables as snapshots
+from lakeport.server.answers.opened_tables import CachedTable, SharedSnapshot, TableCache
 from lakeport.server.catalog.model import Table
-from lakeport.server.snapshots import CachedTable, SharedSnapshot, TableCache
 from tests.counting import CountingStorage
 from tests.server.asking import built
 from tests.tables.maintained import VECTORS, numbers

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from lakeport.errors import StorageError
-from lakeport.server.caller import Caller
+from lakeport.server.answers.caller import Caller
 from lakeport.server.config import Limits
 from lakeport.sharing.models import QueryRequest
 from tests.server.running import TOKEN, Running, running, sharing, wait_until

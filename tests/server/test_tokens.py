@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lakeport.errors import SharingError
-from lakeport.server.tokens import TokenSigner
+from lakeport.server.access.tokens import TokenSigner
 from tests.server.asking import Clock
 
 

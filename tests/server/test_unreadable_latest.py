@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lakeport.engine import engine_over
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import CorruptTableError, LakeportError, SharingError, UnsupportedFeatureError
 from lakeport.kernel.log import format_time
-from lakeport.server import snapshots
-from lakeport.server.snapshots import CachedTable
+from lakeport.server.answers import opened_tables as snapshots
+from lakeport.server.answers.opened_tables import CachedTable
 from lakeport.sharing.models import ChangesRequest
 from tests.builder import TableBuilder, protocol
 from tests.counting import CountingStorage

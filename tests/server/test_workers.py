@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from lakeport.server.workers import Workers
+from lakeport.server.http.lanes import Workers
 
 SECONDS = 20
 

@@ -26,7 +26,7 @@ from pyiceberg.table import StaticTable
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import engine_over
-from lakeport.iceberg.metadata import DELTA_VERSION
+from lakeport.iceberg.table.metadata import DELTA_VERSION
 from tests.soak.killed_sync import KillingStorage
 
 FIRST_LIFE = 0.6

@@ -30,7 +30,7 @@ import lakeport
 from lakeport import tables
 from lakeport.client.sync.names import parse_copy
 from lakeport.engine import engine_over
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import TableNotFoundError
 from lakeport.kernel.engine import OutputFile
 from tests.client.syncing import Provider, providing, synced_version

@@ -26,10 +26,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakeport
 from lakeport import tables
-from lakeport.client.connections import ConnectionOptions
-from lakeport.client.http import HttpOptions, HttpPool
-from lakeport.client.rest import SharingServer
-from lakeport.client.retrying import RetryOptions
+from lakeport.client.http.connections import ConnectionOptions
+from lakeport.client.http.pool import HttpOptions, HttpPool
+from lakeport.client.http.retrying import RetryOptions
+from lakeport.client.rest.server import SharingServer
 from lakeport.spark.native.frames import to_native_frame
 from tests.client.faulty_proxy import Choose, Fault, Proxy, faulty_proxy
 from tests.client.faulty_proxy import at_random as faults_at_random

@@ -21,9 +21,9 @@ import pyarrow as pa
 
 import lakeport
 from lakeport import tables
-from lakeport.client.connections import ConnectionOptions
-from lakeport.client.http import HttpOptions, HttpPool
-from lakeport.client.retrying import RetryOptions
+from lakeport.client.http.connections import ConnectionOptions
+from lakeport.client.http.pool import HttpOptions, HttpPool
+from lakeport.client.http.retrying import RetryOptions
 from lakeport.errors import LakeportError
 from lakeport.frame import Frame
 from tests.client.faulty_proxy import Fault, Proxy, at_random, faulty_proxy

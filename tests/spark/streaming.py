@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.spark.options import ReadOptions
-from lakeport.spark.stream import StreamPartition, TableStreamReader
-from lakeport.spark.types import to_spark_schema
+from lakeport.spark.options.read import ReadOptions
+from lakeport.spark.schemas import to_spark_schema
+from lakeport.spark.stream.reader import StreamPartition, TableStreamReader
 from tests.client.shares import profile_text
 from tests.server.running import Running, running, sharing
 

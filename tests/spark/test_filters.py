@@ -26,10 +26,10 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.frame import Frame
 from lakeport.kernel.schema import ArrayType, PrimitiveType
-from lakeport.spark.batch import FilteringReader
-from lakeport.spark.filters import split_filters, to_condition
+from lakeport.spark.formats.batch import FilteringReader
+from lakeport.spark.formats.filters import split_filters, to_condition
+from lakeport.spark.schemas import to_spark_schema
 from lakeport.spark.tasks import TaskPartition
-from lakeport.spark.types import to_spark_schema
 from tests.builder import TableBuilder, protocol, struct
 from tests.client.shares import profile_text
 from tests.examples import examples

@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakeport.spark
 from lakeport import tables
-from lakeport.client.connections import ConnectionOptions
-from lakeport.client.http import HttpOptions, HttpPool
-from lakeport.client.local_log import SignedUrl
-from lakeport.client.retrying import RetryOptions
+from lakeport.client.http.connections import ConnectionOptions
+from lakeport.client.http.pool import HttpOptions, HttpPool
+from lakeport.client.http.retrying import RetryOptions
+from lakeport.client.tables.local_log import SignedUrl
 from lakeport.errors import StorageError
 from lakeport.frame import Frame
+from lakeport.spark.driver.scans import PlannedScan
+from lakeport.spark.driver.service import service_for
 from lakeport.spark.native.frames import to_native_frame
-from lakeport.spark.native.scans import PlannedScan
-from lakeport.spark.native.service import service_for
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.reading import frame_of, server_at
 from tests.client.shares import Shared, sharing_tables

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lakeport.spark.offsets import StreamOffset, format_offset, parse_offset
+from lakeport.spark.stream.offsets import StreamOffset, format_offset, parse_offset
 
 OFFSET = StreamOffset("an-id", 7, 3, True)
 

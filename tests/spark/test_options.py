@@ -8,7 +8,7 @@ import pytest
 
 from lakeport import tables
 from lakeport.frame import Changes, Frame
-from lakeport.spark.options import ReadOptions
+from lakeport.spark.options.read import ReadOptions
 from tests.client.shares import sharing_tables
 
 PROFILE = {"endpoint": "https://host/api", "bearerToken": "a secret"}

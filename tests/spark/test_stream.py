@@ -17,8 +17,8 @@ import lakeport
 from lakeport import tables
 from lakeport.errors import ChangeFeedError, SharingError, StreamError, VersionNotFoundError
 from lakeport.kernel.log import format_time
-from lakeport.spark import stream
-from lakeport.spark.stream import TableStreamReader
+from lakeport.spark.stream import reader as stream
+from lakeport.spark.stream.reader import TableStreamReader
 from tests.client.provider import NAME, DataFile, Shared, providing, schema
 from tests.client.shares import profile_text
 from tests.server.running import Running

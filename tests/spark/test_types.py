@@ -25,7 +25,7 @@ from lakeport.errors import UnknownColumnError
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.variant import encode_variant
 from lakeport.spark.frames import to_python_frame
-from lakeport.spark.types import selected_columns, spark_arrow_schema, to_spark_schema
+from lakeport.spark.schemas import selected_columns, spark_arrow_schema, to_spark_schema
 from tests.acceptance.comparing import assert_same_rows
 from tests.builder import TableBuilder, protocol, struct
 from tests.examples import examples

@@ -19,7 +19,7 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.errors import CommitConflictError
-from lakeport.spark.write import batch_writer
+from lakeport.spark.write.batch import batch_writer
 
 Rows = list[dict[str, Any]]
 

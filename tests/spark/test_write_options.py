@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakeport.spark.write_options import WriteOptions
+from lakeport.spark.options.write import WriteOptions
 
 
 def parse(**options: str) -> WriteOptions:

@@ -14,7 +14,7 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import ComposedEngine, engine_over
 from lakeport.engine.clock import system_clock
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 
 DAY = 86_400_000
 VECTORS = {"delta.enableDeletionVectors": "true"}

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 import lakeport
 from lakeport import tables
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.expressions import Expression

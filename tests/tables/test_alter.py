@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 import lakeport
 from lakeport import tables
 from lakeport.engine import engine_over
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import (
     CommitConflictError,
     ConstraintError,

@@ -14,7 +14,7 @@ import lakeport
 from lakeport import tables
 from lakeport.errors import InvalidDataError, MissingFileError
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
-from lakeport.tables.arrow_input import to_reader
+from lakeport.tables.input.rows import to_reader
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 TABLE = pa.table({"id": [1, 2], "name": ["a", None]})

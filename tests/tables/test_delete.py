@@ -12,7 +12,7 @@ import pytest
 import lakeport
 from lakeport import col, tables
 from lakeport.engine import default_engine, engine_over
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import (
     CommitConflictError,
     InvalidFilterError,

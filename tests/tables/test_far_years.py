@@ -13,8 +13,8 @@ from lakeport.engine import default_engine
 from lakeport.errors import ConstraintError, InvalidDataError
 from lakeport.kernel.expressions import Expression, lit
 from lakeport.kernel.snapshot import Table
-from lakeport.tables.overwrite import Replacing
-from lakeport.tables.planned_write import commit_files, plan_overwrite, write_task
+from lakeport.tables.write.overwrite import Replacing
+from lakeport.tables.write.planned import commit_files, plan_overwrite, write_task
 
 TEXTS = ["-5877641-06-23", "-0044-03-15", "0000-02-29", "0001-01-01", "9999-12-31", "12345-01-01", "32766-12-31"]
 DAYS = [int(np.datetime64(text, "D").astype(np.int64)) for text in TEXTS]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lakeport.engine import default_engine
 from lakeport.kernel.expressions import Column, Expression, bind, col, format_expression, parse_filter
 from lakeport.kernel.schema import schema_from_arrow
-from lakeport.tables.matching import KeyIndex, Matcher, split_condition, target_filter
-from lakeport.tables.merge_sides import Side, Sides
+from lakeport.tables.merge.matching import KeyIndex, Matcher, split_condition, target_filter
+from lakeport.tables.merge.sides import Side, Sides
 from tests.rowwise import by_row
 
 NAN = float("nan")

@@ -11,7 +11,7 @@ import pytest
 import lakeport
 from lakeport import col, tables
 from lakeport.engine import engine_over
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import (
     CommitConflictError,
     ConstraintError,

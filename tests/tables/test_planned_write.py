@@ -14,8 +14,8 @@ from lakeport.engine import default_engine
 from lakeport.errors import CommitConflictError, ConstraintError, InvalidDataError, UnsupportedFeatureError
 from lakeport.kernel.schema import schema_from_arrow
 from lakeport.kernel.snapshot import Table
-from lakeport.tables.overwrite import Replacing
-from lakeport.tables.planned_write import (
+from lakeport.tables.write.overwrite import Replacing
+from lakeport.tables.write.planned import (
     PlannedWrite,
     WrittenFiles,
     check_columns,

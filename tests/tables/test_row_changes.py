@@ -16,9 +16,9 @@ from lakeport.errors import InvalidDataError, UnknownColumnError
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.operation import begin, open_snapshot
-from lakeport.tables.row_changes import FileChange, RowChanges
-from lakeport.tables.row_output import row_reader, split_rows
-from lakeport.tables.row_search import find_rows, parse_condition
+from lakeport.tables.rows.changes import FileChange, RowChanges
+from lakeport.tables.rows.output import row_reader, split_rows
+from lakeport.tables.rows.search import find_rows, parse_condition
 from tests.tables.modelled import FEED, KINDS, SCHEMA, TRACKING, VECTORS, ModelledTable, Row, some_rows
 
 

@@ -15,7 +15,7 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import engine_over, memory_engine
 from lakeport.engine.clock import system_clock
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import MissingFileError, StorageError, UnsupportedFeatureError
 from lakeport.kernel.engine import FileStatus
 from lakeport.tables import VacuumResult

@@ -20,7 +20,7 @@ from deltalake import DeltaTable, QueryBuilder
 import lakeport
 from lakeport import tables
 from lakeport.engine import default_engine, engine_over
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import (
     CommitConflictError,
     CommitUnknownError,

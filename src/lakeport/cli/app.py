@@ -18,18 +18,19 @@ import pyarrow as pa
 import typer
 
 from lakeport import __version__
-from lakeport.cli import recipients, schemas, shared_tables, shares
-from lakeport.cli.changes import changes
-from lakeport.cli.describe import files, history
-from lakeport.cli.export import export
 from lakeport.cli.iceberg import clean, convert, verify
-from lakeport.cli.listing import ls
-from lakeport.cli.maintain import checkpoint, optimize, restore, set_properties, vacuum
-from lakeport.cli.rows import count, head
-from lakeport.cli.serve import serve
-from lakeport.cli.sql import sql
-from lakeport.cli.sync import sync
-from lakeport.cli.write import append, create, delete, merge, overwrite, update
+from lakeport.cli.sharing import recipients, schemas, shares
+from lakeport.cli.sharing import tables as shared_tables
+from lakeport.cli.sharing.listing import ls
+from lakeport.cli.sharing.serve import serve
+from lakeport.cli.sharing.sync import sync
+from lakeport.cli.sql.command import sql
+from lakeport.cli.tables.changes import changes
+from lakeport.cli.tables.describe import files, history
+from lakeport.cli.tables.export import export
+from lakeport.cli.tables.maintain import checkpoint, optimize, restore, set_properties, vacuum
+from lakeport.cli.tables.rows import count, head
+from lakeport.cli.tables.write import append, create, delete, merge, overwrite, update
 from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError, visible
 
 _DEBUG = "--debug"

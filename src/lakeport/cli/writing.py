@@ -16,7 +16,7 @@ from lakeport.cli.display import print_json, print_text, printable
 from lakeport.cli.options import parse_options
 from lakeport.cli.progress import Bar, showing
 from lakeport.engine import engine_over
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.kernel.engine import DataFileWriter, Engine, FileSplit, FileStatus, ParquetHandler
 from lakeport.kernel.expressions import Expression
 from lakeport.tables import Result

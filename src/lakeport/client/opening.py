@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from lakeport.client.directory import DirectoryTable
-from lakeport.client.http import HttpPool
-from lakeport.client.offered import OfferedTable
+from lakeport.client.auth.profiles import GivenProfile, open_profile
+from lakeport.client.http.pool import HttpPool
 from lakeport.client.options import ClientOptions
-from lakeport.client.profiles import GivenProfile, open_profile
-from lakeport.client.rest import SharingServer
-from lakeport.client.source import SharedTable
+from lakeport.client.rest.server import SharingServer
+from lakeport.client.tables.by_directory import DirectoryTable
+from lakeport.client.tables.by_urls import SharedTable
+from lakeport.client.tables.offered import OfferedTable
 from lakeport.sharing.names import TableName, parse_table_url
 from lakeport.source import TableSource
 

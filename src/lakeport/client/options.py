@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal
 
-from lakeport.client.connections import ConnectionOptions
-from lakeport.client.file_cache import DEFAULT_LIMIT, FileCache
-from lakeport.client.http import USER_AGENT, HttpOptions
-from lakeport.client.retrying import RetryOptions
-from lakeport.client.table_pages import FORMATS
+from lakeport.client.http.connections import ConnectionOptions
+from lakeport.client.http.pool import USER_AGENT, HttpOptions
+from lakeport.client.http.retrying import RetryOptions
+from lakeport.client.rest.pages import FORMATS
+from lakeport.client.tables.file_cache import DEFAULT_LIMIT, FileCache
 
 AccessMode = Literal["url", "dir"]
 

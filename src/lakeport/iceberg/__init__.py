@@ -9,9 +9,9 @@
 A mirror follows its table version by version; data files are shared, deletion vectors become delete files.
 """
 
-from lakeport.iceberg.clean import Cleaning, ExpiredSnapshot, clean
+from lakeport.iceberg.cleaning.clean import Cleaning, ExpiredSnapshot, clean
 from lakeport.iceberg.convert import Conversion, convert
-from lakeport.iceberg.verify import Difference, Verification, verify
+from lakeport.iceberg.verification.verify import Difference, Verification, verify
 
 __all__ = [
     "Cleaning",

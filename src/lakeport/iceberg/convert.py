@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, MissingFileError, VersionNotFoundError
-from lakeport.iceberg.ahead import Ahead, look_ahead
-from lakeport.iceberg.delta_source import Increment, LogTruncatedError, open_increment, plan_full
-from lakeport.iceberg.evolution import plan_shape
-from lakeport.iceberg.manifests import OutOfStepError
-from lakeport.iceberg.metadata import (
+from lakeport.iceberg.delta.ahead import Ahead, look_ahead
+from lakeport.iceberg.delta.change import KnownFiles, TableChange
+from lakeport.iceberg.delta.source import Increment, LogTruncatedError, open_increment, plan_full
+from lakeport.iceberg.manifests.manifest import OutOfStepError
+from lakeport.iceberg.session import Plan, Session
+from lakeport.iceberg.snapshots.shape import plan_shape
+from lakeport.iceberg.table.metadata import (
     DELTA_TABLE_ID,
     current_snapshot,
     forget_history,
@@ -22,11 +24,9 @@ from lakeport.iceberg.metadata import (
     mirrored_version,
     new_metadata,
 )
-from lakeport.iceberg.model import KnownFiles, TableChange
-from lakeport.iceberg.place import check_mirror, open_place
-from lakeport.iceberg.schema import FieldIdConflict, Json
-from lakeport.iceberg.session import Plan, Session
-from lakeport.iceberg.targets import CommitLostError, Published, Target
+from lakeport.iceberg.table.schema import FieldIdConflict, Json
+from lakeport.iceberg.targets.place import check_mirror, open_place
+from lakeport.iceberg.targets.target import CommitLostError, Published, Target
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.workers import Workers, open_workers

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lakeport.errors import StorageError
-from lakeport.iceberg.metadata import apply_updates
-from lakeport.iceberg.model import KnownFiles, TableChange
-from lakeport.iceberg.schema import Json
-from lakeport.iceberg.snapshots import SnapshotWriter
-from lakeport.iceberg.targets import CommitLostError, Published, Target
+from lakeport.iceberg.delta.change import KnownFiles, TableChange
+from lakeport.iceberg.snapshots.writer import SnapshotWriter
+from lakeport.iceberg.table.metadata import apply_updates
+from lakeport.iceberg.table.schema import Json
+from lakeport.iceberg.targets.target import CommitLostError, Published, Target
 from lakeport.kernel.engine import Engine
 from lakeport.workers import Workers
 

@@ -10,32 +10,32 @@ from typing import Any
 from litestar import Litestar, Response, Router
 from litestar.config.cors import CORSConfig
 
-from lakeport.server.asgi import JSON
-from lakeport.server.async_queries import AsyncQueries
-from lakeport.server.audit import AuditLog
-from lakeport.server.auth import Doorkeeper, Proxies
+from lakeport.server.access.rates import FailedTokens, RateLimiter
+from lakeport.server.access.recipients import Doorkeeper, Proxies
+from lakeport.server.access.tokens import TokenSigner
+from lakeport.server.answers.opened_tables import TableCache
+from lakeport.server.answers.pending import AsyncQueries
+from lakeport.server.answers.service import QueryRules, TableService
 from lakeport.server.catalog.model import CatalogSource
 from lakeport.server.catalog.sql_source import SqlSource
 from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig, open_catalog, signing_key
 from lakeport.server.credentials import CredentialVendor
-from lakeport.server.errors import error_reply
-from lakeport.server.exchange import exchange_of
 from lakeport.server.files import FilesApp
-from lakeport.server.limits import FailedTokens, RateLimiter
-from lakeport.server.metrics import Metrics
+from lakeport.server.http.asgi import JSON
+from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.lanes import Workers
+from lakeport.server.http.refusals import error_reply
 from lakeport.server.observing import Observed
-from lakeport.server.openapi import describe_api
+from lakeport.server.records.audit import AuditLog
+from lakeport.server.records.metrics import Metrics
 from lakeport.server.routes.listing import LISTING_ROUTES
+from lakeport.server.routes.openapi import describe_api
 from lakeport.server.routes.operations import DESCRIPTIONS, PROBES, metrics
 from lakeport.server.routes.reading import HttpRequest, scope_of
 from lakeport.server.routes.tables import TABLE_ROUTES
 from lakeport.server.services import Services, TableAnswers, services_of
 from lakeport.server.signing import Signers
-from lakeport.server.snapshots import TableCache
-from lakeport.server.tables import QueryRules, TableService
-from lakeport.server.tokens import TokenSigner
-from lakeport.server.workers import Workers
 
 _EXPOSED = ["Delta-Table-Version", "delta-sharing-capabilities", "fileidhash", "X-Request-Id", "Retry-After"]
 

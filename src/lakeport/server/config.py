@@ -14,6 +14,7 @@ from msgspec import Meta
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.model import CatalogSource
 from lakeport.server.catalog.rules import check_network
+from lakeport.server.catalog.yaml_file import convert, read_yaml, unknown_keys
 from lakeport.server.catalog.yaml_source import (
     AuthorizationSettings,
     RecipientSettings,
@@ -21,7 +22,6 @@ from lakeport.server.catalog.yaml_source import (
     ShareSettings,
     YamlSource,
 )
-from lakeport.server.yaml_file import convert, read_yaml, unknown_keys
 
 _LOG = logging.getLogger(__name__)
 _VERSION = 1

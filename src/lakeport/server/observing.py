@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lakeport.server.asgi import Application, Message, Receive, Scope, Send
-from lakeport.server.audit import AuditLog
-from lakeport.server.errors import Refusal, error_reply
-from lakeport.server.exchange import REQUEST_ID, Exchange
-from lakeport.server.logs import log_request
+from lakeport.server.http.asgi import Application, Message, Receive, Scope, Send
+from lakeport.server.http.exchange import REQUEST_ID, Exchange
+from lakeport.server.http.refusals import Refusal, error_reply
+from lakeport.server.records.audit import AuditLog
+from lakeport.server.records.logs import log_request
 from lakeport.server.services import Services
 
 

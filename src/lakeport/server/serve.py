@@ -21,14 +21,14 @@ from typing import Any
 import uvicorn
 
 from lakeport.errors import CatalogError
-from lakeport.server.accepting import Acceptor
-from lakeport.server.admission import Admission, Visit
 from lakeport.server.app import create_app
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.config import ServerConfig
-from lakeport.server.connections import LimitedProtocol
-from lakeport.server.logs import set_up_logging
+from lakeport.server.connections.accepting import Acceptor
+from lakeport.server.connections.admission import Admission, Visit
+from lakeport.server.connections.protocol import LimitedProtocol
 from lakeport.server.observing import Observed
+from lakeport.server.records.logs import set_up_logging
 
 _log = logging.getLogger(__name__)
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakeport.errors import SharingError
-from lakeport.server.answers import Answer
-from lakeport.server.asgi import Scope
-from lakeport.server.async_queries import AsyncQueries
-from lakeport.server.audit import AuditLog
-from lakeport.server.auth import Doorkeeper, Proxies
-from lakeport.server.caller import Caller
+from lakeport.server.access.recipients import Doorkeeper, Proxies
+from lakeport.server.access.tokens import TokenSigner
+from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.pending import AsyncQueries
 from lakeport.server.catalog.index import CatalogView
 from lakeport.server.catalog.model import Table
 from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig
-from lakeport.server.errors import refusal_of
-from lakeport.server.exchange import Exchange
-from lakeport.server.metrics import Metrics
-from lakeport.server.tokens import TokenSigner
-from lakeport.server.workers import Workers
+from lakeport.server.http.asgi import Scope
+from lakeport.server.http.exchange import Exchange
+from lakeport.server.http.lanes import Workers
+from lakeport.server.http.refusals import refusal_of
+from lakeport.server.records.audit import AuditLog
+from lakeport.server.records.metrics import Metrics
 from lakeport.sharing.models import ChangesRequest, Credentials, QueryRequest
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from lakeport.engine.reading import MOST_WAITED_FOR, RowReader, in_order
 from lakeport.kernel.changes import ChangeFile
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.scan import ScanFile
+from lakeport.workers.reading import MOST_WAITED_FOR, RowReader, in_order
 
 _BATCH_ROWS = 32 * 1024
 _AHEAD = 2
@@ -51,7 +51,7 @@ class ReadTask:
 
 
 def _weight(piece: Piece) -> int:
-    """See `lakeport.engine.reading`: many small files can be under way at once if they come over a network."""
+    """See `lakeport.workers.reading`: many small files can be under way at once if they come over a network."""
     return piece.file.size if "://" in piece.file.path else MOST_WAITED_FOR + 1
 
 

@@ -8,7 +8,7 @@
 Each of them is one transaction: it is done whole, or not at all.
 """
 
-from lakeport.tables.alter import (
+from lakeport.tables.columns import (
     add_columns,
     drop_columns,
     drop_not_null,
@@ -17,17 +17,17 @@ from lakeport.tables.alter import (
     set_default,
     widen_column,
 )
-from lakeport.tables.delete import delete
 from lakeport.tables.log import checkpoint, history
-from lakeport.tables.merge import Merge, merge
+from lakeport.tables.merge.merge import Merge, merge
 from lakeport.tables.operation import Result
 from lakeport.tables.optimize import optimize
-from lakeport.tables.overwrite import overwrite
 from lakeport.tables.properties import add_constraint, drop_constraint, set_properties, unset_properties
 from lakeport.tables.restore import restore
-from lakeport.tables.update import update
+from lakeport.tables.rows.delete import delete
+from lakeport.tables.rows.update import update
 from lakeport.tables.vacuum import VacuumResult, vacuum
-from lakeport.tables.writes import append, create
+from lakeport.tables.write.append import append, create
+from lakeport.tables.write.overwrite import overwrite
 
 __all__ = [
     "Merge",

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from lakeport.engine.reading import RowReader
-from lakeport.engine.writing import write_rows
 from lakeport.kernel.actions import Add
 from lakeport.kernel.definition import TARGET_FILE_SIZE
 from lakeport.kernel.engine import Engine
@@ -23,6 +21,8 @@ from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.kernel.write import WriteContext
 from lakeport.tables.operation import Progress, Result, StorageOptions, discard, finish, open_snapshot
 from lakeport.workers import Workers, Workplace, open_workers
+from lakeport.workers.reading import RowReader
+from lakeport.workers.writing import write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

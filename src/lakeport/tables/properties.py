@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from lakeport.engine.reading import RowReader
 from lakeport.errors import ConstraintError
 from lakeport.kernel.actions import Add
 from lakeport.kernel.definition import (
@@ -24,9 +23,10 @@ from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.kernel.values import to_mask
 from lakeport.kernel.write import format_cell
+from lakeport.tables.input.schema import check_sql, check_text
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
-from lakeport.tables.row_counts import counted_stats
-from lakeport.tables.schema_input import check_sql, check_text
+from lakeport.tables.rows.counts import counted_stats
+from lakeport.workers.reading import RowReader
 
 _THREADS = 8
 

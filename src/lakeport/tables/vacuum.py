@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakeport.engine.storage import Storage
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import CommitConflictError
 from lakeport.kernel.definition import DELETED_FILE_RETENTION, parse_interval
 from lakeport.kernel.engine import Engine, FileStatus

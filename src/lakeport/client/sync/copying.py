@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 
-from lakeport.client.storage import SharedStorage
 from lakeport.client.sync.names import copy_path, new_run
 from lakeport.client.sync.plan import Wanted
+from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.deletion_vectors import FILE_VERSION
 from lakeport.kernel.engine import StorageClient

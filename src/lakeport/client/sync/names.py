@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from lakeport.client.local_log import DATA
+from lakeport.client.tables.local_log import DATA
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_z85
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakeport.client.http import HttpPool
+from lakeport.client.auth.profiles import open_profile
+from lakeport.client.http.pool import HttpPool
 from lakeport.client.options import ClientOptions
-from lakeport.client.profiles import open_profile
-from lakeport.client.rest import SharingServer
+from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync.destination import Arrived, Destination
 from lakeport.client.sync.fetch import Fetcher
-from lakeport.client.sync.offered import open_source
+from lakeport.client.sync.opening import open_source
 from lakeport.client.sync.plan import VersionPlan, plan_version, planned_files
 from lakeport.client.sync.result import Progress, SyncResult
 from lakeport.client.sync.source import SharedVersion, SyncSource

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import CatalogContent, CatalogSource
-from lakeport.server.errors import Refusal
+from lakeport.server.http.refusals import Refusal
 
 _LOG = logging.getLogger(__name__)
 _SILENT_SECONDS = 10.0

@@ -15,7 +15,7 @@ from lakeport.server.catalog.index import EVERYTHING, token_digest
 from lakeport.server.catalog.locations import parse_location
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.catalog.rules import check_content, default_id
-from lakeport.server.yaml_file import convert, empty_keys, read_yaml, unknown_keys
+from lakeport.server.catalog.yaml_file import convert, empty_keys, read_yaml, unknown_keys
 from lakeport.sharing.timestamps import parse_timestamp
 
 _LOG = logging.getLogger(__name__)

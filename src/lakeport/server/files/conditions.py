@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lakeport.server.asgi import Scope, header
-from lakeport.server.errors import Refusal
 from lakeport.server.files.opening import FileState
+from lakeport.server.http.asgi import Scope, header
+from lakeport.server.http.refusals import Refusal
 
 # What is taken is not given back: a header of blanks would otherwise take a time that grows with its length squared.
 _RANGE = re.compile(r"\s*+bytes\s*+=\s*+([0-9]*+)\s*+-\s*+([0-9]*+)\s*+", re.ASCII | re.IGNORECASE)

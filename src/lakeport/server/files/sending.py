@@ -6,9 +6,9 @@ import asyncio
 import logging
 
 from lakeport.errors import StorageError
-from lakeport.server.asgi import Receive, Scope, Send, abort, disconnection
 from lakeport.server.files.opening import OpenFile
-from lakeport.server.workers import Lane
+from lakeport.server.http.asgi import Receive, Scope, Send, abort, disconnection
+from lakeport.server.http.lanes import Lane
 
 _log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from litestar import get, route
 from litestar.enums import HttpMethod
 
-from lakeport.server.api_page import render_page
-from lakeport.server.asgi import JSON, Reply, Scope, json_reply
-from lakeport.server.exchange import exchange_of
-from lakeport.server.metrics import CONTENT_TYPE
+from lakeport.server.http.asgi import JSON, Reply, Scope, json_reply
+from lakeport.server.http.exchange import exchange_of
+from lakeport.server.records.metrics import CONTENT_TYPE
+from lakeport.server.routes.api_page import render_page
 from lakeport.server.routes.reading import HttpRequest, scope_of
 from lakeport.server.services import Services, services_of
 

@@ -10,10 +10,10 @@ from litestar import Request
 from litestar.exceptions import InternalServerException
 
 from lakeport.errors import SharingError
-from lakeport.server.asgi import Scope, header
-from lakeport.server.caller import Caller, invalid
-from lakeport.server.errors import Refusal
-from lakeport.server.exchange import exchange_of
+from lakeport.server.answers.caller import Caller, invalid
+from lakeport.server.http.asgi import Scope, header
+from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.refusals import Refusal
 from lakeport.server.services import services_of
 from lakeport.sharing.capabilities import parse_capabilities
 

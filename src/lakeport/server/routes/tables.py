@@ -13,11 +13,13 @@ from litestar import get, post, route
 from litestar.enums import HttpMethod
 from litestar.status_codes import HTTP_200_OK
 
-from lakeport.server.answers import Answer
-from lakeport.server.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply
-from lakeport.server.async_queries import AsyncQuery, Begun, Plan
-from lakeport.server.caller import Caller
-from lakeport.server.exchange import exchange_of
+from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.pending import AsyncQuery, Begun, Plan
+from lakeport.server.answers.streaming import LinesReply, begin
+from lakeport.server.http.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply
+from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.lanes import Lane, Workers
 from lakeport.server.routes.reading import (
     CAPABILITIES,
     FILE_ID_HASH,
@@ -30,8 +32,6 @@ from lakeport.server.routes.reading import (
     too_slow,
 )
 from lakeport.server.services import Services, services_of
-from lakeport.server.streaming import LinesReply, begin
-from lakeport.server.workers import Lane, Workers
 from lakeport.sharing.capabilities import parse_capabilities
 from lakeport.sharing.lines import PENDING, QueryStatus
 from lakeport.sharing.models import CredentialsAnswer

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from lakeport.engine.object_store import open_store, store_root
+from lakeport.engine.storage.objects import open_store, store_root
 from lakeport.server.catalog.model import Table
 from lakeport.server.signing.disk import DiskPlace, FileUrls
 from lakeport.server.signing.objects import object_place

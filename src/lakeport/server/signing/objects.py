@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lakeport.engine.object_signing import SIGNED_FOR_AZURE, sign_keys
-from lakeport.engine.object_store import store_root
-from lakeport.engine.store_errors import store_errors
+from lakeport.engine.storage.failures import store_errors
+from lakeport.engine.storage.objects import store_root
+from lakeport.engine.storage.signing import SIGNED_FOR_AZURE, sign_keys
 from lakeport.errors import SharingError
 from lakeport.server.signing.azure import BlobPlace, account_key, container_url
 from lakeport.server.signing.places import Place

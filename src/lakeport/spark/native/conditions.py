@@ -17,7 +17,7 @@ from lakeport.errors import LakeportError
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Like, Literal, Not, Or
 from lakeport.kernel.schema import PrimitiveType, StructType
 from lakeport.kernel.values import MOMENT_KINDS, FarDate, FarTime, days_of, microseconds_of
-from lakeport.spark.types import FIRST_CERTAIN_YEAR
+from lakeport.spark.schemas import FIRST_CERTAIN_YEAR
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,

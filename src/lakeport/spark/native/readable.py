@@ -10,7 +10,7 @@ from pyspark.sql import types as spark_types
 
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, types_in
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.spark.types import to_spark_schema
+from lakeport.spark.schemas import to_spark_schema
 
 FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 _V1 = "spark.sql.sources.useV1SourceList"

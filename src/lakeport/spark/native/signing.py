@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from lakeport.client.local_log import SignedUrl
-from lakeport.engine.object_signing import SIGNED_FOR_AZURE
-from lakeport.engine.object_store import store_root
+from lakeport.client.tables.local_log import SignedUrl
+from lakeport.engine.storage.objects import store_root
+from lakeport.engine.storage.signing import SIGNED_FOR_AZURE
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import StorageClient
 

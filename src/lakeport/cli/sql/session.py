@@ -1,0 +1,155 @@
+"""SQL over shared tables and Delta tables, by DuckDB. Each statement sees the latest version of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import pyarrow as pa
+
+from lakeport.cli.sql.scan import FrameDataset
+from lakeport.cli.sql.tables import Catalog, NamedTable, tables_in
+from lakeport.errors import InvalidFilterError, LakeportError
+
+if TYPE_CHECKING:
+    import duckdb
+
+T = TypeVar("T")
+
+_AGAIN_SECONDS = 0.2
+
+_OWN_DATABASES = frozenset({"memory", "system", "temp", "main"})
+"""Names that DuckDB keeps for itself."""
+
+
+class SqlSession:
+    """Raises what reading the tables raises, `InvalidFilterError` for SQL that is wrong, and `LakeportError` for what
+    goes wrong while it runs."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._duckdb = _open_duckdb()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="lakeport-sql")
+        self._attached: set[str] = set()
+        self._datasets: list[FrameDataset] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.shutdown()
+        self._duckdb.close()
+        self.catalog.close()
+
+    def run(self, text: str) -> Iterator[pa.RecordBatchReader]:
+        """The rows of each statement that has some; none runs before those of the one before it are taken."""
+        with self._errors():
+            statements = self._duckdb.extract_statements(text)
+        for statement in statements:
+            yield from self._run_one(statement.query)
+
+    @contextmanager
+    def reading(self, reader: pa.RecordBatchReader) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The batches of a result; what goes wrong while they are taken is raised as `run` raises it."""
+        with closing(reader):
+            yield self._batches(reader)
+
+    def _run_one(self, query: str) -> Iterator[pa.RecordBatchReader]:
+        self._datasets.clear()
+        for table in tables_in(query):
+            self._open(table)
+        with self._errors():
+            reader = self._wait_for(lambda: self._start(query))
+        if reader is not None:
+            yield reader
+
+    def _start(self, query: str) -> pa.RecordBatchReader | None:
+        relation: Any = self._duckdb.sql(query)  # None if there are no rows to tell
+        return None if relation is None else pa.RecordBatchReader.from_stream(relation)
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        batches = iter(reader)
+        while True:
+            with self._errors():
+                batch = self._wait_for(lambda: next(batches, None))
+            if batch is None:
+                return
+            yield batch
+
+    def _wait_for(self, work: Callable[[], T]) -> T:
+        """What the work gives. It is done in another thread: this one listens for an interrupt, which DuckDB does
+        not."""
+        done = self._worker.submit(work)
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            while not done.done():  # a call that has not begun to run is not interrupted, but the next time
+                self._duckdb.interrupt()
+                wait([done], _AGAIN_SECONDS)
+            raise
+
+    def _open(self, table: NamedTable) -> None:
+        if table.database and table.database.lower() in self._databases() - self._attached:
+            return
+        frame = self.catalog.open(table)
+        if frame is None:
+            return
+        dataset = FrameDataset(frame)
+        _ = dataset.schema  # what is wrong with the table is told as it is
+        self._datasets.append(dataset)
+        with self._errors():
+            if not table.database:
+                self._duckdb.register(table.name, dataset)
+                return
+            self._attach(table)
+            self._duckdb.register(".".join(table), dataset)
+            places = ".".join(map(_quoted, table))
+            self._duckdb.execute(f"CREATE OR REPLACE VIEW {places} AS SELECT * FROM {_quoted('.'.join(table))}")
+
+    def _databases(self) -> set[str]:
+        rows = self._duckdb.execute("SELECT database_name FROM duckdb_databases()").fetchall()
+        return {name.lower() for (name,) in rows} - _OWN_DATABASES
+
+    def _attach(self, table: NamedTable) -> None:
+        """Makes a database of a share, and a schema of a schema."""
+        share = table.database.lower()
+        if share in _OWN_DATABASES:
+            raise ValueError(
+                f"DuckDB has a database {share!r} of its own: write 'PROFILE#{'.'.join(table)}', with quotes"
+            )
+        if share not in self._attached:
+            self._duckdb.execute(f"ATTACH ':memory:' AS {_quoted(table.database)}")
+            self._attached.add(share)
+        self._duckdb.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(table.database)}.{_quoted(table.schema)}")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """DuckDB's errors, and Arrow's of its results, as ours; those of a scan as they were."""
+        import duckdb
+
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            for dataset in self._datasets:
+                if dataset.error is not None:
+                    raise dataset.error from None
+            if isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
+                raise InvalidFilterError(str(error)) from error
+            raise LakeportError(f"the query failed: {error}") from error
+
+
+def _open_duckdb() -> duckdb.DuckDBPyConnection:
+    try:
+        import duckdb
+    except ModuleNotFoundError as error:
+        raise LakeportError("SQL needs DuckDB: pip install 'lakeport[duckdb]'") from error
+    opened = duckdb.connect()
+    # A variable of this program must not be taken for a table.
+    opened.execute("SET python_enable_replacements = false")
+    return opened
+
+
+def _quoted(name: str) -> str:
+    return f'"{name.replace(chr(34), chr(34) * 2)}"'

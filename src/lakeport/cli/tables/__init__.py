@@ -1,0 +1,4 @@
+"""Commands on tables.
+
+May import `files` and what is directly in `cli`.
+"""

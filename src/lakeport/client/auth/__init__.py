@@ -1,0 +1,4 @@
+"""Profiles, and the header that proves who asks.
+
+May import `http` and `sharing`.
+"""

@@ -1,0 +1,110 @@
+"""Tokens from the endpoint that a profile names: for a secret, or for a key of the recipient's own.
+
+See RFC 6749 (section 4.4), RFC 7523 (section 2.1), and the profile's types in the protocol.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from lakeport.client.auth.jwt import sign_jwt
+from lakeport.client.http.answer import HttpAnswer
+from lakeport.client.http.pool import HttpPool
+from lakeport.client.http.refusals import without_secrets
+from lakeport.errors import AuthenticationError
+from lakeport.sharing.profile import OAuthClientCredentials, OAuthPrivateKeyJwt, is_token
+
+_JWT_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    value: str = field(repr=False)
+    seconds: float | None
+    """How long it lives; None if the endpoint does not say."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    access_token: str | None = None
+    expires_in: float | None = None
+    error: str | None = None
+    error_description: str | None = None
+
+
+def fetch_token(credentials: OAuthClientCredentials | OAuthPrivateKeyJwt, http: HttpPool, now: float) -> AccessToken:
+    """A new token. `now` is in seconds since the epoch.
+
+    Raises `AuthenticationError` if it is refused, and `UnavailableError` if the endpoint does not answer."""
+    match credentials:
+        case OAuthClientCredentials():
+            headers, form = _for_secret(credentials)
+        case OAuthPrivateKeyJwt():
+            headers, form = _for_key(credentials, now)
+    headers |= {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
+    body = urlencode(form).encode()
+    about = "a token"
+    return http.receive("POST", credentials.token_endpoint, _read_token, headers=headers, body=body, about=about)
+
+
+def _for_secret(credentials: OAuthClientCredentials) -> tuple[dict[str, str], dict[str, str]]:
+    pair = f"{credentials.client_id}:{credentials.client_secret}".encode()
+    form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
+    return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}, form
+
+
+def _for_key(credentials: OAuthPrivateKeyJwt, now: float) -> tuple[dict[str, str], dict[str, str]]:
+    """What the recipient signs is for the issuer; the profile's audience is the resource that the token is for."""
+    claims: dict[str, Any] = {
+        "aud": credentials.issuer,
+        "iss": credentials.client_id,
+        "iat": int(now),
+        "exp": int(now) + _JWT_SECONDS,
+        "jti": secrets.token_hex(16),
+        "resource": credentials.audience,
+    }
+    if credentials.scope:
+        claims["scope"] = credentials.scope
+    assertion = sign_jwt(claims, _read_key(credentials), credentials.algorithm or "RS256", credentials.key_id)
+    return {}, {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}
+
+
+def _read_key(credentials: OAuthPrivateKeyJwt) -> bytes:
+    try:
+        return Path(credentials.private_key_file).read_bytes()
+    except OSError as error:
+        raise AuthenticationError(
+            f"the private key that the profile names cannot be read: {error.strerror} [{credentials.private_key_file}]",
+            status=0,
+            code="NO_PRIVATE_KEY",
+        ) from None
+
+
+def _read_token(answer: HttpAnswer) -> AccessToken:
+    with answer:
+        content = answer.read("a token")
+    try:
+        found = msgspec.json.decode(content, type=_Answer, strict=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = _Answer()
+    token = (found.access_token or "").strip()
+    if answer.status != 200 or not is_token(token):
+        raise _refused(answer, found)
+    return AccessToken(token, found.expires_in)
+
+
+def _refused(answer: HttpAnswer, found: _Answer) -> AuthenticationError:
+    said = ": ".join(filter(None, (found.error, found.error_description)))
+    reason = without_secrets(said) if said else f"the status {answer.status}"
+    missing = "" if answer.status != 200 or said else " and no access_token that can be used"
+    return AuthenticationError(
+        f"{answer.server} gives no token, but {reason}{missing}; check the profile, or ask the provider for a new one",
+        status=answer.status,
+        code="NO_TOKEN",
+    )

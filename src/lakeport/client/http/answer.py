@@ -1,0 +1,116 @@
+"""An answer of HTTP whose body is read while it comes, and never ends early without an error."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Self
+
+from urllib3 import BaseHTTPResponse, HTTPHeaderDict
+
+from lakeport.client.http.limits import JSON_BYTES, check_unpacked, limited
+from lakeport.client.http.retrying import HTTP_ERRORS, connection_error
+from lakeport.errors import SharingError, UnavailableError
+
+_CHUNK = 256 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class HttpAnswer:
+    """The status, the headers and the body of an answer. Close it, by a `with` block, to give its connection back."""
+
+    def __init__(self, response: BaseHTTPResponse, server: str) -> None:
+        self._response = response
+        self.server = server
+        """The host that answers, for messages."""
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> HTTPHeaderDict:
+        """Their names have no case."""
+        return self._response.headers
+
+    @property
+    def tells_its_length(self) -> bool:
+        """Whether a body that is broken off can be told from a whole one. Without a length the end of the connection is
+        the end of the body."""
+        return "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the connection back; one whose body has not been read to its end is of no more use, and closed."""
+        if self._response.length_remaining == 0:
+            self._response.read()  # there is nothing left, but only now it knows
+        if not self._response.closed:
+            self._response.close()
+        self._response.release_conn()
+
+    def read(self, about: str = "the request", most: int = JSON_BYTES) -> bytes:
+        """The body. Raises as `stream` does, and `SharingError` if it has more than `most` bytes."""
+        return b"".join(limited(self.stream(), most, self.server, about))
+
+    def beginning(self, most: int) -> bytes:
+        """The first `most` bytes of the body. Raises as `stream` does."""
+        begun = bytearray()
+        for piece in self.stream():
+            begun += piece[: most - len(begun)]
+            if len(begun) == most:
+                break
+        return bytes(begun)
+
+    def stream(self) -> Iterator[bytes]:
+        """The pieces of the body, unpacked, none of them large. Raises `UnavailableError` if it is broken off or
+        stalls, and `SharingError` if it unpacks to far more than was sent."""
+        encoding = self.headers.get("content-encoding", "identity").strip().lower()
+        if encoding in ("identity", ""):
+            return self.raw()
+        if encoding in ("gzip", "x-gzip"):
+            return self._unpacked()
+        raise SharingError(
+            f"{self.server} answers in the encoding {encoding[:30]!r}, which was not asked for",
+            status=self.status,
+            code="INVALID_ANSWER",
+        )
+
+    def raw(self) -> Iterator[bytes]:
+        """The pieces of the body as they come. Raises as `stream` does."""
+        try:
+            yield from self._response.stream(_CHUNK, decode_content=False)
+        except HTTP_ERRORS as error:
+            raise connection_error(error, self.server) from error
+
+    def take(self, size: int) -> bytes:
+        """The next bytes of the body as they come, fewer only at its end. Raises as `stream` does."""
+        try:
+            return self._response.read(size, decode_content=False)
+        except HTTP_ERRORS as error:
+            raise connection_error(error, self.server) from error
+
+    def _unpacked(self) -> Iterator[bytes]:
+        unpacking = zlib.decompressobj(_GZIP)
+        packed = unpacked = 0
+        try:
+            for piece in self.raw():
+                rest, packed = piece, packed + len(piece)
+                while rest:
+                    if unpacking.eof:  # one more member
+                        unpacking = zlib.decompressobj(_GZIP)
+                    part = unpacking.decompress(rest, _CHUNK)
+                    unpacked += len(part)
+                    check_unpacked(packed, unpacked, self.server)
+                    yield part
+                    rest = unpacking.unconsumed_tail or unpacking.unused_data
+        except zlib.error as error:
+            raise UnavailableError(
+                f"{self.server} sent a body that cannot be unpacked", status=0, code="CONNECTION_FAILED"
+            ) from error
+        if not unpacking.eof:
+            raise UnavailableError(f"{self.server} broke its answer off", status=0, code="CONNECTION_FAILED")

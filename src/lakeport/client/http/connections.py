@@ -1,0 +1,186 @@
+"""Connections that are kept open: through proxies, with certificates that are checked, and along redirects."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, NamedTuple
+from urllib.parse import urljoin
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+
+from lakeport.client.http.answer import HttpAnswer
+from lakeport.client.http.heads import read_whole_heads
+from lakeport.client.http.log_lines import untold_targets
+from lakeport.client.http.retrying import HTTP_ERRORS, connection_error
+from lakeport.errors import SharingError
+
+_PORTS = {"http": 80, "https": 443}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    proxy: str | None = None
+    """The URL of a proxy for everything; None takes what the environment says (HTTPS_PROXY, NO_PROXY …)."""
+    ca_file: str | None = None
+    """A file of certificates, in PEM, that are trusted beside those of the system."""
+    connect_seconds: float = 15.0
+    read_seconds: float = 60.0
+    """The longest time without a single byte."""
+    connections_per_host: int = 32
+
+
+class Origin(NamedTuple):
+    """Who gets the secrets that are meant for it."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """The host, and the port if it is not the usual one."""
+        return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
+
+
+def origin_of(url: str) -> Origin:
+    """Whom urllib3 connects to for a URL: so it is the one that reads it. Other readers, proxies among them, take a
+    backslash for something else.
+
+    Raises `SharingError`, without the URL in it, for what is no URL of http or https."""
+    with suppress(urllib3.exceptions.LocationParseError):
+        parts = urllib3.util.parse_url(url)
+        if parts.scheme in _PORTS and parts.host and "\\" not in url:
+            port = _PORTS[parts.scheme] if parts.port is None else parts.port
+            return Origin(parts.scheme, parts.host.strip("[]"), port)
+    raise SharingError("this is not a URL of http or https", status=0, code="INVALID_URL")
+
+
+class Connections:
+    """A pool of connections for each proxy, and for the world without one. Threads can share it."""
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        self._options = options
+        self._timeout = urllib3.Timeout(connect=options.connect_seconds, read=options.read_seconds)
+        self._lock = Lock()
+        self._managers: dict[tuple[str | None, bool], urllib3.PoolManager] = {}
+        self._of_origins: dict[Origin, urllib3.PoolManager] = {}
+        self._answered: set[Origin] = set()
+
+    def close(self) -> None:
+        for manager in list(self._managers.values()):
+            manager.clear()
+
+    def open(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
+        """The answer, whatever its status, once its headers are here; redirects are followed as far as that is safe.
+
+        Raises `UnavailableError` for what may pass, `SharingError` otherwise."""
+        for _ in range(_MOST_REDIRECTS + 1):
+            answer = self._send(method, url, headers, body)
+            location = answer.headers.get("location")
+            if answer.status not in _REDIRECTS or location is None:
+                return answer
+            answer.close()
+            method, headers = _redirected(method, url, urljoin(url, location), headers, answer)
+            url = urljoin(url, location)
+        raise _refused(answer, f"redirects more than {_MOST_REDIRECTS} times")
+
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
+        origin = origin_of(url)
+        manager = self._manager(origin)
+        try:
+            with untold_targets():
+                response = manager.urlopen(
+                    method,
+                    url,
+                    body=body,
+                    headers=headers,
+                    redirect=False,
+                    retries=False,
+                    preload_content=False,
+                    decode_content=False,
+                    timeout=self._timeout,
+                )
+        except HTTP_ERRORS as error:
+            raise connection_error(error, str(origin), answered_before=origin in self._answered) from error
+        self._answered.add(origin)
+        return HttpAnswer(response, str(origin))
+
+    def _manager(self, origin: Origin) -> urllib3.PoolManager:
+        manager = self._of_origins.get(origin)
+        if manager is None:
+            with self._lock:
+                manager = self._of_origins[origin] = self._shared_manager(origin)
+        return manager
+
+    def _shared_manager(self, origin: Origin) -> urllib3.PoolManager:
+        """One for all origins behind the same proxy that need the same certificates."""
+        proxy = self._options.proxy or _proxy_of_environment(origin)
+        encrypted = origin.scheme == "https" or (proxy or "").startswith("https:")
+        if (proxy, encrypted) not in self._managers:
+            self._managers[proxy, encrypted] = read_whole_heads(self._new_manager(proxy, encrypted))
+        return self._managers[proxy, encrypted]
+
+    def _new_manager(self, proxy: str | None, encrypted: bool) -> urllib3.PoolManager:
+        settings: dict[str, Any] = {
+            "num_pools": 64,
+            "maxsize": self._options.connections_per_host,
+            "block": True,
+            # The certificates of the system take their time to read.
+            "ssl_context": _tls(self._options.ca_file) if encrypted else None,
+        }
+        return urllib3.PoolManager(**settings) if proxy is None else _proxy_manager(proxy, settings)
+
+
+def _proxy_manager(proxy: str, settings: dict[str, Any]) -> urllib3.PoolManager:
+    url = urllib3.util.parse_url(proxy)
+    if url.scheme not in _PORTS:
+        raise ValueError("the URL of a proxy begins with http:// or https://")
+    headers = urllib3.make_headers(proxy_basic_auth=url.auth) if url.auth else None
+    plain = url._replace(auth=None).url
+    return urllib3.ProxyManager(plain, proxy_headers=headers, proxy_ssl_context=settings["ssl_context"], **settings)
+
+
+def _proxy_of_environment(origin: Origin) -> str | None:
+    if proxy_bypass(f"{origin.host}:{origin.port}"):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(origin.scheme) or proxies.get("all")
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+
+
+def _tls(ca_file: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as error:  # of TLS, too
+            raise ValueError(f"the certificates in {ca_file} cannot be used: {error.strerror or error}") from None
+    return context
+
+
+def _redirected(
+    method: str, url: str, target: str, headers: Mapping[str, str], answer: HttpAnswer
+) -> tuple[str, Mapping[str, str]]:
+    """How a redirect is followed. What is secret stays with the server that it was meant for: to another one goes no
+    `Authorization`, and no body. Raises `SharingError` for what is not followed."""
+    before, after = origin_of(url), origin_of(target)
+    if before.scheme == "https" and after.scheme == "http":
+        raise _refused(answer, "redirects to a connection that is not encrypted")
+    if method not in ("GET", "HEAD"):
+        if answer.status not in (307, 308) or before != after:
+            raise _refused(answer, f"redirects a {method} request to another place")
+        return method, headers
+    if before == after:
+        return method, headers
+    return method, {name: value for name, value in headers.items() if name.lower() != "authorization"}
+
+
+def _refused(answer: HttpAnswer, what: str) -> SharingError:
+    message = f"{answer.server} {what}, which is not followed; ask the provider for the right endpoint"
+    return SharingError(message, status=answer.status, code="REDIRECT")

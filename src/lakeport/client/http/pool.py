@@ -1,0 +1,138 @@
+"""HTTP for everything that a recipient asks for, of sharing servers and of the storage that their URLs lead to."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Self, TypeVar
+
+from lakeport.client.http.answer import HttpAnswer
+from lakeport.client.http.connections import ConnectionOptions, Connections, origin_of
+from lakeport.client.http.ranges import DataUrlRefused, Range, receive_range
+from lakeport.client.http.refusals import refusal
+from lakeport.client.http.retrying import TRANSIENT_STATUSES, Attempts, RetryOptions, Timing, parse_retry_after
+from lakeport.errors import SharingError, StorageError, UnavailableError
+from lakeport.version import __version__
+
+__all__ = ["DataUrlRefused", "HttpAnswer", "HttpOptions", "HttpPool"]
+
+T = TypeVar("T")
+
+"""Is given an answer that has brought bytes of a file, for what its headers say of it."""
+
+USER_AGENT = f"Lakeport/{__version__} Python/{platform.python_version()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    connections: ConnectionOptions = field(default_factory=ConnectionOptions)
+    retries: RetryOptions = field(default_factory=RetryOptions)
+    user_agent: str = USER_AGENT
+
+
+class HttpPool:
+    """Requests over connections that are kept open; what may pass is tried again. Threads can share it."""
+
+    def __init__(self, options: HttpOptions = HttpOptions(), *, timing: Timing = Timing()) -> None:  # noqa: B008  # frozen
+        self.options = options
+        self._connections = Connections(options.connections)
+        self.timing = timing
+
+    def __reduce__(self) -> tuple[Callable[[HttpOptions], HttpPool], tuple[HttpOptions]]:
+        """In another process there is one for all that come alike, with connections of its own."""
+        return _open_once, (self.options,)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections that are not in use."""
+        self._connections.close()
+
+    def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> HttpAnswer:
+        """The answer, with its body still to be read. Its status may be any that will stay the same.
+
+        Raises `UnavailableError` once all tries have failed, and `SharingError` for what cannot be asked."""
+        return self.receive(method, url, lambda answer: answer, headers=headers, body=body)
+
+    def receive(
+        self,
+        method: str,
+        url: str,
+        read: Callable[[HttpAnswer], T],
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        about: str = "",
+    ) -> T:
+        """What `read` makes of the answer; it is called again, with a new answer, if the body is broken off. Raises as
+        `request` does, saying what it was `about`, and what `read` raises."""
+        attempts = self._attempts()
+        while True:
+            try:
+                answer = self._open(method, url, {"accept-encoding": "gzip", **(headers or {})}, body, about)
+                try:
+                    return read(answer)
+                except BaseException:
+                    answer.close()
+                    raise
+            except UnavailableError as error:
+                attempts.wait(error)
+
+    def get_range(self, url: str, start: int, length: int) -> bytes:
+        """Exactly these bytes of a file. A body that is broken off is gone on with where it stopped.
+
+        Raises `DataUrlRefused` if the URL is not, or no longer, good for the file, and `StorageError` otherwise."""
+        wanted = Range(start, length)
+        attempts = self._attempts()
+        try:
+            while wanted.missing:
+                self._get_more(url, wanted, attempts)
+        except SharingError as error:
+            raise StorageError(str(error), path=_spoken(url)) from error
+        return wanted.content()
+
+    def _get_more(self, url: str, wanted: Range, attempts: Attempts) -> None:
+        before = wanted.missing
+        try:
+            with self._open("GET", url, wanted.headers()) as answer:
+                receive_range(answer, wanted, _spoken(url))
+        except UnavailableError as error:
+            if wanted.missing < before:
+                attempts.restart()
+            attempts.wait(error)
+
+    def _attempts(self) -> Attempts:
+        return Attempts(self.options.retries, self.timing)
+
+    def _open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, about: str = ""
+    ) -> HttpAnswer:
+        answer = self._connections.open(method, url, {"user-agent": self.options.user_agent, **headers}, body)
+        if answer.status not in TRANSIENT_STATUSES:
+            return answer
+        with answer:
+            problem = refusal(answer, about)
+        wait = parse_retry_after(answer.headers.get("retry-after"))
+        raise UnavailableError(str(problem), status=problem.status, code=problem.code, wait_seconds=wait)
+
+
+def _spoken(url: str) -> str:
+    """The URL without what may be secret in it: all but its host."""
+    try:
+        origin = origin_of(url)
+    except SharingError:
+        return "…"
+    return f"{origin.scheme}://{origin}/…"
+
+
+@cache
+def _open_once(options: HttpOptions) -> HttpPool:
+    return HttpPool(options)

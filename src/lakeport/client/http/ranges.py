@@ -1,0 +1,124 @@
+"""Bytes of a data file, by a URL that lets whoever has it read the file for some time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from lakeport.client.http.answer import HttpAnswer
+from lakeport.errors import StorageError, UnavailableError
+
+_REFUSED = frozenset({400, 401, 403, 404, 410})
+"""What storages answer to a URL that has expired, each its own; 400 is that of S3 and GCS for an expired token."""
+_PIECE = 256 * 1024
+"""As much is lost, at most, when a body is broken off."""
+_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)\s*", re.IGNORECASE | re.ASCII)
+
+
+class DataUrlRefused(Exception):  # noqa: N818  # not an error to people: the caller takes a new URL
+    """The storage does not, or no longer, accept the URL."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the storage refuses the URL of a file, with the status {status}")
+        self.status = status
+
+
+@dataclass(slots=True)
+class Range:
+    """The bytes that are wanted of a file, and those that are here already."""
+
+    start: int
+    length: int
+    _pieces: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or self.length < 0:
+            raise ValueError(f"there is no range of {self.length} bytes from {self.start}")
+
+    @property
+    def missing(self) -> int:
+        return self.end - self.position
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+    @property
+    def position(self) -> int:
+        """The first byte that is missing."""
+        return self.start + sum(map(len, self._pieces))
+
+    def headers(self) -> dict[str, str]:
+        """What asks for the bytes that are missing."""
+        return {"range": f"bytes={self.position}-{self.end - 1}", "accept-encoding": "identity"}
+
+    def add(self, piece: bytes) -> None:
+        assert len(piece) <= self.missing
+        self._pieces.append(piece)
+
+    def content(self) -> bytes:
+        assert self.missing == 0
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
+def receive_range(answer: HttpAnswer, wanted: Range, path: str) -> None:
+    """Takes what is missing out of the answer; the range may have something missing still, if the server sends less at
+    a time. Raises `DataUrlRefused`, `UnavailableError` and `StorageError`."""
+    if answer.status in _REFUSED:
+        raise DataUrlRefused(answer.status)
+    if answer.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
+        raise StorageError("the storage sends the file in another encoding than it has", path=path)
+    match answer.status:
+        case 206:
+            _take(answer, wanted, _sent(answer, wanted, path))
+        case 200:
+            _skip(answer, wanted, path)
+            _take(answer, wanted, wanted.missing)
+        case 416:
+            raise _too_short(wanted, answer.headers.get("content-range"), path)
+        case status:
+            raise StorageError(f"the storage answers with the status {status}", path=path)
+
+
+def _sent(answer: HttpAnswer, wanted: Range, path: str) -> int:
+    """How many of the missing bytes are in the answer: all of them, unless its `Content-Range` says otherwise."""
+    text = answer.headers.get("content-range")
+    match = _CONTENT_RANGE.fullmatch(text or "")
+    if match is None:
+        raise StorageError("the storage does not say which bytes of the file it sends", path=path)
+    first, last = int(match[1]), int(match[2])
+    if first != wanted.position or last < first:
+        raise StorageError(f"the storage sends other bytes than asked for: {first} to {last}", path=path)
+    if match[3] != "*" and int(match[3]) < wanted.end:
+        raise _too_short(wanted, text, path)
+    return min(last + 1 - first, wanted.missing)
+
+
+def _skip(answer: HttpAnswer, wanted: Range, path: str) -> None:
+    """Passes over what comes before the missing bytes in the whole file."""
+    length = answer.headers.get("content-length", "")
+    if length.isdigit() and int(length) < wanted.end:
+        raise _too_short(wanted, f"{length} bytes", path)
+    before = wanted.position
+    while before:
+        piece = answer.take(min(before, _PIECE))
+        if not piece:
+            raise _broken_off(answer)
+        before -= len(piece)
+
+
+def _take(answer: HttpAnswer, wanted: Range, size: int) -> None:
+    while size:
+        piece = answer.take(min(size, _PIECE))
+        if not piece:
+            raise _broken_off(answer)
+        wanted.add(piece)
+        size -= len(piece)
+
+
+def _broken_off(answer: HttpAnswer) -> UnavailableError:
+    return UnavailableError(f"{answer.server} broke off in the middle of a file", status=0, code="CONNECTION_FAILED")
+
+
+def _too_short(wanted: Range, said: str | None, path: str) -> StorageError:
+    return StorageError(f"the file ends before the byte {wanted.end} ({said or 'no length given'})", path=path)

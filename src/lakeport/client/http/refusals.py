@@ -1,0 +1,74 @@
+"""What a server says when it refuses a request, as an error."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from lakeport.client.http.answer import HttpAnswer
+from lakeport.errors import AuthenticationError, PermissionDeniedError, SharingError
+
+INVALID_ANSWER = "INVALID_ANSWER"
+"""The code of errors that the client finds in a server's answer."""
+
+_MOST_BYTES = 64 * 1024
+_MOST_CHARACTERS = 1000
+_SECRETS = re.compile(r"(https?://[^\s?\"']+)\?[^\s\"']+|\b(Bearer|Basic)\s+[\w.~+/=-]{16,}", re.IGNORECASE)
+
+_ADVICE = {
+    401: "the token is wrong or has expired: ask the provider for a new profile",
+    403: "ask the provider to grant it to you",
+    404: "check the name; what is not shared with you is not found either",
+}
+
+
+class _Body(msgspec.Struct, frozen=True):
+    errorCode: str | None = None  # noqa: N815  # as on the wire
+    message: str | None = None
+
+
+def refusal(answer: HttpAnswer, about: str = "") -> SharingError:
+    """The error that an answer stands for; it reads its body. `about` says what was asked for."""
+    body = _read_body(answer)
+    code = body.errorCode or f"HTTP_{answer.status}"
+    where = f"{answer.server} refuses {about}" if about else f"{answer.server} refuses the request"
+    return sharing_error(where, answer.status, code, body.message or "")
+
+
+def sharing_error(where: str, status: int, code: str, message: str) -> SharingError:
+    """The error of a status: what, where, what the server says about it, and what to do."""
+    kind = {401: AuthenticationError, 403: PermissionDeniedError}.get(status, SharingError)
+    said = f": {without_secrets(message)}" if message else ""
+    advice = f"; {_ADVICE[status]}" if status in _ADVICE else ""
+    return kind(f"{where} with {status} {code}{said}{advice}", status=status, code=code)
+
+
+def invalid_answer(server: str, about: str, problem: str) -> SharingError:
+    """An answer that is a success by its status, and makes no sense."""
+    return SharingError(
+        f"{server} gives an answer about {about} that cannot be used: {problem}; tell the provider",
+        status=200,
+        code=INVALID_ANSWER,
+    )
+
+
+def without_secrets(text: str) -> str:
+    """A server's words without signatures and tokens in them, and not too many."""
+    shown = _SECRETS.sub(lambda match: f"{match[1]}?…" if match[1] else f"{match[2]} …", text)
+    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]}…"
+
+
+def _read_body(answer: HttpAnswer) -> _Body:
+    """What the protocol says there is, or the beginning of other text; nothing of a page for browsers."""
+    try:
+        content = answer.beginning(_MOST_BYTES)
+    except SharingError:  # broken off, or not to be unpacked: its status says enough
+        return _Body()
+    try:
+        return msgspec.json.decode(content, type=_Body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    if not answer.headers.get("content-type", "").lower().startswith("text/plain"):
+        return _Body()
+    return _Body(message=content.decode("utf-8", "replace").strip())

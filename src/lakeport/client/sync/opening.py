@@ -1,0 +1,43 @@
+"""By which way a shared table is copied."""
+
+from __future__ import annotations
+
+from lakeport.client.options import AccessMode, ClientOptions
+from lakeport.client.rest.server import SharingServer
+from lakeport.client.sync.by_directory import DirectorySource
+from lakeport.client.sync.by_urls import UrlSource
+from lakeport.client.sync.source import SyncSource
+from lakeport.client.tables.by_directory import DIRECTORY_ONLY
+from lakeport.errors import AuthenticationError, SharingError, UnavailableError
+from lakeport.sharing.names import TableName
+
+
+def open_source(server: SharingServer, name: TableName, client: ClientOptions, known: AccessMode) -> SyncSource:
+    """The table by the way that was chosen, or else by the one that is `known` from the last sync, if the provider
+    still offers it: by another one, files have other names, and all of them would be fetched again. Raises
+    `SharingError`."""
+    by_urls, by_directory = UrlSource(server, name), DirectorySource(server, name, client.storage_options)
+    if client.access is not None:
+        return by_directory if client.access == "dir" else by_urls
+    if known == "dir" and _gives_credentials(by_directory):
+        return by_directory
+    return by_urls if _gives_urls(by_urls) else by_directory
+
+
+def _gives_credentials(source: DirectorySource) -> bool:
+    try:
+        return bool(source.location)
+    except (AuthenticationError, UnavailableError):
+        raise
+    except SharingError:
+        return False
+
+
+def _gives_urls(source: UrlSource) -> bool:
+    try:
+        source.head()
+    except SharingError as error:
+        if error.code != DIRECTORY_ONLY:
+            raise
+        return False
+    return True

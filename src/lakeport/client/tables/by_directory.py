@@ -1,0 +1,251 @@
+"""A shared table that is read in its own directory, by temporary credentials. See "Generate Temporary Table Credential"
+in the protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from threading import Lock
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.client.rest.server import SharingServer
+from lakeport.client.tables.temporary import TemporaryStorage
+from lakeport.engine import engine_over
+from lakeport.engine.storage.objects import open_ranges
+from lakeport.engine.storage.storage import Storage
+from lakeport.errors import AccessDeniedError, SharingError, StorageError
+from lakeport.kernel.changes import ChangeFile, TableChanges, TableCommits
+from lakeport.kernel.engine import Engine, FileStatus, OutputFile
+from lakeport.kernel.expressions import Expression
+from lakeport.kernel.log import CommitInfo
+from lakeport.kernel.paths import is_within
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.sharing.names import TableName
+from lakeport.source import Moment, PathTable
+
+T = TypeVar("T")
+
+_EXPIRED = re.compile(r"Expired|InvalidToken|TokenRefreshRequired", re.IGNORECASE)
+"""S3 refuses a token that has expired with the status 400."""
+
+
+DIRECTORY_ONLY = "DIRECTORY_ONLY"
+"""The code of the error for a table that is offered by its directory, and not by signed URLs."""
+
+
+class _Places(msgspec.Struct, frozen=True, rename="camel"):
+    """Where the table is, as its metadata tell."""
+
+    access_modes: tuple[str, ...] | None = None
+    auxiliary_locations: tuple[str, ...] | None = None
+
+
+class _MetadataLine(msgspec.Struct, frozen=True):
+    metaData: _Places  # noqa: N815  # the key in JSON
+
+
+def check_offered_by_urls(metadata_line: bytes, name: TableName) -> None:
+    """Raises `SharingError` with the code `DIRECTORY_ONLY` if the metadata say that the table is not."""
+    modes = _places(metadata_line).access_modes or ()
+    if "dir" in modes and "url" not in modes:
+        message = f"the table {name} is shared by its directory only: read it with access='dir'"
+        raise SharingError(message, status=400, code=DIRECTORY_ONLY)
+
+
+def _places(metadata_line: bytes) -> _Places:
+    try:
+        return msgspec.json.decode(metadata_line, type=_MetadataLine).metaData
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _Places()  # who reads the line for its schema says what is wrong with it
+
+
+class DirectoryTable:
+    """The table's own log, read by the kernel. It implements `lakeport.source.TableSource`; a version that was opened
+    stays open, for all threads. `storage_options` are obstore's, and lack only the credentials."""
+
+    prunes = False
+
+    def __init__(self, server: SharingServer, name: TableName, storage_options: Mapping[str, Any]) -> None:
+        self._name = name
+        self._storage = DirectoryStorage(server, name, storage_options)
+        self._snapshots: dict[tuple[int | None, Moment | None], Snapshot] = {}
+        self.engine: Engine = engine_over(self._storage)
+
+    @property
+    def target(self) -> str:
+        return str(self._name)
+
+    @cached_property
+    def _table(self) -> PathTable:
+        return PathTable(self.engine, self._storage.location)
+
+    def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
+        return self.snapshot(version, timestamp, None, None)
+
+    def snapshot(
+        self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
+    ) -> Snapshot:
+        at = (version, timestamp)
+        if at not in self._snapshots:
+            self._snapshots.setdefault(at, self._table.snapshot(version, timestamp, condition, limit))
+        return self._snapshots[at]
+
+    def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
+        return self._table.changes(start, end, since, until)
+
+    def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
+        return self._table.history(snapshot, limit)
+
+    def latest_version(self) -> int:
+        return self._table.latest_version()
+
+    def version_since(self, moment: Moment) -> int:
+        return self._table.version_since(moment)
+
+    def commits(self, start: int, end: int) -> TableCommits:
+        return self._table.commits(start, end)
+
+    def forget(self, root: str) -> None:
+        """The log is in the table's own directory."""
+
+    def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
+        return self.engine
+
+
+class DirectoryStorage:
+    """A `StorageClient` for the directory of a table, and for the others that its files may be in, each by credentials
+    of its own. What is refused is tried once more with new ones. Nothing can be written."""
+
+    def __init__(self, server: SharingServer, name: TableName, options: Mapping[str, Any]) -> None:
+        self._server, self._name, self._options = server, name, options
+        self._own = TemporaryStorage(lambda: server.credentials(name), options)
+        self._others: dict[str, TemporaryStorage] | None = None
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[DirectoryStorage], tuple[SharingServer, TableName, Mapping[str, Any]]]:
+        """Another process asks for credentials of its own."""
+        return DirectoryStorage, (self._server, self._name, self._options)
+
+    @property
+    def location(self) -> str:
+        """The directory of the table."""
+        return self._own.location
+
+    def resolve(self, path: str) -> str:
+        return path.rstrip("/")
+
+    def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+        return self._listed(directory, lambda storage: storage.list_from(directory, first_name))
+
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        return self._listed(directory, lambda storage: storage.list_all(directory))
+
+    def scans_directories(self, directory: str) -> bool:
+        return False
+
+    def status(self, path: str) -> FileStatus | None:
+        return self._tried(path, lambda storage: storage.status(path))
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        return self._tried(path, lambda storage: storage.read(path, start, length))
+
+    def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
+        if not files:
+            return iter(())
+        for file in files:
+            self._place(file.path)
+        return self._resumed(files[0].path, lambda storage, done: storage.read_many(files[done:]))
+
+    def open_input(self, file: FileStatus) -> pa.NativeFile:
+        return open_ranges(self, file)
+
+    def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
+        """A URL by which an object can be read for a while, at most as long as the credentials that sign it are good;
+        by new ones, if those were refused. Raises `StorageError` if they do not sign."""
+        place = self._place(path)
+        storage = place.current()
+        return (place.refused(storage) if anew else storage).sign(path, seconds)
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        self._refuse(path)
+
+    def open_output(self, path: str) -> OutputFile:
+        self._refuse(path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        self._refuse(paths[0] if paths else self._name.table)
+
+    def _refuse(self, path: str) -> NoReturn:
+        raise StorageError("a shared table can only be read", path=path)
+
+    def _tried(self, path: str, read: Callable[[Storage], T]) -> T:
+        place = self._place(path)
+        storage = place.current()
+        try:
+            return read(storage)
+        except StorageError as error:
+            if not _is_refusal(error):
+                raise
+        return read(place.refused(storage))
+
+    def _listed(self, path: str, read: Callable[[Storage], Iterator[FileStatus]]) -> Iterator[FileStatus]:
+        return self._resumed(path, partial(_without_first, read))
+
+    def _resumed(self, path: str, read: Callable[[Storage, int], Iterator[T]]) -> Iterator[T]:
+        """What `read` gives; it is called again with how much has come, if the credentials are refused meanwhile."""
+        place, done, refused_at = self._place(path), 0, -1
+        storage = place.current()
+        while True:
+            try:
+                for found in read(storage, done):
+                    yield found
+                    done += 1
+                return
+            except StorageError as error:
+                if not _is_refusal(error) or refused_at == done:
+                    raise
+            refused_at, storage = done, place.refused(storage)
+
+    def _place(self, path: str) -> TemporaryStorage:
+        """The directory that a path is in. Raises `AccessDeniedError` if it is in none that the server names: a log
+        must not make its reader open files of the reader's own disk, or other people's objects."""
+        if is_within(path, self._own.location):
+            return self._own
+        with self._lock:
+            if self._others is None:
+                self._others = self._auxiliary()
+            others = self._others
+        found = [location for location in others if is_within(path, location)]
+        if not found:
+            raise AccessDeniedError(
+                "the table's log names a file outside of the directories that the server shares; ask the provider to "
+                "add its place to the table's auxiliary locations",
+                path=path,
+            )
+        return others[max(found, key=len)]
+
+    def _auxiliary(self) -> dict[str, TemporaryStorage]:
+        with self._server.metadata(self._name) as answer:
+            locations = _places(answer.metadata_line).auxiliary_locations or ()
+        return {
+            location: TemporaryStorage(partial(self._server.credentials, self._name, location), self._options)
+            for location in locations
+        }
+
+
+def _without_first(
+    read: Callable[[Storage], Iterator[FileStatus]], storage: Storage, done: int
+) -> Iterator[FileStatus]:
+    found = read(storage)
+    for _ in range(done):
+        next(found, None)
+    return found
+
+
+def _is_refusal(error: StorageError) -> bool:
+    return isinstance(error, AccessDeniedError) or _EXPIRED.search(str(error)) is not None

@@ -1,0 +1,324 @@
+"""The answer of a server as a Delta log of its own, which the kernel reads like any other.
+
+A snapshot is one checkpoint at its version. A range of changes is an empty checkpoint before its first version, and a
+commit for each version. Data files and deletion vectors have paths of the form `delta-sharing:///table/id/size`; the
+storage knows by which URL such a file is read at the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from lakeport.client.http.limits import FILE_BYTES, VECTOR_BYTES, VERSIONS
+from lakeport.errors import SharingError
+from lakeport.kernel.actions import Action, Add, AddCdc, Metadata, Protocol, Remove, encode_actions
+from lakeport.kernel.definition import COLUMN_MAPPING_MODE, ENABLE_CHANGE_DATA_FEED
+from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
+from lakeport.kernel.paths import encode_path
+from lakeport.sharing import lines as wire
+
+DATA = "delta-sharing://"
+LOG = "delta-sharing://log"
+"""Where logs are: in the same storage as the data, whose paths have no authority."""
+
+_FEED = "enableChangeDataFeed"
+_AROUND_A_VECTOR = 8
+"""Bytes of its length and its checksum, before and after a vector in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedUrl:
+    """Where a file can be read for now."""
+
+    url: str = field(repr=False)
+    expires: int | None = None
+    """Milliseconds since the epoch, if the server tells."""
+
+
+class _FileAction(msgspec.Struct, rename="camel"):
+    """A file action of the delta format; what an old server leaves out has a default."""
+
+    path: str
+    partition_values: dict[str, str | None] | None = None
+    size: int | None = None
+    modification_time: int = 0
+    data_change: bool = True
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+
+
+class _SingleAction(msgspec.Struct):
+    add: _FileAction | None = None
+    remove: _FileAction | None = None
+    cdc: _FileAction | None = None
+
+
+class _DeltaFile(msgspec.Struct, rename="camel"):
+    id: str
+    delta_single_action: _SingleAction
+    deletion_vector_file_id: str | None = None
+    size: int | None = None
+    version: int | None = None
+    timestamp: int | None = None
+    expiration_timestamp: int | None = None
+
+
+class _DeltaProtocol(msgspec.Struct, rename="camel"):
+    delta_protocol: Protocol
+    version: int | None = None
+
+
+class _DeltaMetadata(msgspec.Struct, rename="camel"):
+    delta_metadata: Metadata
+    version: int | None = None
+
+
+class _DeltaLine(msgspec.Struct):
+    protocol: _DeltaProtocol | None = None
+    metaData: _DeltaMetadata | None = None  # noqa: N815  # the key in JSON
+    file: _DeltaFile | None = None
+
+
+class _ParquetLine(msgspec.Struct):
+    protocol: wire.Protocol | None = None
+    metaData: wire.Metadata | None = None  # noqa: N815  # the key in JSON
+    file: wire.File | None = None
+    add: wire.File | None = None
+    remove: wire.File | None = None
+    cdf: wire.File | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a line tells: an action of the log, and the version and time that it belongs to, if the line names them."""
+
+    action: Action
+    version: int | None = None
+    timestamp: int | None = None
+
+
+class LineReader:
+    """Makes actions of the lines of one answer, and notes the URLs. `table` names it in the paths of files."""
+
+    def __init__(self, response_format: str, table: str) -> None:
+        self._table = quote(table, safe="")
+        self.urls: dict[str, SignedUrl] = {}
+        self._read = self._delta if response_format == "delta" else self._parquet
+        self._decoder = msgspec.json.Decoder(_DeltaLine if response_format == "delta" else _ParquetLine)
+
+    def read(self, lines: Iterable[bytes]) -> Iterator[Told]:
+        """Raises `SharingError` for a line that is not of the protocol; lines of kinds to come are passed over."""
+        for line in lines:
+            try:
+                decoded = self._decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                raise _malformed(f"a line that is not of the protocol: {error}") from error
+            told = self._read(decoded)
+            if told is not None:
+                yield told
+
+    def _delta(self, line: Any) -> Told | None:
+        if line.file is not None:
+            return self._delta_file(line.file)
+        if line.metaData is not None:
+            return Told(line.metaData.delta_metadata, line.metaData.version)
+        return None if line.protocol is None else Told(line.protocol.delta_protocol, line.protocol.version)
+
+    def _delta_file(self, file: _DeltaFile) -> Told | None:
+        single = file.delta_single_action
+        found = single.add or single.remove or single.cdc
+        if found is None:
+            return None
+        size = file.size if found.size is None else found.size
+        expires = file.expiration_timestamp
+        action = msgspec.structs.replace(
+            found,
+            path=self._place(file.id, size or 0, found.path, expires),
+            size=size,
+            deletion_vector=self._vector(file, found.deletion_vector),
+        )
+        kind = "add" if single.add else "remove" if single.remove else "cdc"
+        return Told(_action(kind, action), file.version, file.timestamp)
+
+    def _vector(self, file: _DeltaFile, vector: DeletionVectorDescriptor | None) -> DeletionVectorDescriptor | None:
+        if vector is None or vector.storage_type == "i":
+            return vector
+        if not (0 <= vector.size_in_bytes < VECTOR_BYTES and 0 <= (vector.offset or 0) < FILE_BYTES // 2):
+            raise _malformed(f"a deletion vector of {vector.size_in_bytes} bytes at {vector.offset}")
+        # A file can have several vectors in a range of versions, and over time.
+        identity = file.deletion_vector_file_id or f"{file.id}-deletion-vector-{vector.cardinality}"
+        size = (vector.offset or 1) + vector.size_in_bytes + _AROUND_A_VECTOR
+        path = self._place(identity, size, vector.path_or_inline_dv, file.expiration_timestamp)
+        return msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=path)
+
+    def _parquet(self, line: Any) -> Told | None:
+        if line.metaData is not None:
+            return Told(_metadata(line.metaData), line.metaData.version)
+        if line.protocol is not None:
+            return Told(Protocol(min_reader_version=line.protocol.min_reader_version, min_writer_version=4))
+        kinds = {"add": line.file or line.add, "remove": line.remove, "cdc": line.cdf}
+        kind = next((kind for kind, file in kinds.items() if file is not None), None)
+        if kind is None:
+            return None
+        file = kinds[kind]
+        path = self._place(file.id, file.size, file.url, file.expiration_timestamp)
+        action = _FileAction(path=path, partition_values=file.partition_values, size=file.size, stats=file.stats)
+        return Told(_action(kind, action), file.version, file.timestamp)
+
+    def _place(self, identity: str, size: int, url: str, expires: int | None) -> str:
+        """The path of a file in the log, as the log writes it. Raises `SharingError` for an impossible size:
+        readers plan and allocate memory by it."""
+        if not 0 <= size <= FILE_BYTES:
+            raise _malformed(f"a file with a size of {size} bytes")
+        plain = f"{DATA}/{self._table}/{quote(identity, safe='')}/{size}"
+        self.urls[plain] = SignedUrl(url, expires)
+        return encode_path(plain)
+
+
+def _action(kind: str, found: _FileAction) -> Add | Remove | AddCdc:
+    partition_values, size = found.partition_values or {}, found.size or 0
+    if kind == "cdc":
+        return AddCdc(path=found.path, partition_values=partition_values, size=size, data_change=False)
+    shared: dict[str, Any] = {
+        "path": found.path,
+        "data_change": found.data_change,
+        "partition_values": partition_values,
+        "size": size,
+        "stats": found.stats,
+        "tags": found.tags,
+        "deletion_vector": found.deletion_vector,
+        "base_row_id": found.base_row_id,
+        "default_row_commit_version": found.default_row_commit_version,
+    }
+    if kind == "remove":
+        return Remove(**shared, extended_file_metadata=True)
+    return Add(**shared, modification_time=found.modification_time, clustering_provider=found.clustering_provider)
+
+
+def _metadata(found: wire.Metadata) -> Metadata:
+    """The parquet format names of the table's properties only whether its changes can be read."""
+    configuration: dict[str, str | None] = dict(found.configuration)
+    if _FEED in configuration:
+        configuration[ENABLE_CHANGE_DATA_FEED.name] = configuration.pop(_FEED)
+    return Metadata(
+        id=found.id,
+        name=found.name,
+        description=found.description,
+        schema_string=found.schema_string,
+        partition_columns=tuple(found.partition_columns),
+        configuration=configuration,
+    )
+
+
+def with_feed(told: Told) -> Told:
+    """The same, with a change data feed: who answers with changes has one. The parquet format need not say so."""
+    if not isinstance(told.action, Metadata):
+        return told
+    configuration = {ENABLE_CHANGE_DATA_FEED.name: "true", **told.action.configuration}
+    return replace(told, action=msgspec.structs.replace(told.action, configuration=configuration))
+
+
+def snapshot_log(version: int, head: Iterable[Told], files: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
+    """The log of one version: a checkpoint with the protocol, the metadata and the files, as old as the version is, if
+    the lines tell. Raises `SharingError` for a file that is told twice, for one whose partition values would be passed
+    over, and for another protocol or other metadata among the files."""
+    lines = [*head, *files]
+    _check_one_head(lines)
+    _check_told_once(told.action for told in lines)
+    _check_partition_values(lines)
+    time = max((told.timestamp for told in lines if told.timestamp is not None), default=0)
+    return {_checkpoint_name(version): (_checkpoint(version, lines), time)}
+
+
+def _check_one_head(lines: Iterable[Told]) -> None:
+    """A version has one protocol and one metadata. Raises `SharingError`."""
+    for kind in (Protocol, Metadata):
+        found = [told.action for told in lines if isinstance(told.action, kind)]
+        if any(one != found[0] for one in found):
+            raise _malformed("another protocol, or other metadata, among the files of one version")
+
+
+def _check_told_once(actions: Iterable[Action]) -> None:
+    """A file that is told twice would be read twice. Raises `SharingError`."""
+    files = [(type(action), action.path) for action in actions if isinstance(action, Add | Remove | AddCdc)]
+    if len(set(files)) < len(files):
+        raise _malformed("a file of the table twice")
+
+
+def _check_partition_values(lines: Iterable[Told]) -> None:
+    """A value of a column that is not among the partition columns would be null. Raises `SharingError`."""
+    actions = [told.action for told in lines]
+    metadata = [action for action in actions if isinstance(action, Metadata)]
+    if any(COLUMN_MAPPING_MODE.name in one.configuration for one in metadata):
+        return  # the values go by other names
+    known = {name.lower() for one in metadata for name in one.partition_columns}
+    told = {name for action in actions if isinstance(action, Add) for name in action.partition_values}
+    if unknown := sorted(name for name in told if name.lower() not in known):
+        raise _malformed(f"a file with a value of {unknown[0]!r}, which is no partition column by its metadata")
+
+
+def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
+    """The log of the versions `start` to `end`: what the lines say, each in its version, over an empty table. Raises
+    `SharingError` for more versions than fit into memory, and for a file that is told twice of one version."""
+    if end - start >= VERSIONS:
+        raise SharingError(
+            f"the changes reach from version {start} to {end}: at most {VERSIONS:,} versions are read at once; ask for "
+            "fewer by a starting and an ending version",
+            status=200,
+            code="TOO_MANY_VERSIONS",
+        )
+    commits: dict[int, list[Action]] = {version: [] for version in range(start, end + 1)}
+    times: dict[int, int] = {}
+    for told in lines:
+        if told.version is None or told.version not in commits:
+            raise _malformed(f"a change of version {told.version}, which was not asked for")
+        commits[told.version].append(told.action)
+        if told.timestamp is not None:
+            times[told.version] = told.timestamp
+    for actions in commits.values():
+        _check_told_once(actions)
+    first = [told.action for told in head]
+    files = {}
+    if start > 0:
+        files[_checkpoint_name(start - 1)] = (_checkpoint(start - 1, head), 0)
+    commits[start] = first + [a for a in commits[start] if not isinstance(a, Protocol | Metadata)]
+    for version, time in _all_times(times, start, end).items():
+        actions = commits[version]
+        info = msgspec.json.encode({"commitInfo": {"inCommitTimestamp": time}}) + b"\n"
+        files[f"{version:020d}.json"] = (info + encode_actions(actions), time)
+    return files
+
+
+def _malformed(what: str) -> SharingError:
+    message = f"the server sent {what}; its provider has to look into it"
+    return SharingError(message, status=502, code="MALFORMED_ANSWER")
+
+
+def _all_times(known: dict[int, int], start: int, end: int) -> dict[int, int]:
+    """A time for each version, later than the one before; a version without changes was not told."""
+    first = min(known, default=start)
+    time = known.get(first, 0) - (first - start) - 1
+    times = {}
+    for version in range(start, end + 1):
+        time = known.get(version, time + 1)
+        times[version] = time
+    return times
+
+
+def _checkpoint_name(version: int) -> str:
+    """The checkpoint is of the kind V2, in JSON; any UUID will do."""
+    return f"{version:020d}.checkpoint.00000000-0000-4000-8000-000000000000.json"
+
+
+def _checkpoint(version: int, told: Iterable[Told]) -> bytes:
+    mark = msgspec.json.encode({"checkpointMetadata": {"version": version}})
+    return mark + b"\n" + encode_actions(one.action for one in told)

@@ -1,0 +1,185 @@
+"""The storage of shared tables: their logs are in memory, their files behind URLs that are signed and expire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import pyarrow as pa
+
+from lakeport.client.http.pool import DataUrlRefused, HttpPool
+from lakeport.client.tables.file_cache import FileCache
+from lakeport.client.tables.local_log import DATA, SignedUrl
+from lakeport.engine.storage.objects import open_ranges
+from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
+from lakeport.kernel.engine import FileStatus, OutputFile
+
+_NEW_URLS = 2
+"""How often another URL is asked for, for one range of a file."""
+
+
+class Urls(Protocol):
+    """The URLs of the files of one answer."""
+
+    def current(self, path: str) -> str:
+        """A URL that is good for a while. Raises `SharingError` if there is none any more."""
+
+    def refused(self, path: str, url: str) -> str:
+        """Another URL, in place of one that the storage refuses. Raises `SharingError`."""
+
+    def signed(self, path: str) -> SignedUrl:
+        """The same as `current`, with the time until which it is good."""
+
+    def part(self, paths: Iterable[str]) -> Urls:
+        """The same for some of the files."""
+
+
+class _Shared(NamedTuple):
+    """How a file is read, and the table that it is of."""
+
+    urls: Urls
+    table: str
+    root: str
+
+
+class SharedStorage:
+    """A `StorageClient` that reads logs by their names and data files by their URLs. Nothing can be written."""
+
+    def __init__(self, http: HttpPool, cache: FileCache | None = None) -> None:
+        self._http, self._cache = http, cache
+        self.keeps_files = cache is not None
+        self._logs: dict[str, dict[str, tuple[bytes, int]]] = {}
+        self._files: dict[str, _Shared] = {}
+        self._lock = Lock()
+
+    def add_log(self, root: str, files: dict[str, tuple[bytes, int]]) -> None:
+        """A log at `root`."""
+        with self._lock:
+            self._logs[f"{root}/_delta_log"] = files
+
+    def add_files(self, paths: Iterable[str], urls: Urls, table: str, root: str = "") -> None:
+        """Data files, by the newest of their URLs. `table` tells it from all others that there are or ever were, `root`
+        is that of the log that names them."""
+        with self._lock:
+            self._files.update(dict.fromkeys(paths, _Shared(urls, table, root)))
+
+    def forget(self, root: str) -> None:
+        """The log at `root`, and the files that no other log has named since."""
+        with self._lock:
+            self._logs.pop(f"{root}/_delta_log", None)
+            self._files = {path: shared for path, shared in self._files.items() if shared.root != root}
+
+    def signed(self, path: str, refused: str | None = None) -> SignedUrl:
+        """The URL of a file; another one than `refused`. Raises `MissingFileError` and `SharingError`."""
+        shared = self._files.get(path)
+        if shared is None:
+            raise MissingFileError("the server has not shared this file", path=path)
+        if refused is not None:
+            shared.urls.refused(path, refused)
+        return shared.urls.signed(path)
+
+    def part(self, paths: Iterable[str]) -> SharedStorage:
+        """A storage of these files alone; it can be pickled."""
+        part = SharedStorage(self._http, self._cache)
+        by_answer: dict[_Shared, list[str]] = {}
+        for path in paths:
+            if (shared := self._files.get(path)) is not None:
+                by_answer.setdefault(shared, []).append(path)
+        for shared, found in by_answer.items():
+            part.add_files(found, shared.urls.part(found), shared.table)
+        return part
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = Lock()
+
+    def resolve(self, path: str) -> str:
+        return path.rstrip("/")
+
+    def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+        files = self._logs.get(directory, {})
+        for name in sorted(name for name in files if name >= first_name):
+            yield FileStatus(f"{directory}/{name}", len(files[name][0]), files[name][1])
+
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        return self.list_from(directory, "")
+
+    def scans_directories(self, directory: str) -> bool:
+        return False
+
+    def status(self, path: str) -> FileStatus | None:
+        directory, _, name = path.rpartition("/")
+        found = self._logs.get(directory, {}).get(name)
+        return None if found is None else FileStatus(path, len(found[0]), found[1])
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        if path.startswith(f"{DATA}/"):
+            size = int(path.rpartition("/")[2])
+            return self._fetch(path, start, size - start if length is None else min(length, size - start))
+        directory, _, name = path.rpartition("/")
+        found = self._logs.get(directory, {}).get(name)
+        if found is None:
+            raise MissingFileError("the file does not exist", path=path)
+        return found[0][start:] if length is None else found[0][start : start + length]
+
+    def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
+        return (self.read(file.path) for file in files)
+
+    def open_input(self, file: FileStatus) -> pa.NativeFile:
+        return open_ranges(self, file)
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        self._refuse(path)
+
+    def open_output(self, path: str) -> OutputFile:
+        self._refuse(path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        self._refuse(paths[0] if paths else "")
+
+    def _fetch(self, path: str, start: int, length: int) -> bytes:
+        shared = self._shared(path)
+        if length <= 0:
+            return b""
+        if self._cache is None:
+            return self._download(path, shared.urls, start, length)
+        key = f"{shared.table}\n{path}"
+        data = self._cache.get(key, start, length)
+        if data is None:
+            data = self._download(path, shared.urls, start, length)
+            self._cache.put(key, start, data)
+        return data
+
+    def _shared(self, path: str) -> _Shared:
+        shared = self._files.get(path)
+        if shared is None:
+            raise MissingFileError("the server has not shared this file", path=path)
+        return shared
+
+    def _download(self, path: str, urls: Urls, start: int, length: int) -> bytes:
+        """By the URL that is known; where the storage refuses it, by new ones."""
+        url = urls.current(path)
+        for _ in range(_NEW_URLS):
+            try:
+                return self._http.get_range(url, start, length)
+            except DataUrlRefused:
+                url = urls.refused(path, url)
+        try:
+            return self._http.get_range(url, start, length)
+        except DataUrlRefused as error:
+            raise _refusal(path, error.status) from error
+
+    def _refuse(self, path: str) -> NoReturn:
+        raise StorageError("a shared table can only be read", path=path)
+
+
+def _refusal(path: str, status: int) -> LakeportError:
+    if status in (404, 410):
+        return MissingFileError(f"the storage does not have the file (status {status})", path=path)
+    return AccessDeniedError(
+        f"the storage refuses the file, by a new URL too (status {status}); ask the provider", path=path
+    )

@@ -1,0 +1,4 @@
+"""Expressions over Arrow batches, with the values and errors of Spark's ANSI mode.
+
+May import the kernel.
+"""

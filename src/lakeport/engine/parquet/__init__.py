@@ -1,0 +1,4 @@
+"""Parquet into Arrow and back, row groups that a filter skips, and Java's old calendar.
+
+May import `expressions` and the kernel.
+"""

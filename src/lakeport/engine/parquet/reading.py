@@ -1,0 +1,174 @@
+"""Parquet with pyarrow; reading: column pruning, row-group skipping, row positions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
+from lakeport.engine.parquet.row_groups import row_groups_that_may_match
+from lakeport.engine.parquet.writing import ParquetFileWriter, encode_parquet
+from lakeport.errors import CorruptTableError, LakeportError
+from lakeport.kernel.data_files import columns_to_read, conform
+from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
+from lakeport.kernel.expressions import Expression
+from lakeport.kernel.values import from_numpy
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+DEFAULT_BATCH_SIZE = 256 * 1024
+_SMALL = 1 << 20
+"""Up to this size a file is decoded faster than other threads, or memory, could be got for it."""
+
+
+class ParquetFiles:
+    """The `ParquetHandler` of the default engine."""
+
+    def __init__(self, storage: StorageClient, clock: Callable[[], int] = system_clock) -> None:
+        self._storage, self._clock = storage, clock
+
+    def read_parquet_files(
+        self,
+        files: Iterable[FileSplit],
+        schema: pa.Schema,
+        predicate: Expression | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        for split in files:
+            with self._open(split.file) as file:
+                yield from _read_split(file, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+
+    def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
+        with self._open(file) as opened:
+            groups = opened.metadata.num_row_groups
+        cuts = sorted({groups * part // parts for part in range(parts + 1)}) if groups else [0]
+        pieces = [FileSplit(file, first, end) for first, end in pairwise(cuts)]
+        return pieces or [FileSplit(file)]
+
+    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> ParquetFileWriter:
+        return ParquetFileWriter(self._storage.open_output(path), path, schema, self._clock, compression)
+
+    def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+        return encode_parquet(batches, schema)
+
+    @contextmanager
+    def _open(self, file: FileStatus) -> Iterator[pq.ParquetFile]:
+        from pyarrow.parquet import ParquetFile  # with it come clients of storages, 8 MB that a log need not have
+
+        with _parquet_errors(file.path), self._storage.open_input(file) as source:
+            options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
+            opened = ParquetFile(source, **options)
+            is_remote = not isinstance(source, pa.OSFile)
+            if is_remote and file.size > _SMALL and (pool := reading_pool()) is not None:
+                reader = type(opened.reader)(memory_pool=pool)
+                reader.open(source, metadata=opened.metadata, **options)
+                opened.reader = reader
+            yield opened
+
+
+@cache
+def reading_pool() -> pa.MemoryPool | None:
+    """The allocator for files that come over a network; None for Arrow's default. That is mostly mimalloc, which asks
+    for huge pages: such files take a third more memory with it, and longer, than with jemalloc; those on a disk do not.
+    Who names a default keeps it."""
+    if "ARROW_DEFAULT_MEMORY_POOL" in os.environ:
+        return None
+    try:
+        return pa.jemalloc_memory_pool()
+    except NotImplementedError:
+        return None
+
+
+def _read_split(
+    file: pq.ParquetFile, split: FileSplit, schema: pa.Schema, predicate: Expression | None, batch_size: int
+) -> Iterator[pa.RecordBatch]:
+    metadata = file.metadata
+    starts = np.cumsum([0] + [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
+    end = metadata.num_row_groups if split.end_row_group is None else split.end_row_group
+    groups = list(range(split.first_row_group, end))
+    calendar = LegacyCalendar.of_file(file, split.file.path)
+    if predicate is not None and groups:
+        groups = row_groups_that_may_match(file, groups, schema, predicate, by_time=calendar is None)
+    stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
+    columns = columns_to_read(list(file.schema_arrow), stored)
+    for first, last in _runs(groups):
+        position = int(starts[first])
+        batches = (
+            file.iter_batches(batch_size, list(range(first, last + 1)), columns, use_threads=split.file.size > _SMALL)
+            if columns
+            else _empty_batches(int(starts[last + 1]) - position, batch_size)
+        )
+        for batch in batches:
+            converted = batch if calendar is None else calendar.convert(batch)
+            conformed = conform(converted, stored, path=split.file.path)
+            for column in conformed.columns:
+                _check_text(column)
+            yield _complete(conformed, schema, position)
+            position += batch.num_rows
+
+
+def _check_text(array: pa.Array) -> None:
+    """Raises `ArrowInvalid` for text that is not UTF-8: Arrow trusts a file in this, and who reads the rows does too.
+    Most text is ASCII, which takes only a look at the greatest byte."""
+    types = pa.types
+    if types.is_string(array.type):
+        text = array.buffers()[2]
+        if text is not None and np.frombuffer(text, np.uint8).max(initial=0) >= 0x80:
+            array.validate(full=True)
+    elif types.is_struct(array.type):
+        for index in range(array.type.num_fields):
+            _check_text(array.field(index))
+    elif types.is_map(array.type):
+        _check_text(array.keys)
+        _check_text(array.items)
+    elif types.is_list(array.type):
+        _check_text(array.values)
+
+
+def _complete(batch: pa.RecordBatch, schema: pa.Schema, position: int) -> pa.RecordBatch:
+    """The batch with the row index put where the schema has it."""
+    if len(schema) == batch.num_columns:
+        return batch
+    arrays, fields = batch.columns, list(batch.schema)
+    for index, field in enumerate(schema):
+        if METADATA_COLUMN in (field.metadata or {}):
+            arrays.insert(index, from_numpy(np.arange(position, position + batch.num_rows, dtype=np.int64)))
+            fields.insert(index, field)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _empty_batches(rows: int, batch_size: int) -> Iterator[pa.RecordBatch]:
+    """Batches that have rows but no columns, for files of which no column is needed."""
+    for start in range(0, rows, batch_size):
+        length = min(batch_size, rows - start)
+        yield pa.RecordBatch.from_struct_array(pa.nulls(length, pa.struct([])))
+
+
+def _runs(groups: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of consecutive numbers, as (first, last)."""
+    start = 0
+    for i in range(1, len(groups) + 1):
+        if i == len(groups) or groups[i] != groups[i - 1] + 1:
+            yield groups[start], groups[i - 1]
+            start = i
+
+
+@contextmanager
+def _parquet_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except LakeportError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as error:
+        raise CorruptTableError(
+            f"the Parquet file cannot be read: {str(error).splitlines()[0] if str(error) else error!r}", path=path
+        ) from error

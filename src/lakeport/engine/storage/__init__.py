@@ -1,0 +1,4 @@
+"""Files by path: disks, memory and object stores; uploads, signed URLs, and paths that must not leave a table.
+
+May import the kernel.
+"""

@@ -1,0 +1,102 @@
+"""Storage that never leaves the directories of one table, whatever the table's log or its links say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from stat import S_ISREG
+from typing import BinaryIO, NoReturn
+
+import pyarrow as pa
+
+from lakeport.engine.storage.confined_files import open_within, real_place
+from lakeport.engine.storage.disk import os_errors
+from lakeport.engine.storage.storage import Storage, is_on_disk
+from lakeport.errors import AccessDeniedError, StorageError
+from lakeport.kernel.engine import FileStatus, OutputFile
+from lakeport.kernel.paths import is_within
+
+
+class ConfinedStorage:
+    """A read-only `StorageClient` for some directories, links followed. Raises `AccessDeniedError` for all other paths:
+    whoever serves a table to others must not read what only its log, or a link in it, points at."""
+
+    def __init__(self, storage: Storage, directories: Sequence[str]) -> None:
+        self._storage, self._directories = storage, tuple(directories)
+        self._on_disk = list(filter(is_on_disk, directories))
+
+    def resolve(self, path: str) -> str:
+        return self._storage.resolve(path)
+
+    def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+        return self._storage.list_from(self._checked(directory), first_name)
+
+    def scans_directories(self, directory: str) -> bool:
+        return self._storage.scans_directories(directory)
+
+    def status(self, path: str) -> FileStatus | None:
+        return self._storage.status(self._checked(path))
+
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        return self._storage.list_all(self._checked(directory))
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        self._check_name(path)
+        if not is_on_disk(path):
+            return self._storage.read(path, start, length)
+        with self._opened(path) as file:
+            file.seek(start)
+            return file.read(-1 if length is None else length)
+
+    def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
+        if files and is_on_disk(files[0].path):
+            return (self.read(file.path) for file in files)
+        for file in files:
+            self._check_name(file.path)
+        return self._storage.read_many(files)
+
+    def open_input(self, file: FileStatus) -> pa.NativeFile:
+        self._check_name(file.path)
+        if not is_on_disk(file.path):
+            return self._storage.open_input(file)
+        with self._opened(file.path) as opened:
+            return pa.OSFile(f"/dev/fd/{opened.fileno()}", "rb")
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        self._refuse_to_write(path)
+
+    def open_output(self, path: str) -> OutputFile:
+        self._refuse_to_write(path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        self._refuse_to_write(paths[0] if paths else "")
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[BinaryIO]:
+        with os_errors(path):
+            descriptor, _ = open_within(self._on_disk, path)
+            try:
+                if not S_ISREG(os.fstat(descriptor).st_mode):
+                    raise StorageError("it is not a regular file", path=path)
+                with os.fdopen(descriptor, "rb", closefd=False) as file:
+                    yield file
+            finally:
+                os.close(descriptor)
+
+    def _checked(self, path: str) -> str:
+        self._check_name(path)
+        if is_on_disk(path):
+            real_place(self._on_disk, path)
+        return path
+
+    def _check_name(self, path: str) -> None:
+        if not any(is_within(path, directory) for directory in self._directories):
+            raise AccessDeniedError(
+                "the table's log names a file outside of its location: to share such files, add their directory to the "
+                "table's auxiliaryLocations",
+                path=path,
+            )
+
+    def _refuse_to_write(self, path: str) -> NoReturn:
+        raise StorageError("a table that is served to others is never written", path=path)

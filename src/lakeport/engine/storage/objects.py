@@ -1,0 +1,294 @@
+"""Objects in a bucket or container, by obstore."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeport.engine.storage.failures import first_line, store_errors
+from lakeport.engine.storage.signing import sign_object
+from lakeport.engine.storage.uploads import ObjectUpload
+from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
+from lakeport.kernel.engine import FileStatus, StorageClient
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ObjectStore
+
+_WHOLE_OBJECT_LIMIT = 2 << 20
+"""Objects up to this size are fetched in one request, larger ones by ranges."""
+
+_PARALLEL_REQUESTS = 16
+
+_PIECE = 8 << 20
+"""Longer ranges are fetched in pieces, so that a broken connection costs a piece and a slow one is not the only one."""
+_PIECES_AHEAD = 4
+
+_SILENCE = timedelta(seconds=30)
+"""A download times out if nothing arrives for as long, however long the whole takes."""
+_UPLOAD_ANSWER = timedelta(minutes=15)
+"""An upload times out if it is not answered for as long. The client's clock runs while the body is sent, so that the
+limit has to leave room for slow links; of data that nobody takes, TCP itself gives up in this time."""
+_UNLIMITED = timedelta(days=1)
+
+_BULK_DELETE = 1000
+"""As many objects are deleted by one request, where the store can (S3; Azure by 256)."""
+
+
+class ObjectFiles:
+    """One bucket or container."""
+
+    def __init__(self, root: str, store: ObjectStore, open_uploads: Callable[[], ObjectStore] | None = None) -> None:
+        """`open_uploads` opens the same store for writing, with other time limits."""
+        self._root = root
+        self._store, self._open_uploads = store, open_uploads
+
+    @cached_property
+    def _uploads(self) -> ObjectStore:
+        return self._open_uploads() if self._open_uploads else self._store
+
+    @cached_property
+    def _pieces(self) -> ThreadPoolExecutor:
+        # Not `_pool`, whose threads wait for pieces.
+        return ThreadPoolExecutor(_PARALLEL_REQUESTS, thread_name_prefix="lakeport-pieces")
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_PARALLEL_REQUESTS, thread_name_prefix="lakeport-storage")
+
+    def _key(self, path: str) -> str:
+        return path[len(self._root) :].strip("/")
+
+    def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+        prefix = self._key(directory)
+        # The offset is exclusive, so it ends one character before the first name.
+        offset = f"{prefix}/{first_name[:-1]}" if first_name else None
+        with store_errors(directory):
+            for chunk in self._store.list(prefix, offset=offset):
+                for meta in chunk:
+                    name = meta["path"][len(prefix) + 1 :]
+                    if name.startswith("_") and first_name[:1].isdigit():
+                        return  # names are sorted: only subdirectories and hints follow the numbered files
+                    if "/" in name or name < first_name:
+                        continue
+                    yield _status(f"{directory}/{name}", meta)
+
+    def scans_directories(self, directory: str) -> bool:
+        return False
+
+    def status(self, path: str) -> FileStatus | None:
+        try:
+            with store_errors(path):
+                meta = self._store.head(self._key(path))
+        except MissingFileError:
+            return None
+        return FileStatus(path, meta["size"], int(meta["last_modified"].timestamp() * 1000))
+
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        prefix = self._key(directory)
+        skipped = len(prefix) + 1 if prefix else 0
+        with store_errors(directory):
+            for chunk in self._store.list(prefix or None):
+                for meta in chunk:
+                    if name := meta["path"][skipped:]:
+                        yield _status(f"{directory}/{name}", meta)
+
+    def list_directory(self, directory: str) -> tuple[list[FileStatus], list[str]]:
+        prefix = self._key(directory)
+        skipped = len(prefix) + 1 if prefix else 0
+        with store_errors(directory):
+            found = self._store.list_with_delimiter(prefix or None)
+        named = [(meta["path"][skipped:], meta) for meta in found["objects"]]
+        files = [_status(f"{directory}/{name}", meta) for name, meta in named if name]
+        return files, [f"{directory}/{path[skipped:].strip('/')}" for path in found["common_prefixes"]]
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        if length is None or length <= _PIECE:
+            return self._read_piece(path, start, length)
+        pieces = (self._pieces.submit(self._read_piece, path, *piece) for piece in _cut(start, length))
+        ahead = deque(islice(pieces, _PIECES_AHEAD))
+        read = io.BytesIO()
+        try:
+            while ahead:
+                data = ahead.popleft().result()
+                read.write(data)
+                if len(data) < _PIECE:  # the last one, or the file is shorter than the caller thinks
+                    break
+                ahead.extend(islice(pieces, 1))
+        finally:
+            for piece in ahead:
+                piece.cancel()
+        return read.getvalue()
+
+    def _read_piece(self, path: str, start: int, length: int | None) -> bytes:
+        if length == 0:
+            return b""
+        with store_errors(path):
+            try:
+                return self._read(self._key(path), start, length)
+            except Exception:  # stores refuse a range behind the end, each by an error of its own
+                if start and start >= self._store.head(self._key(path))["size"]:
+                    return b""
+                raise
+
+    def _read(self, key: str, start: int, length: int | None) -> bytes:
+        if length is not None:
+            return bytes(self._store.get_range(key, start=start, length=length))
+        options: Any = {"range": {"offset": start}} if start else None
+        return bytes(self._store.get(key, options=options).bytes())
+
+    def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
+        paths = iter([file.path for file in files])
+        ahead: deque[Future[bytes]] = deque(self._pool.submit(self.read, p) for p in islice(paths, _PARALLEL_REQUESTS))
+        while ahead:
+            data = ahead.popleft().result()
+            if (following := next(paths, None)) is not None:
+                ahead.append(self._pool.submit(self.read, following))
+            yield data
+
+    def open_input(self, file: FileStatus) -> pa.NativeFile:
+        return open_ranges(self, file)
+
+    def sign(self, path: str, seconds: int) -> str:
+        """A URL by which an object can be read for a while. Raises `StorageError` if the store does not sign."""
+        return sign_object(self._store, self._key(path), seconds, path)
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        with store_errors(path):
+            self._uploads.put(self._key(path), data, mode="overwrite" if overwrite else "create")
+
+    def open_output(self, path: str) -> ObjectUpload:
+        return ObjectUpload(self._uploads, self._key(path), path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for start in range(0, len(paths), _BULK_DELETE):
+            bulk = paths[start : start + _BULK_DELETE]
+            try:
+                with store_errors(bulk[0]):
+                    self._store.delete([self._key(path) for path in bulk])
+            except (MissingFileError, StorageError):  # of one of them; what became of the others is not told
+                self._delete_each(bulk)
+
+    def _delete_each(self, paths: Sequence[str]) -> None:
+        failures = [error for error in self._pool.map(self._delete_one, paths) if error]
+        if failures:
+            raise failures[0]
+
+    def _delete_one(self, path: str) -> StorageError | None:
+        try:
+            with store_errors(path):
+                self._store.delete(self._key(path))
+        except MissingFileError:
+            return None
+        except StorageError as error:
+            return error
+        return None
+
+
+def _cut(start: int, length: int) -> Iterator[tuple[int, int]]:
+    """Pieces of a range, as (start, length)."""
+    return ((at, min(_PIECE, start + length - at)) for at in range(start, start + length, _PIECE))
+
+
+def _status(path: str, meta: ObjectMeta) -> FileStatus:
+    return FileStatus(path, meta["size"], int(meta["last_modified"].timestamp() * 1000))
+
+
+def open_ranges(storage: StorageClient | ObjectFiles, file: FileStatus) -> pa.NativeFile:
+    """Random access to a file by way of `storage.read`: whole if it is small, by ranges otherwise."""
+    if file.size <= _WHOLE_OBJECT_LIMIT:
+        return pa.BufferReader(storage.read(file.path))
+    return pa.PythonFile(_Ranges(storage, file), mode="r")
+
+
+class _Ranges(io.RawIOBase):
+    """A seekable file whose every read is a range request."""
+
+    def __init__(self, storage: StorageClient | ObjectFiles, file: FileStatus) -> None:
+        self._storage, self._file, self._position = storage, file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        rest = max(0, self._file.size - self._position)
+        length = rest if size < 0 else min(size, rest)
+        data = self._storage.read(self._file.path, self._position, length) if length else b""
+        self._position += len(data)
+        return data
+
+
+def store_root(path: str) -> str:
+    """`scheme://authority`"""
+    scheme, _, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+_CLIENT_OPTION = re.compile(
+    r"(?:aws_|azure_|google_)?(allow_http|allow_invalid_certificates|connect_timeout|default_content_type|http1_only"
+    r"|http2_\w+|pool_idle_timeout|pool_max_idle_per_host|proxy_\w+|randomize_addresses|read_timeout|timeout|user_agent)",
+    re.IGNORECASE,
+)
+"""Options of the HTTP client. obstore does not survive them among those of a store."""
+
+_CLOUDS = {"s3": "aws_", "s3a": "aws_", "gs": "google_"}
+_CLOUDS |= dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure_")
+_NAMES_CLOUD = re.compile(r"(aws_|azure_|google_)", re.IGNORECASE)
+
+
+def open_object_files(root: str, options: Mapping[str, Any], *, silence: timedelta = _SILENCE) -> ObjectFiles:
+    """The bucket or container, for reading and writing. Downloads time out after `silence`. Raises `StorageError`."""
+    uploads = partial(open_store, root, options, silence=_UPLOAD_ANSWER)
+    return ObjectFiles(root, open_store(root, options, silence=silence), uploads)
+
+
+def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _SILENCE) -> ObjectStore:
+    """Options that name another cloud are for other stores. Raises `StorageError`.
+
+    Requests time out after `silence`, and never by their size: obstore's own limit of 30 s holds for whole bodies."""
+    client: Any = {"read_timeout": silence, "timeout": _UNLIMITED}
+    config: Any = {}
+    cloud = _CLOUDS.get(root.partition(":")[0].lower())
+    for name, value in options.items():
+        if cloud and (named := _NAMES_CLOUD.match(name)) and named[1].lower() != cloud:
+            continue
+        if found := _CLIENT_OPTION.fullmatch(name):
+            client[found[1].lower()] = value
+        else:
+            config[name] = value
+    credential_provider = config.pop("credential_provider", None)
+    if root.startswith("http://"):
+        client["allow_http"] = True
+    from obstore.store import from_url  # tables on a disk do not need its memory
+
+    try:
+        return from_url(
+            root,
+            config=config or None,
+            client_options=client,
+            retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=30)},
+            credential_provider=credential_provider,
+        )
+    except Exception as error:  # obstore's own, and ValueError for options that it does not know
+        raise UnusableStorageError(f"cannot open the storage: {first_line(error)}", path=root) from error

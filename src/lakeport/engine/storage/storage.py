@@ -1,0 +1,110 @@
+"""Files on a disk and objects in a store (S3, GCS, Azure, HTTP), behind the one `StorageClient` of the kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from lakeport.engine.storage.disk import LocalFiles
+from lakeport.engine.storage.objects import ObjectFiles, open_object_files, store_root
+from lakeport.errors import StorageError
+from lakeport.kernel.engine import FileStatus, OutputFile
+
+_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # one letter is a drive, not a scheme
+
+
+def is_on_disk(path: str) -> bool:
+    """Whether a path is one of the file system."""
+    return not _URL.match(path)
+
+
+class Storage:
+    """Routes each path to the disk or to the object store of its scheme and authority.
+
+    `options` configure the object stores by obstore's names (`aws_endpoint`, `access_key_id`, `timeout` …); what they
+    leave out comes from the environment, as the cloud's own tools read it.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self._options = dict(options or {})
+        self._disk = LocalFiles()
+        self._stores: dict[str, ObjectFiles] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[dict[str, Any]]]:
+        """Another process opens the stores anew."""
+        return Storage, (self._options,)
+
+    def resolve(self, path: str) -> str:
+        path = os.fspath(path)
+        if not (match := _URL.match(path)):
+            return os.path.abspath(os.path.expanduser(path))
+        if match[1].lower() == "file":
+            return os.path.abspath(re.sub(r"^file:/*", "/", unquote(path), flags=re.IGNORECASE))
+        return path.rstrip("/")
+
+    def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+        return self._for(directory).list_from(directory, first_name)
+
+    def scans_directories(self, directory: str) -> bool:
+        return self._for(directory).scans_directories(directory)
+
+    def status(self, path: str) -> FileStatus | None:
+        return self._for(path).status(path)
+
+    def list_all(self, directory: str) -> Iterator[FileStatus]:
+        return self._for(directory).list_all(directory)
+
+    def list_directory(self, directory: str) -> tuple[list[FileStatus], list[str]]:
+        """What is directly in a directory: its files, and the directories that `list_all` would go on with."""
+        return self._for(directory).list_directory(directory)
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        return self._for(path).read(path, start, length)
+
+    def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
+        return self._for(files[0].path).read_many(files) if files else iter(())
+
+    def open_input(self, file: FileStatus) -> pa.NativeFile:
+        return self._for(file.path).open_input(file)
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        self._for(path).write(path, data, overwrite=overwrite)
+
+    def open_output(self, path: str) -> OutputFile:
+        return self._for(path).open_output(path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        by_place: dict[LocalFiles | ObjectFiles, list[str]] = {}
+        for path in paths:
+            by_place.setdefault(self._for(path), []).append(path)
+        failures = []
+        for place, there in by_place.items():
+            try:
+                place.delete(there)
+            except StorageError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
+        """A URL by which an object can be read for a while, by who has no credentials. Raises `StorageError`."""
+        place = self._for(path)
+        if isinstance(place, LocalFiles):
+            raise StorageError("files on a disk have no signed URLs", path=path)
+        return place.sign(path, seconds)
+
+    def _for(self, path: str) -> LocalFiles | ObjectFiles:
+        if is_on_disk(path):
+            return self._disk
+        root = store_root(path)
+        with self._lock:
+            if root not in self._stores:
+                self._stores[root] = open_object_files(root, self._options)
+            return self._stores[root]

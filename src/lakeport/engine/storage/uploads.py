@@ -1,0 +1,96 @@
+"""A new object that is uploaded while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Full, Queue
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from lakeport.engine.storage.failures import store_errors
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_PART_SIZE = 8 << 20
+"""Stores take 10,000 parts, and none but the last under 5 MiB: the largest object has 80 GiB."""
+
+_PARTS_IN_FLIGHT = 3
+
+
+class _GivenUpError(Exception):
+    """Tells obstore to abort an upload."""
+
+
+class ObjectUpload:
+    """An `OutputFile`: an object of one part is put at the end, a larger one is uploaded by a thread of its own while
+    it is written. Nobody sees it before it is complete."""
+
+    def __init__(self, store: ObjectStore, key: str, path: str) -> None:
+        self._store, self._key, self._path = store, key, path
+        self._buffer = bytearray()
+        self._parts: Queue[bytearray | _GivenUpError | None] = Queue(1)
+        self._sent: Future[None] | None = None
+        self._finished = False
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._buffer += data
+        if len(self._buffer) >= _PART_SIZE:
+            if self._sent is None:
+                self._sent = Future()
+                Thread(target=self._upload, args=[self._sent], name="lakeport-upload", daemon=True).start()
+            self._hand_over(self._sent, self._buffer)
+            self._buffer = bytearray()
+        return len(data)
+
+    def close(self) -> None:
+        if self._sent is None:
+            with store_errors(self._path):
+                self._store.put(self._key, self._buffer, use_multipart=False)
+        else:
+            self._hand_over(self._sent, self._buffer)
+            self._hand_over(self._sent, None)
+            with store_errors(self._path):
+                self._sent.result()
+        self._finished = True
+
+    def abort(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        self._buffer = bytearray()
+        if self._sent is not None:
+            with suppress(Exception):
+                self._hand_over(self._sent, _GivenUpError())
+                self._sent.result()
+
+    def _hand_over(self, sent: Future[None], part: bytearray | _GivenUpError | None) -> None:
+        """Waits until the upload takes the part; raises its error if it has failed meanwhile."""
+        while not sent.done():
+            with suppress(Full):
+                self._parts.put(part, timeout=0.1)
+                return
+        with store_errors(self._path):
+            sent.result()
+
+    def _upload(self, sent: Future[None]) -> None:
+        try:
+            self._store.put(
+                self._key,
+                self._taken(),
+                use_multipart=True,
+                chunk_size=_PART_SIZE,
+                max_concurrency=_PARTS_IN_FLIGHT,
+            )
+        except BaseException as error:
+            sent.set_exception(error)
+        else:
+            sent.set_result(None)
+
+    def _taken(self) -> Iterator[bytearray]:
+        while (part := self._parts.get()) is not None:
+            if isinstance(part, _GivenUpError):
+                raise part
+            yield part

@@ -1,0 +1,216 @@
+"""`clean`: expires snapshots of a mirror, and deletes the generated files that no snapshot needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from lakeport.engine import default_engine
+from lakeport.errors import ConversionError, MissingFileError
+from lakeport.iceberg.cleaning.generated_files import SnapshotFiles, generated_files, name_of
+from lakeport.iceberg.manifests.manifest_list import DATA
+from lakeport.iceberg.table.metadata import mirrored_version, version_of
+from lakeport.iceberg.table.schema import Json
+from lakeport.iceberg.targets.place import open_place
+from lakeport.iceberg.targets.target import CommitLostError, Published, Target
+from lakeport.kernel.definition import parse_interval
+from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.snapshot import Table
+
+_MILLISECOND = timedelta(milliseconds=1)
+_BATCH = 1000
+_THREADS = 8
+
+
+@dataclass(frozen=True)
+class ExpiredSnapshot:
+    """A snapshot that goes, and why."""
+
+    snapshot_id: int
+    version: int | None
+    """The version of the Delta table that it shows; None if it is not Lakeport's."""
+    reason: str
+    """`retention`, or `vacuumed` if files that it needs are gone."""
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What can be expired and deleted or, if `deleted`, is."""
+
+    expired: tuple[ExpiredSnapshot, ...]
+    files: tuple[str, ...]
+    """Paths from the mirror's directory, sorted."""
+    bytes: int
+    deleted: bool
+
+
+def clean(
+    target: str,
+    *,
+    out: str | None = None,
+    catalog: Any = None,
+    table: str | None = None,
+    retention: timedelta | str = "7 days",
+    grace: timedelta | str = "1 day",
+    dry_run: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
+) -> Cleaning:
+    """Finds the snapshots of a mirror that were not the latest at any time within `retention`, or that need data files
+    which VACUUM has deleted from the Delta table; and the generated files that no other snapshot needs. With
+    `dry_run=False` expires the ones and deletes the others. `out`, `catalog` and `table` say where the mirror is, as
+    for `convert`.
+
+    The current snapshot stays, and so do those that a branch or a tag names. Data files are never touched. A file that
+    no snapshot has needed so far, and former metadata, are deleted only if they are older than `grace`, which must not
+    be shorter than the longest conversion takes: a converter that is at work may be about to need them.
+
+    Raises `ConversionError` if there is no mirror."""
+    engine = engine or default_engine(storage_options)
+    source, place = open_place(engine, target, out, catalog, table)
+    cleaner = _Cleaner(source, place, _milliseconds(retention), _milliseconds(grace))
+    while True:  # who is overtaken by a converter looks again
+        try:
+            return cleaner.run(dry_run=dry_run)
+        except CommitLostError:
+            continue
+
+
+def _milliseconds(interval: timedelta | str) -> int:
+    value = parse_interval(interval) if isinstance(interval, str) else interval // _MILLISECOND
+    if value < 0:
+        raise ValueError(f"an interval is not negative, {interval} is")
+    return value
+
+
+@dataclass(frozen=True)
+class _Cleaner:
+    source: Table
+    target: Target
+    retention: int
+    grace: int
+
+    def run(self, *, dry_run: bool) -> Cleaning:
+        engine = self.source.engine
+        # In this order: what a converter publishes meanwhile is not in the list, or known to be needed.
+        now, files = engine.now(), list(generated_files(engine.storage, self.target.location))
+        published = self.target.load()
+        if published is None or mirrored_version(published.metadata) is None:
+            raise ConversionError(f"there is no mirror to clean [{self.target.location}]", reason="no mirror")
+        plan = _Plan(self.source, published, now - self.retention)
+        unneeded = [file for file in files if plan.is_unneeded(file, now - self.grace)]
+        if not dry_run:
+            if plan.expired:
+                self.target.publish(published, published.metadata, [plan.update])
+            self._delete(unneeded)
+        paths = tuple(sorted(file.path.removeprefix(f"{self.target.location}/") for file in unneeded))
+        return Cleaning(plan.expired, paths, sum(file.size for file in unneeded), not dry_run)
+
+    def _delete(self, files: list[FileStatus]) -> None:
+        batches = [[file.path for file in files[start : start + _BATCH]] for start in range(0, len(files), _BATCH)]
+        with ThreadPoolExecutor(_THREADS, "lakeport-clean") as pool:
+            for _ in pool.map(self.source.engine.storage.delete, batches):
+                pass
+
+
+class _Plan:
+    """What is expired of a published mirror, and which files are needed after that."""
+
+    def __init__(self, source: Table, published: Published, since: int) -> None:
+        self._source, self._published = source, published
+        self._metadata = published.metadata
+        self._files = SnapshotFiles(source.engine.storage)
+        reasons = self._outdated(since)
+        reasons |= self._incomplete(snapshot for snapshot in self._passing() if snapshot["snapshot-id"] not in reasons)
+        self.expired = tuple(
+            ExpiredSnapshot(snapshot["snapshot-id"], version_of(snapshot), reasons[snapshot["snapshot-id"]])
+            for snapshot in self._snapshots
+            if snapshot["snapshot-id"] in reasons
+        )
+
+    @property
+    def update(self) -> Json:
+        return {"action": "remove-snapshots", "snapshot-ids": [snapshot.snapshot_id for snapshot in self.expired]}
+
+    def is_unneeded(self, file: FileStatus, until: int) -> bool:
+        """Whether a generated file can go; one that no snapshot is known to have needed, if it is not from after
+        `until`."""
+        name = name_of(file.path)
+        return name not in self._needed and (name in self._released or file.modification_time <= until)
+
+    @cached_property
+    def _snapshots(self) -> list[Json]:
+        """Oldest first."""
+        snapshots: list[Json] = self._metadata.get("snapshots") or []
+        return sorted(snapshots, key=lambda snapshot: snapshot.get("sequence-number", 0))
+
+    @cached_property
+    def _lasting(self) -> set[int]:
+        """The ids of snapshots that stay in any case."""
+        named = {ref["snapshot-id"] for ref in (self._metadata.get("refs") or {}).values()}
+        return {*named, self._metadata["current-snapshot-id"]}
+
+    def _passing(self) -> Iterator[Json]:
+        return (snapshot for snapshot in self._snapshots if snapshot["snapshot-id"] not in self._lasting)
+
+    def _outdated(self, since: int) -> dict[int, str]:
+        """Snapshots that were followed by another before `since`."""
+        followed_at = {
+            snapshot["snapshot-id"]: following["timestamp-ms"]
+            for snapshot, following in zip(self._snapshots, self._snapshots[1:], strict=False)
+        }
+        ids = (snapshot["snapshot-id"] for snapshot in self._passing())
+        return {number: "retention" for number in ids if followed_at.get(number, since) < since}
+
+    def _incomplete(self, snapshots: Iterable[Json]) -> dict[int, str]:
+        """Those of the snapshots that need files which are gone. What lasting snapshots need too is not looked for."""
+        lasting = [snapshot for snapshot in self._snapshots if snapshot["snapshot-id"] in self._lasting]
+        whole = {manifest.path: True for s in lasting for manifest in self._files.manifests_of(s, DATA)}
+        return {s["snapshot-id"]: "vacuumed" for s in snapshots if not self._is_whole(s, whole)}
+
+    def _is_whole(self, snapshot: Json, whole: dict[str, bool]) -> bool:
+        """`whole` has the manifests that were looked at."""
+        try:
+            for manifest in self._files.manifests_of(snapshot, DATA):
+                if manifest.path not in whole:
+                    whole[manifest.path] = not any(map(self._is_gone, self._files.data_files(manifest)))
+                if not whole[manifest.path]:
+                    return False
+        except MissingFileError:
+            return False
+        return True
+
+    def _is_gone(self, path: str) -> bool:
+        return path not in self._existing and self._source.engine.storage.status(path) is None
+
+    @cached_property
+    def _existing(self) -> set[str]:
+        """The files in the directory of the Delta table."""
+        return {file.path for file in self._source.engine.storage.list_all(self._source.root)}
+
+    @cached_property
+    def _needed(self) -> set[str]:
+        """The names of generated files that stay."""
+        gone = {snapshot.snapshot_id for snapshot in self.expired}
+        kept = [snapshot for snapshot in self._snapshots if snapshot["snapshot-id"] not in gone]
+        current = set() if gone else {name_of(self._published.path)}  # with snapshots, metadata becomes another too
+        return self._files.generated_names(kept) | current
+
+    @cached_property
+    def _released(self) -> set[str]:
+        """The names of generated files that expired snapshots needed: no converter is still about to publish them."""
+        gone = {snapshot.snapshot_id for snapshot in self.expired}
+        return self._names_of(snapshot for snapshot in self._snapshots if snapshot["snapshot-id"] in gone)
+
+    def _names_of(self, snapshots: Iterable[Json]) -> set[str]:
+        names: set[str] = set()
+        for snapshot in snapshots:
+            try:
+                names |= self._files.generated_names([snapshot])
+            except MissingFileError:  # whatever is left of it is found by its age
+                continue
+        return names

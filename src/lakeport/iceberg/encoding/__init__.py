@@ -1,0 +1,4 @@
+"""Iceberg's bytes: Avro, and single values.
+
+Imports nothing of the mirror.
+"""

@@ -1,0 +1,4 @@
+"""Manifests and lists of them, written and read.
+
+May import `encoding` and `table`.
+"""

@@ -1,0 +1,166 @@
+"""The manifests of a snapshot, and which of them the next one shares."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from lakeport.iceberg.manifests.manifest import Entry, ManifestLayout, OutOfStepError, Status, hash_path
+from lakeport.iceberg.manifests.manifest_list import DATA, DELETES, ManifestFile
+from lakeport.iceberg.manifests.reader import ManifestReader
+from lakeport.iceberg.snapshots.packs import repack
+from lakeport.iceberg.table.partitions import Partitioning, merge_summaries
+from lakeport.iceberg.table.schema import Json
+from lakeport.kernel.engine import Engine
+
+MANIFEST_ENTRIES = 8192
+"""How many files a manifest lists at most."""
+_MERGED = 100
+"""So many small manifests become one."""
+
+
+@dataclass
+class Removed:
+    """What a snapshot no longer has."""
+
+    files: int = 0
+    records: int = 0
+    bytes: int = 0
+    vectors: int | None = 0
+    """How many of the files are deletion vectors; None if that is not known."""
+    by_key: dict[int, int] = field(default_factory=dict)
+    """The records by the data files that they are of, or about: see `Entry.keys`. What comes back in another delete
+    file is not among them."""
+    repacked_bytes: int = 0
+    """Of the delete files in which that comes back."""
+
+    def add(self, entry: Entry, gone: Collection[int]) -> None:
+        self.files += 1
+        self.records += entry.record_count
+        self.bytes += entry.file_size
+        self.vectors = (self.vectors or 0) + entry.is_vector
+        records = {member.key: member.records for member in entry.members} or {entry.key: entry.record_count}
+        self.by_key |= {key: count for key, count in records.items() if key in gone}
+
+
+@dataclass(frozen=True)
+class ManifestWriter:
+    """Writes the manifests of one snapshot."""
+
+    engine: Engine
+    location: str
+    """The directory of the mirror."""
+    snapshot_id: int
+    sequence_number: int
+    format_version: int
+    partitioning: Partitioning
+    """Of the files that the snapshot adds."""
+    reader: ManifestReader
+    written: list[str] = field(default_factory=list)
+
+    def write(self, layout: ManifestLayout, entries: Sequence[Entry], partitions: list[Json]) -> ManifestFile:
+        path = f"{self.location}/metadata/{uuid.uuid4()}-m0.avro"
+        data = layout.encode(entries)
+        self.written.append(path)
+        self.engine.storage.write(path, data)
+        self.reader.learn(path, [key for entry in entries for key in entry.keys])
+        counts = {status: _count(entries, status) for status in Status}
+        live = [self._sequence_number(entry) for entry in entries if entry.status != Status.DELETED]
+        return ManifestFile(
+            path=path,
+            length=len(data),
+            partition_spec_id=layout.spec_id,
+            content=layout.content,
+            sequence_number=self.sequence_number,
+            min_sequence_number=min(live, default=self.sequence_number),
+            added_snapshot_id=self.snapshot_id,
+            added_files_count=counts[Status.ADDED][0],
+            existing_files_count=counts[Status.EXISTING][0],
+            deleted_files_count=counts[Status.DELETED][0],
+            added_rows_count=counts[Status.ADDED][1],
+            existing_rows_count=counts[Status.EXISTING][1],
+            deleted_rows_count=counts[Status.DELETED][1],
+            partitions=partitions,
+        )
+
+    def _sequence_number(self, entry: Entry) -> int:
+        return self.sequence_number if entry.sequence_number is None else entry.sequence_number
+
+    def carry_over(
+        self, manifests: Sequence[ManifestFile], files: Collection[str], vectors: Collection[str]
+    ) -> tuple[list[ManifestFile], Removed, Removed]:
+        """The manifests without the data files `files` and the delete files of the data files `vectors`, and what went.
+
+        A manifest is rewritten only if it has one of them. Raises `OutOfStepError` if one is in none."""
+        living = [manifest for manifest in manifests if manifest.live_files_count]
+        gone = {DATA: _keys(files), DELETES: _keys(vectors)}
+        affected = self.reader.find(living, gone)
+        removed = {DATA: Removed(), DELETES: Removed()}
+        left = (
+            self._without(m, gone[m.content], removed[m.content]) if hit else m
+            for m, hit in zip(living, affected, strict=True)
+        )
+        kept = [manifest for manifest in left if manifest is not None]
+        if any(removed[content].by_key.keys() != gone[content] for content in gone):
+            raise OutOfStepError
+        return self._merge_small(kept), removed[DATA], removed[DELETES]
+
+    def _without(self, manifest: ManifestFile, gone: frozenset[int], removed: Removed) -> ManifestFile | None:
+        layout, found = self._read(manifest)
+        entries = []
+        for entry in found:
+            if not gone.isdisjoint(entry.keys):
+                removed.add(entry, gone)
+                entries.append(replace(entry, status=Status.DELETED, snapshot_id=self.snapshot_id))
+                kept = repack(self.engine, self.location, layout, entry, gone, self.snapshot_id, self.written)
+                entries += kept
+                removed.repacked_bytes += sum(other.file_size for other in kept)
+            else:
+                entries.append(replace(entry, status=Status.EXISTING))
+        if all(entry.status == Status.EXISTING for entry in entries):  # a hash of another file
+            return manifest
+        # DuckDB cannot read a snapshot whose manifests have partitions of several kinds, even where nothing lives.
+        if all(entry.status == Status.DELETED for entry in entries) and not layout.partitions_as(self.partitioning):
+            return None
+        return self.write(layout, entries, manifest.partitions or [])
+
+    def _read(self, manifest: ManifestFile) -> tuple[ManifestLayout, list[Entry]]:
+        return self.reader.read(manifest, self.format_version)
+
+    def _merge_small(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Every commit leaves a manifest: from time to time the small ones become one, so that they stay few."""
+        small: dict[tuple[int, int], list[ManifestFile]] = {}
+        for manifest in manifests:
+            is_earlier = manifest.added_snapshot_id != self.snapshot_id
+            if is_earlier and manifest.live_files_count < MANIFEST_ENTRIES // 2:
+                small.setdefault((manifest.partition_spec_id, manifest.content), []).append(manifest)
+        for group in small.values():
+            if len(group) >= _MERGED:
+                gone = {manifest.path for manifest in group}
+                manifests = [m for m in manifests if m.path not in gone] + self._merge(group)
+        return manifests
+
+    def _merge(self, group: list[ManifestFile]) -> list[ManifestFile]:
+        """Those in which partitions have the same types go together."""
+        alike: dict[str, list[tuple[ManifestFile, ManifestLayout, list[Entry]]]] = {}
+        for manifest in group:
+            layout, entries = self._read(manifest)
+            alike.setdefault(repr(layout.avro_schema), []).append((manifest, layout, entries))
+        return [merged for parts in alike.values() for merged in self._merge_alike(parts)]
+
+    def _merge_alike(self, parts: list[tuple[ManifestFile, ManifestLayout, list[Entry]]]) -> Iterator[ManifestFile]:
+        layout = parts[-1][1]
+        entries = [replace(entry, status=Status.EXISTING) for _, _, found in parts for entry in found]
+        summary = merge_summaries([manifest.partitions or [] for manifest, _, _ in parts], layout.partition_types)
+        for start in range(0, len(entries), MANIFEST_ENTRIES):
+            yield self.write(layout, entries[start : start + MANIFEST_ENTRIES], summary)
+
+
+def _keys(paths: Iterable[str]) -> frozenset[int]:
+    return frozenset(map(hash_path, paths))
+
+
+def _count(entries: Iterable[Entry], status: Status) -> tuple[int, int]:
+    chosen = [entry.record_count for entry in entries if entry.status == status]
+    return len(chosen), sum(chosen)

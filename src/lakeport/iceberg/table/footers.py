@@ -1,0 +1,110 @@
+"""What the footers of data files say, and Iceberg's readers would take for something else.
+
+Field ids: readers go by them where a file has any, and by the name mapping where it has none. Ids that are not the
+mirror's, or not on every column, would give them nulls or the wrong columns. A name mapping does not help: Spark,
+pyiceberg and DuckDB prefer the ids of a file that has any.
+
+Java's old calendar: no reader of Iceberg knows it, so days before 1582-10-15 would be others.
+
+So the footer of every new file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
+from lakeport.errors import ConversionError, CorruptTableError, MissingFileError
+from lakeport.iceberg.table.field_ids import FIRST_NESTED_ID, FieldIds, Path
+from lakeport.kernel.engine import FIELD_ID, Engine
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import is_any_list
+
+_FOREIGN_IDS = "field ids in files"
+_OLD_CALENDAR = "Java's old calendar"
+"""The reasons of refusals."""
+_THREADS = 16
+_GREATEST_ID = 2147483446
+"""Iceberg reserves the ids above it for metadata columns."""
+
+
+def check_footers(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, is_mapped: bool) -> None:
+    """Raises `ConversionError` if a data file has field ids that contradict `ids`, the mirror's, or dates of another
+    calendar. Unless columns are mapped, the mirror gives ids to new columns by itself: then it also raises for ids that
+    it may give later."""
+    if not files:
+        return
+    owners = {number: path for path, number in ids.by_path.items()}
+    with ThreadPoolExecutor(min(_THREADS, len(files)), "lakeport-footers") as pool:
+        for file, schema in zip(files, pool.map(lambda file: _read_schema(engine, file), files), strict=True):
+            _check_file(file, dict(_ids_in(schema, ())), ids, owners, is_mapped)
+
+
+def _read_schema(engine: Engine, file: ScanFile) -> pa.Schema:
+    """The columns of a file; none if it is gone, for who reads its version cannot read it either."""
+    try:
+        with (
+            engine.storage.open_input(file.status) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet,
+        ):
+            calendar = LegacyCalendar.of_file(parquet, file.path)
+            if calendar is not None and calendar.changes(parquet):
+                raise ConversionError(
+                    "the data file has dates or timestamps in Java's old calendar, which Iceberg's readers would show "
+                    f"as others: write it anew with Spark 3 or later [{file.path}]",
+                    reason=_OLD_CALENDAR,
+                )
+            return parquet.schema_arrow
+    except MissingFileError:
+        return pa.schema([])
+    except pa.ArrowInvalid as error:
+        raise CorruptTableError(f"the data file is no Parquet file: {error}", path=file.path) from error
+
+
+def _check_file(
+    file: ScanFile, found: dict[Path, int | None], ids: FieldIds, owners: Mapping[int, Path], is_mapped: bool
+) -> None:
+    if not any(number is not None for number in found.values()):
+        return
+    for path, number in found.items():
+        wanted = ids.by_path.get(path)
+        is_column = wanted is not None and not (len(path) == 1 and wanted >= FIRST_NESTED_ID)
+        if is_column and number is None:
+            raise _refusal(path, "no field id in a data file whose other columns have ids", file)
+        if is_column and number != wanted:
+            raise _refusal(path, f"the field id {number}, not {wanted}, in a data file", file)
+        owner = path if number is None else owners.get(number, path)
+        if not is_column and owner != path:
+            what = f"the field id {number}, which is that of {'.'.join(owner)!r}, in a data file"
+            raise _refusal(path, what, file)
+        if wanted is None and number is not None and number <= _GREATEST_ID and not is_mapped:
+            raise _refusal(path, f"the field id {number}, which a new column may get, in a data file", file)
+
+
+def _refusal(path: Path, what: str, file: ScanFile) -> ConversionError:
+    return ConversionError(
+        f"the column {'.'.join(path)!r} has {what}: Iceberg would read the wrong column, or none; rewrite the table "
+        f"without field ids, or with ids for lists and maps too (the table feature icebergCompatV2) [{file.path}]",
+        reason=_FOREIGN_IDS,
+    )
+
+
+def _ids_in(fields: pa.Schema | pa.DataType, parents: Path) -> Iterator[tuple[Path, int | None]]:
+    for field in fields:
+        yield from _ids_of(field, (*parents, field.name))
+
+
+def _ids_of(field: pa.Field, path: Path) -> Iterator[tuple[Path, int | None]]:
+    text = (field.metadata or {}).get(FIELD_ID)
+    yield path, None if text is None else int(text)
+    if pa.types.is_struct(field.type):
+        yield from _ids_in(field.type, path)
+    elif pa.types.is_map(field.type):
+        yield from _ids_of(field.type.key_field, (*path, "key"))
+        yield from _ids_of(field.type.item_field, (*path, "value"))
+    elif is_any_list(field.type):
+        yield from _ids_of(field.type.value_field, (*path, "element"))

@@ -1,0 +1,229 @@
+"""Delta's schemas as Iceberg's: types, field ids that stay through renames, adds and drops, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakeport.errors import ConversionError
+from lakeport.iceberg.table.field_ids import FieldIds, Path
+from lakeport.kernel.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    fields_in,
+    find_twice_mapped,
+)
+
+Json = dict[str, Any]
+
+_PRIMITIVES: Mapping[str, str] = {
+    "boolean": "boolean",
+    "byte": "int",
+    "short": "int",
+    "integer": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+}
+_PROMOTIONS = {("int", "long"), ("float", "double")}
+_NESTED_IDS = "delta.columnMapping.nested.ids"
+_CHANGE_TYPE = "_change_type"
+_ROW_TRACKING_COLUMNS = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+"""Table properties with the names of columns that files may have, and the table has not."""
+
+
+class FieldIdConflict(Exception):  # noqa: N818  # it never leaves the conversion: the mirror is begun anew
+    """A column has another id in Delta now than the mirror gave it before."""
+
+
+@dataclass(frozen=True)
+class ConvertedSchema:
+    """An Iceberg schema, and the field ids that are known with it."""
+
+    fields: tuple[Json, ...]
+    """In the JSON of Iceberg's table metadata."""
+    ids: FieldIds
+
+
+def convert_schema(
+    schema: StructType,
+    mapping_mode: str,
+    known: FieldIds,
+    format_version: int,
+    properties: Mapping[str, str | None] | None = None,
+) -> ConvertedSchema:
+    """The Iceberg schema of a Delta schema. `known` are the ids that the mirror has given so far.
+
+    With column mapping ids are Delta's, since the files have them; without, they go by the names of the columns. Raises
+    `ConversionError` for what Iceberg cannot express, and `FieldIdConflict` if an id would have to change."""
+    _check_type_changes(schema)
+    if mapping_mode != "none":
+        for problem in find_twice_mapped(schema):
+            raise ConversionError(f"{problem}: the one would be read as the other", reason="columns mapped twice")
+    builder = _Builder(mapping_mode, dict(known.by_path), format_version)
+    fields = tuple(builder.struct(schema, ()))
+    # Some readers refuse a file with a column that the name mapping lacks.
+    for column in (_CHANGE_TYPE, *((properties or {}).get(name) for name in _ROW_TRACKING_COLUMNS)):
+        if column and (column,) not in builder.by_path:
+            builder.nested((column,), None)
+    _check_names(fields)
+    return ConvertedSchema(fields, FieldIds(builder.by_path))
+
+
+class _Builder:
+    def __init__(self, mapping_mode: str, by_path: dict[Path, int], format_version: int) -> None:
+        self._mode, self.by_path, self._format_version = mapping_mode, by_path, format_version
+
+    def struct(self, struct: StructType, parents: Path) -> list[Json]:
+        """The fields, numbered outer ones first, as Delta does when a table gets column mapping."""
+        return [self._field(field, (*parents, field.physical_name(self._mode))) for field in struct]
+
+    def _field(self, field: StructField, path: Path) -> Json:
+        number = self._named(path, field.field_id if self._mode != "none" else None)
+        nested = field.metadata.get(_NESTED_IDS) or {} if self._mode != "none" else {}
+        found: Json = {"id": number, "name": field.name, "required": not field.nullable}
+        found["type"] = self._type(field.type, path, _NestedIds(nested, path), field.name)
+        if isinstance(comment := field.metadata.get("comment"), str):
+            found["doc"] = comment
+        return found
+
+    def _type(self, data_type: DataType, path: Path, nested: _NestedIds, column: str) -> Any:
+        match data_type:
+            case PrimitiveType():
+                return self._primitive(data_type, column)
+            case StructType():
+                return {"type": "struct", "fields": self.struct(data_type, path)}
+            case ArrayType(element, contains_null):
+                inner = (*path, "element")
+                return {
+                    "type": "list",
+                    "element-id": self.nested(inner, nested.of(inner)),
+                    "element": self._type(element, inner, nested, f"{column}.element"),
+                    "element-required": not contains_null,
+                }
+            case MapType(key, value, contains_null):
+                keys, values = (*path, "key"), (*path, "value")
+                return {
+                    "type": "map",
+                    "key-id": self.nested(keys, nested.of(keys)),
+                    "key": self._type(key, keys, nested, f"{column}.key"),
+                    "value-id": self.nested(values, nested.of(values)),
+                    "value": self._type(value, values, nested, f"{column}.value"),
+                    "value-required": not contains_null,
+                }
+
+    def _primitive(self, data_type: PrimitiveType, column: str) -> str:
+        if data_type.name == "variant" and self._format_version >= 3:
+            return "variant"
+        converted = iceberg_primitive(data_type)
+        if converted is None:
+            hint = "; format version 3 has it" if data_type.name == "variant" else ""
+            raise ConversionError(
+                f"the column {column!r} has the type {data_type.name}, which Iceberg's format version "
+                f"{self._format_version} does not have{hint}",
+                reason=f"type {data_type.name}",
+            )
+        return converted
+
+    def _named(self, path: Path, delta_id: int | None) -> int:
+        known = self.by_path.get(path)
+        if delta_id is None:
+            return self._give(path, FieldIds(self.by_path).next_named() if known is None else known)
+        if known not in (None, delta_id) or (known is None and delta_id in self.by_path.values()):
+            raise FieldIdConflict(path)
+        return self._give(path, delta_id)
+
+    def nested(self, path: Path, delta_id: int | None) -> int:
+        known = self.by_path.get(path)
+        if delta_id is None:
+            return self._give(path, FieldIds(self.by_path).next_nested() if known is None else known)
+        if known not in (None, delta_id):
+            raise FieldIdConflict(path)
+        return self._give(path, delta_id)
+
+    def _give(self, path: Path, number: int) -> int:
+        self.by_path[path] = number
+        return number
+
+
+@dataclass(frozen=True)
+class _NestedIds:
+    """The ids that Delta has for the elements, keys and values in one column, if it has them."""
+
+    ids: Mapping[str, int]
+    column: Path
+
+    def of(self, path: Path) -> int | None:
+        return self.ids.get(".".join(path[len(self.column) - 1 :]))
+
+
+def iceberg_primitive(data_type: PrimitiveType) -> str | None:
+    """The Iceberg type; None if there is none in every format version."""
+    if decimal := data_type.decimal:
+        return f"decimal({decimal[0]}, {decimal[1]})"
+    return _PRIMITIVES.get(data_type.name)
+
+
+def _check_type_changes(schema: StructType) -> None:
+    """Files from before a change of type have the old one: Iceberg must know how to read it as the new one."""
+    for field in fields_in(schema):
+        for change in field.metadata.get("delta.typeChanges") or ():
+            before, after = str(change.get("fromType")), str(change.get("toType"))
+            if not _promotes(PrimitiveType(before), PrimitiveType(after)):
+                raise ConversionError(
+                    f"the column {field.name!r} was widened from {before} to {after}, and Iceberg cannot read its "
+                    "older files so; rewrite the table and drop the feature typeWidening, then convert it",
+                    reason=f"widening {before} to {after}",
+                )
+
+
+def _promotes(before: PrimitiveType, after: PrimitiveType) -> bool:
+    """See "Schema Evolution" in Iceberg's specification."""
+    if before.decimal and after.decimal:
+        return before.decimal[1] == after.decimal[1] and before.decimal[0] <= after.decimal[0]
+    pair = (iceberg_primitive(before), iceberg_primitive(after))
+    return pair[0] is not None and (pair[0] == pair[1] or pair in _PROMOTIONS)
+
+
+def _check_names(fields: tuple[Json, ...]) -> None:
+    """Iceberg's libraries look columns up by their names with dots between them, which must not mean two columns."""
+    for name, times in Counter(_full_names(fields, "")).items():
+        if times > 1:
+            raise ConversionError(
+                f"two columns are called {name!r} if the names on the way to them are put together with dots, as "
+                "Iceberg does; rename one",
+                reason="ambiguous names",
+            )
+
+
+def _full_names(fields: tuple[Json, ...] | list[Json], prefix: str) -> Iterator[str]:
+    for field in fields:
+        yield prefix + field["name"]
+        yield from _names_inside(field["type"], f"{prefix}{field['name']}.")
+
+
+def _names_inside(data_type: Any, prefix: str) -> Iterator[str]:
+    match data_type:
+        case {"type": "struct", "fields": fields}:
+            yield from _full_names(fields, prefix)
+        case {"type": "list", "element": element}:
+            yield f"{prefix}element"
+            yield from _names_inside(element, f"{prefix}element.")
+        case {"type": "map", "key": key, "value": value}:
+            yield from (f"{prefix}key", f"{prefix}value")
+            yield from _names_inside(key, f"{prefix}key.")
+            yield from _names_inside(value, f"{prefix}value.")

@@ -1,0 +1,4 @@
+"""Where a mirror is published: a directory or a catalog.
+
+May import `table`.
+"""

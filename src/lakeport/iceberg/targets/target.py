@@ -1,0 +1,135 @@
+"""Where a mirror is published: the seam between a conversion and the place that says which metadata counts.
+
+`PathTarget` is a directory, `CatalogTarget` (in `catalogs.py`) a table of a catalog. A target takes metadata in one
+atomic step, from one of several who try at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakeport.errors import CorruptTableError, MissingFileError, StorageError
+from lakeport.iceberg.table.metadata import apply_updates, decode_metadata, encode_metadata, with_previous
+from lakeport.iceberg.table.schema import Json
+from lakeport.kernel.engine import Engine
+
+_HINT = "version-hint.text"
+_VERSIONED = re.compile(r"v(\d+)\.metadata\.json")
+
+
+class CommitLostError(Exception):
+    """Another converter has published before: load the table again."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Metadata that counts, or counted when it was loaded."""
+
+    metadata: Json
+    path: str
+    """Of its file, plain."""
+    version: int = 0
+    """Of its file, where files are numbered."""
+
+
+class Target(Protocol):
+    """A place for one Iceberg table."""
+
+    @property
+    def location(self) -> str:
+        """The directory of the table, plain: generated files go below it."""
+
+    def check_format_version(self, version: int) -> None:
+        """Raises `ConversionError` if it cannot hold a table of this version."""
+
+    def load(self) -> Published | None:
+        """What is published; None if there is no table yet. Raises `CorruptTableError`."""
+
+    def publish(self, base: Published | None, start: Json, updates: Sequence[Json]) -> Published:
+        """Makes the table what `updates` make of `start`, if `base` is still what is published: `start` is its
+        metadata, or that of a new table if there is none. Raises `CommitLostError` if it is not; then nothing has
+        changed."""
+
+
+class PathTarget:
+    """Tables as Hadoop's file systems have them: `metadata/vN.metadata.json`, and a file that says which N is latest.
+
+    A version is created exclusively, so that it has one author. The hint may lag behind, never the other way."""
+
+    def __init__(self, engine: Engine, location: str) -> None:
+        self._engine, self._storage = engine, engine.storage
+        self.location = engine.storage.resolve(location)
+
+    def check_format_version(self, version: int) -> None:
+        """It can hold any."""
+
+    def load(self) -> Published | None:
+        hinted = self._hinted()
+        version = self._latest(hinted)
+        if version is None:
+            return None
+        if version != hinted:  # who wrote it was broken off
+            self._write_hint(version)
+        path = self._path(version)
+        return Published(load_metadata(self._engine, path), path, version)
+
+    def publish(self, base: Published | None, start: Json, updates: Sequence[Json]) -> Published:
+        metadata = apply_updates(start, updates, self._engine.now())
+        if base is not None:
+            metadata = with_previous(metadata, base.metadata, base.path)
+        version = 1 if base is None else base.version + 1
+        path, data = self._path(version), encode_metadata(metadata)
+        try:
+            self._storage.write(path, data)
+        except FileExistsError:
+            if self._storage.read(path) != data:  # it is ours if only the answer of the storage was lost
+                raise CommitLostError from None
+        self._write_hint(version)
+        return Published(metadata, path, version)
+
+    def _path(self, version: int) -> str:
+        return f"{self.location}/metadata/v{version}.metadata.json"
+
+    def _write_hint(self, version: int) -> None:
+        """The hint is a convenience: who finds it old looks for later versions."""
+        with suppress(StorageError):
+            while True:
+                self._storage.write(f"{self.location}/metadata/{_HINT}", str(version).encode(), overwrite=True)
+                if not self._exists(version + 1):
+                    return
+                version += 1
+
+    def _latest(self, hinted: int | None) -> int | None:
+        version = hinted
+        if version is None or not self._exists(version):
+            version = max(self._listed(), default=None)
+        while version is not None and self._exists(version + 1):
+            version += 1
+        return version
+
+    def _hinted(self) -> int | None:
+        try:
+            text = self._storage.read(f"{self.location}/metadata/{_HINT}").decode(errors="replace").strip()
+        except MissingFileError:
+            return None
+        return int(text) if text.isdecimal() else None
+
+    def _listed(self) -> Iterable[int]:
+        for file in self._storage.list_from(f"{self.location}/metadata", "v"):
+            if named := _VERSIONED.fullmatch(file.path.rpartition("/")[2]):
+                yield int(named[1])
+
+    def _exists(self, version: int) -> bool:
+        return self._storage.status(self._path(version)) is not None
+
+
+def load_metadata(engine: Engine, path: str) -> Json:
+    """The metadata in a file. Raises `CorruptTableError`."""
+    try:
+        return decode_metadata(engine.storage.read(path))
+    except ValueError as error:
+        raise CorruptTableError(f"the table's metadata cannot be read: {error}", path=path) from error

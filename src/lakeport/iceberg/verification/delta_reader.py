@@ -1,0 +1,50 @@
+"""Another reader of Delta tables than our own, to compare with: what our kernel reads wrongly, its mirror shows wrongly
+too, and the two agree. deltalake is an optional package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.iceberg.verification.fingerprint import Fingerprint
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """What another reader found in a Delta table."""
+
+    reader: str | None
+    """The reader and its version; None if there is none that could read the table."""
+    why_not: str | None = None
+    """Why there is none."""
+    difference: str | None = None
+    """What it found otherwise than we did."""
+
+
+def ask_another_reader(
+    root: str, version: int, ours: pa.RecordBatchReader, options: Mapping[str, Any]
+) -> SecondOpinion:
+    """Compares `ours`, the rows of a version that our kernel read, with those that another reader finds."""
+    try:
+        import deltalake
+    except ImportError:
+        return SecondOpinion(None, "deltalake is not installed")
+    if "://" in root and not options:  # it might look for credentials where there are none, for minutes
+        return SecondOpinion(None, "deltalake needs storage options to read the table")
+    names = ours.schema.names
+    name = f"deltalake {deltalake.__version__}"
+    try:
+        table = deltalake.DeltaTable(root, version=version, storage_options={k: str(v) for k, v in options.items()})
+        rows = pa.RecordBatchReader.from_stream(table.scan())
+        if sorted(rows.schema.names) != sorted(names):
+            return SecondOpinion(
+                name, difference=f"{name} finds the columns {', '.join(rows.schema.names)} in the table"
+            )
+        theirs = Fingerprint.of(names, rows)
+    except Exception as error:  # a reader's own limits say nothing about the mirror
+        return SecondOpinion(None, f"{name} cannot read the table: {' '.join(str(error).split())[:200]}")
+    what = Fingerprint.of(names, ours).difference(theirs)
+    return SecondOpinion(name, difference=what and f"{name} reads the Delta table otherwise than Lakeport: {what}")

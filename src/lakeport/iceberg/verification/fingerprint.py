@@ -1,0 +1,109 @@
+"""Rows in one number, whatever their order: two readers that find the same rows of a table have the same fingerprint.
+
+It takes no memory to speak of, however many rows there are. Values count, not their Arrow types, as in `comparison`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types
+
+from lakeport.iceberg.verification.comparison import comparable, without_views
+from lakeport.kernel.values import EXACT
+
+Hashes = npt.NDArray[np.uint64]
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+
+@dataclass
+class Fingerprint:
+    """Of rows, and of each of their columns alone. Sums wrap around."""
+
+    names: tuple[str, ...]
+    rows: int = 0
+    whole: int = 0
+    columns: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.columns = dict.fromkeys(self.names, 0)
+
+    @classmethod
+    def of(cls, names: Iterable[str], batches: Iterable[pa.RecordBatch]) -> Fingerprint:
+        """Columns are found by their names, in any order."""
+        found = cls(tuple(names))
+        for batch in batches:
+            found._add(batch)
+        return found
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        rows = np.zeros(batch.num_rows, dtype=np.uint64)
+        for name in self.names:
+            hashes = _hash(batch.column(name))
+            self.columns[name] = (self.columns[name] + _sum(hashes)) % 2**64
+            rows = (rows ^ hashes) * _FACTOR
+            rows ^= rows >> _HALF
+        self.rows += batch.num_rows
+        self.whole = (self.whole + _sum(rows * _FACTOR)) % 2**64
+
+    def difference(self, other: Fingerprint) -> str | None:
+        """What the other has otherwise; None if it is the same."""
+        if self.rows != other.rows:
+            return f"{other.rows} rows, not {self.rows}"
+        differing = [name for name in self.names if self.columns[name] != other.columns[name]]
+        if differing:
+            return f"other values in {', '.join(differing)}"
+        return "the same values in other rows" if self.whole != other.whole else None
+
+
+def _sum(hashes: Hashes) -> int:
+    return int(hashes.sum(dtype=np.uint64))
+
+
+def _hash(column: pa.Array) -> Hashes:
+    """Hash each distinct value once, if Arrow can find the distinct values."""
+    column = _plain(column)
+    if types.is_nested(column.type) or types.is_null(column.type):
+        return _hash_values(column)
+    encoded = column.dictionary_encode(null_encoding="encode")
+    hashes: Hashes = _hash_values(encoded.dictionary)[encoded.indices.to_numpy(zero_copy_only=False)]
+    return hashes
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        return _plain(column.storage)
+    if types.is_dictionary(column.type):
+        return _plain(column.dictionary_decode())
+    if types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us")).cast(pa.int64())
+    return without_views(column)
+
+
+def _hash_values(values: pa.Array) -> Hashes:
+    texts = (repr(_canonical(comparable(value))) for value in values)
+    digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def _canonical(value: Any) -> Any:
+    """The same for values that are the same, whichever reader they come from."""
+    match value:
+        case dict():
+            return sorted((name, _canonical(item)) for name, item in value.items())
+        case list() | tuple():
+            return [_canonical(item) for item in value]
+        case float():
+            return value or 0.0
+        case Decimal():
+            return value.normalize(EXACT)
+    return value

@@ -1,0 +1,156 @@
+"""Queries that take longer than a client wants to wait: it gets an id, and asks again.
+
+The id is a signed token that holds the whole query: any server with the same key can answer it. The one that plans the
+query already goes on with that; another plans it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from lakeport.errors import SharingError
+from lakeport.server.access.tokens import TokenSigner
+from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.streaming import Lines, begin
+from lakeport.server.http.lanes import Lane
+from lakeport.server.http.refusals import Refusal
+from lakeport.sharing.models import QueryRequest
+
+_KIND = "query"
+_LIFETIME = 24 * 3600
+_ROUNDING = 3600
+"""Ids of one query that are made within it are the same."""
+_LONGEST_ID = 6000
+"""Ids go into URLs, which proxies and servers do not take at any length."""
+_KEPT_SECONDS = 120.0
+"""How long an answer that nobody has come for is kept."""
+_MOST_KEPT = 64
+_MOST_UNDER_WAY = 64
+"""Queries of one recipient: they wait for threads, and go on even if nobody comes for their answers."""
+_RETRY_SECONDS = 5
+_POLL_SECONDS = 5.0
+"""How long a poll waits at most if the server is configured not to wait at all."""
+
+Begun: TypeAlias = tuple[Lines, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How an answer is made, which blocks, where, and for whom."""
+
+    answer: Callable[[], Answer]
+    lane: Lane
+    recipient: str
+
+
+class AsyncQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Everything that the answer depends on."""
+
+    recipient: str
+    table: str
+    capabilities: str | None
+    """The header of the request."""
+    file_id_hash: str | None
+    request: QueryRequest
+    nonce: str = ""
+    """Tells apart queries without an idempotency key."""
+
+
+class AsyncQueries:
+    """The queries under way in this process. Its methods belong to the event loop."""
+
+    def __init__(self, tokens: TokenSigner, after_seconds: float) -> None:
+        self._tokens, self._after = tokens, after_seconds
+        self._running: dict[str, asyncio.Task[Begun]] = {}
+        self._under_way: Counter[str] = Counter()
+        """How many queries of each recipient have not come to their end."""
+
+    def new_id(self, query: AsyncQuery) -> str | None:
+        """The id of a query, the same for the same idempotency key; None if the query is too large for one."""
+        if query.request.idempotency_key is None:
+            query = msgspec.structs.replace(query, nonce=secrets.token_urlsafe(9))
+        now = time.time()
+        expires = (now + _LIFETIME) // _ROUNDING * _ROUNDING
+        token = self._tokens.sign(_KIND, query, expires - now + 0.5)
+        return token if len(token) <= _LONGEST_ID else None
+
+    def read_id(self, query_id: str, recipient: str, table: str) -> AsyncQuery:
+        """Raises `SharingError` (404) for an id that is not one of this recipient's for this table, or has expired."""
+        try:
+            query = self._tokens.read(_KIND, query_id, AsyncQuery)
+        except SharingError as error:
+            raise _unknown() from error
+        if (query.recipient, query.table) != (recipient, table):
+            raise _unknown()
+        return query
+
+    async def started(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
+        """The beginning of the answer, or None if it is not there in time. Raises what planning raises, and `Refusal`
+        (429) if the recipient has too many queries under way."""
+        return await self._result(_key(query_id, request), plan, self._after)
+
+    async def polled(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
+        """The same for who has been told to ask again."""
+        return await self._result(_key(query_id, request), plan, self._after or _POLL_SECONDS)
+
+    async def _result(self, key: str, plan: Plan, seconds: float) -> Begun | None:
+        deadline = time.monotonic() + seconds
+        while True:
+            task = self._running.get(key) or self._start(key, plan)
+            await asyncio.wait({task}, timeout=max(0.0, deadline - time.monotonic()))
+            if not task.done():
+                return None
+            # An answer can be given once: whoever waited for it too has it planned again.
+            if self._running.get(key) is task:
+                del self._running[key]
+                return task.result()
+
+    def _start(self, key: str, plan: Plan) -> asyncio.Task[Begun]:
+        if self._under_way[plan.recipient] >= _MOST_UNDER_WAY:
+            raise _too_many()
+        task = asyncio.create_task(plan.lane.run(begin, plan.answer))
+        self._running[key] = task
+        self._under_way[plan.recipient] += 1
+        task.add_done_callback(lambda _: self._ended(key, task, plan.recipient))
+        finished = [(old_key, old) for old_key, old in self._running.items() if old.done()]
+        for old_key, old in finished[: max(0, len(self._running) - _MOST_KEPT)]:
+            self._forget(old_key, old)
+        return task
+
+    def _ended(self, key: str, task: asyncio.Task[Begun], recipient: str) -> None:
+        self._under_way[recipient] -= 1
+        asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, key, task)
+
+    def _forget(self, key: str, task: asyncio.Task[Begun]) -> None:
+        if self._running.get(key) is not task:
+            return
+        del self._running[key]
+        if not task.cancelled() and task.exception() is None:
+            task.result()[0].close()
+
+
+def _key(query_id: str, request: QueryRequest) -> str:
+    """Each page of a query is an answer of its own."""
+    return f"{query_id} {request.max_files} {request.page_token}"
+
+
+def _too_many() -> Refusal:
+    return Refusal(
+        f"{_MOST_UNDER_WAY} queries of this recipient are under way: wait for their answers",
+        status=429,
+        code="RATE_LIMIT_EXCEEDED",
+        headers=((b"retry-after", str(_RETRY_SECONDS).encode()),),
+    )
+
+
+def _unknown() -> SharingError:
+    message = "there is no such query, or it has expired: send the query again"
+    return SharingError(message, status=404, code="RESOURCE_DOES_NOT_EXIST")

@@ -1,0 +1,230 @@
+"""What the commits of a range of versions did to a table's files: for streams and for the change data feed.
+
+Two passes: the first looks only for what the commits say of the table itself, so that what has to be refused is
+refused before the answer begins; the second gives the files, commit by commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import ChangeFeedError, CorruptTableError, VersionNotFoundError
+from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED, check_readable
+from lakeport.kernel.log import CommitChanges, CommitTimes, FileColumns, decode_paths, read_commit_changes
+from lakeport.kernel.paths import whole_path
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.server.answers.answer import CHUNK_FILES, FileLines, chunked
+from lakeport.server.answers.file_rows import FileRow, rows_of_actions
+from lakeport.server.answers.lines import ADD, CDC, REMOVE, LineWriter, Moment
+
+_COLUMNS = FileColumns(row_tracking=True, stats=True)
+
+
+class StateChange(msgspec.Struct, frozen=True):
+    """What a commit says of the table itself; also the shape of a line that says it."""
+
+    protocol: Protocol | None = None
+    metaData: Metadata | None = None  # noqa: N815  # the key in JSON
+
+
+class CommitRange:
+    """The commits from the version of `first` to that of `last`."""
+
+    def __init__(self, first: Snapshot, last: Snapshot) -> None:
+        """Raises `VersionNotFoundError` if a commit of the range has been cleaned up."""
+        self.first, self.last, self.root = first, last, last.root
+        self.start, self.end = first.version, last.version
+        self.times: CommitTimes = last.commit_times()
+        gone = [version for version in self.versions if version not in self.times.listing.commits]
+        if gone:
+            raise VersionNotFoundError(
+                f"the changes of version {gone[0]} have been cleaned up; start at version {gone[-1] + 1}",
+                version=gone[0],
+                earliest=gone[-1] + 1,
+                latest=self.end,
+            )
+        self._may_have_vectors = {self.start}
+        self._has_vectors: dict[bool, bool] = {}
+        self.states = dict(self._state_changes())
+        """The commits after the first that change the protocol or the metadata, by version."""
+
+    @property
+    def versions(self) -> range:
+        return range(self.start, self.end + 1)
+
+    def all_states(self) -> Iterator[tuple[Protocol, Metadata]]:
+        """Every protocol and metadata that is in force at some version of the range."""
+        protocol, metadata = self.first.protocol, self.first.metadata
+        yield protocol, metadata
+        for change in self.states.values():
+            protocol, metadata = change.protocol or protocol, change.metaData or metadata
+            yield protocol, metadata
+
+    def check_feed(self) -> None:
+        """Raises `ChangeFeedError` if changes are not recorded at some version of the range."""
+        states = {self.start: StateChange(metaData=self.first.metadata)} | self.states
+        for version, change in states.items():
+            if change.metaData and not ENABLE_CHANGE_DATA_FEED.of(change.metaData.configuration, path=self.root):
+                raise ChangeFeedError(
+                    f"the change data feed is not enabled at version {version}: changes are not recorded in the whole "
+                    f"range from version {self.start} to {self.end}",
+                    version=version,
+                )
+
+    def commit(self, version: int) -> CommitChanges:
+        return read_commit_changes(self.last.engine, self.times, version, _COLUMNS)
+
+    def has_vectors(self, feed: bool) -> bool:
+        """Whether a file that an answer tells of has a deletion vector."""
+        found = self._has_vectors.get(feed)
+        if found is None:
+            commits = map(self.commit, sorted(self._may_have_vectors))
+            found = self._has_vectors[feed] = any(_has_vector(commit, feed) for commit in commits)
+        return found
+
+    def _state_changes(self) -> Iterator[tuple[int, StateChange]]:
+        later = self.versions[1:]
+        files = [self.times.listing.commits[version] for version in later]
+        for version, file, data in zip(later, files, self.last.engine.storage.read_many(files), strict=True):
+            if _may_name(data, b"deletionVector"):
+                self._may_have_vectors.add(version)
+            change = _state_in(data, file.path)
+            if change.protocol:
+                check_readable(change.protocol, self.root)
+            if change.protocol or change.metaData:
+                yield version, change
+
+
+def _state_in(commit: bytes, path: str) -> StateChange:
+    protocol, metadata = None, None
+    for line in commit.splitlines() if _may_name(commit, b"metaData", b"protocol") else ():
+        if _may_name(line, b"metaData", b"protocol"):
+            try:
+                found = msgspec.json.decode(line, type=StateChange)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                raise CorruptTableError(f"the commit has a line that is not valid: {error}", path=path) from error
+            protocol, metadata = found.protocol or protocol, found.metaData or metadata
+    return StateChange(protocol, metadata)
+
+
+def _may_name(text: bytes, *keys: bytes) -> bool:
+    """Whether JSON may have one of these keys. Keys may be escaped: what has an escape has to be parsed."""
+    return b"\\u" in text or any(b'"%s"' % key in text for key in keys)
+
+
+def _files_told(commit: CommitChanges, feed: bool) -> list[tuple[str, pa.StructArray]]:
+    """The file actions of a commit that an answer tells of, in their order."""
+    if feed and commit.cdc:
+        return [(CDC, column) for column in commit.cdc]
+    return [(ADD, column) for column in commit.adds] + [(REMOVE, column) for column in commit.removes]
+
+
+def _has_vector(commit: CommitChanges, feed: bool) -> bool:
+    vectors = [column.field("deletionVector") for _, column in _files_told(commit, feed)]
+    return any(vector.null_count < len(vector) for vector in vectors)
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page begins: at the file action of this number in this version."""
+
+    version: int
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class RangeOptions:
+    """What an answer tells of the commits besides the files."""
+
+    feed: bool
+    """The change data feed: where a commit has files of changes, these instead of those that it added and removed."""
+    metadata: bool
+    """Later metadata, at the version of each."""
+    protocol: bool
+
+
+class RangeFiles:
+    """The lines of the commits of a range."""
+
+    def __init__(self, commits: CommitRange, options: RangeOptions, writer: LineWriter, lines: FileLines) -> None:
+        self._commits, self._options = commits, options
+        self._writer, self._lines = writer, lines
+        self.next: Cursor | None = None
+        """Where the next page begins, once `chunks` is through; None if nothing is left."""
+
+    def chunks(self, cursor: Cursor, size: int | None) -> Iterator[bytes]:
+        """The lines from the cursor on, `size` files at most."""
+        left = size
+        told = b""  # what commits say of the table, held back until it is known to be on this page
+        told_since = cursor.version
+        for version in range(cursor.version, self._commits.end + 1):
+            index = cursor.index if version == cursor.version else 0
+            told_since = told_since if told else version
+            told += b"" if index else self._state_lines(version)
+            commit = self._commits.commit(version)
+            moment = Moment(version, commit.timestamp)
+            for kind, rows in self._rows(commit, index):
+                taken = rows if left is None else rows[:left]
+                if taken:
+                    yield told + self._lines.lines(kind, self._lines.sign(taken), moment)
+                    told, index, left = b"", index + len(taken), None if left is None else left - len(taken)
+                if len(taken) < len(rows):
+                    self.next = Cursor(told_since) if told else Cursor(version, index)
+                    return
+        yield told
+
+    def _state_lines(self, version: int) -> bytes:
+        change = self._commits.states.get(version)
+        if change is None:
+            return b""
+        protocol = change.protocol if self._options.protocol else None
+        metadata = change.metaData if self._options.metadata else None
+        return (self._writer.protocol(protocol, version) if protocol else b"") + (
+            self._writer.metadata(metadata, version) if metadata else b""
+        )
+
+    def _rows(self, commit: CommitChanges, index: int) -> Iterator[tuple[str, list[FileRow]]]:
+        """The files of a commit from a number on, some at a time."""
+        in_place: list[str] = []
+        if not (self._options.feed and commit.cdc):
+            in_place = self._changed_in_place(commit)
+            self._lines.sign_alike(in_place)
+        for kind, column in _files_told(commit, self._options.feed):
+            rest = column.slice(index)
+            index = max(0, index - len(column))
+            for rows in chunked(rows_of_actions(rest, self._commits.root), CHUNK_FILES):
+                yield kind, self._completed(rows, commit.version, in_place) if kind == REMOVE else rows
+
+    def _changed_in_place(self, commit: CommitChanges) -> list[str]:
+        """Files that the commit removes and adds again: their deletion vector is another one."""
+        root = self._commits.root
+        added, removed = (
+            pa.chunked_array([decode_paths(column.field("path"), root) for column in columns], pa.string())
+            for columns in (commit.adds, commit.removes)
+        )
+        both = added.filter(pc.is_in(added, value_set=removed)) if len(added) and len(removed) else added[:0]
+        return [whole_path(path, root) for path in both.to_pylist()]
+
+    def _completed(self, rows: list[FileRow], version: int, in_place: list[str]) -> list[FileRow]:
+        """A remove need not tell the size, but clients need it. Nor need it tell the partition: then the rows that it
+        deletes cannot be told. Raises `ChangeFeedError`."""
+        if self._options.feed and self._commits.last.metadata.partition_columns:
+            unknown = [row.key for row in rows if not row.partition_values and row.path not in in_place]
+            if unknown:
+                raise ChangeFeedError(
+                    f"version {version} removes a file without saying of which partition it was: the values of the "
+                    f"partition columns cannot be told; start after this version [{unknown[0]}]",
+                    version=version,
+                )
+        storage = self._commits.last.engine.storage
+        sizes = {row.path: storage.status(row.path) for row in rows if row.size is None}
+        return [
+            row if row.size is not None else msgspec.structs.replace(row, size=status.size if status else 0)
+            for row in rows
+            for status in [sizes.get(row.path)]
+        ]

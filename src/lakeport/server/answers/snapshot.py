@@ -1,0 +1,172 @@
+"""The files of one version of a table: all of them, those that a predicate leaves, or a page of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import LakeportError
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.expressions import Expression, all_of
+from lakeport.kernel.scan import Scan
+from lakeport.kernel.schema import StructType
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.values import scalar_of
+from lakeport.server.answers.answer import FileLines
+from lakeport.server.answers.file_rows import FileRow, rows_of_scan
+from lakeport.server.answers.lines import FILE, Moment
+from lakeport.server.answers.opened_tables import SharedSnapshot
+from lakeport.sharing.models import QueryRequest
+from lakeport.sharing.predicates import parse_json_predicate, parse_sql_predicate
+
+_log = logging.getLogger(__name__)
+
+_SORTED_AT_ONCE = 100_000
+"""Paths that are looked through at once for those of a page."""
+
+_MOST_SQL_HINTS, _LONGEST_SQL = 100, 4_000
+"""SQL takes long to parse, about 25 µs a character: more of it would cost more than the files that it leaves out."""
+
+_LONGEST_LOGGED = 1_000
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What of a request can be used to leave files out."""
+
+    predicates: tuple[Expression, ...] = ()
+    """Bound, and wider than what the client asks: every row that it wants satisfies them."""
+    limit: int | None = None
+    """How many rows are enough; only where no predicate is given, for rows that one rejects must not count."""
+
+
+def read_hints(request: QueryRequest, snapshot: Snapshot, *, use_sql: bool, use_json: bool) -> Hints:
+    """A hint that makes no sense is logged and ignored, as the protocol asks."""
+    sql, json = request.predicate_hints or [], request.json_predicate_hints
+    if len(sql) > _MOST_SQL_HINTS or sum(map(len, sql)) > _LONGEST_SQL:
+        _log.info("%d predicate hints are ignored: they are too many, or too long", len(sql))
+        use_sql = False
+    predicates = [_parsed(parse_sql_predicate, text, snapshot) for text in sql if use_sql]
+    predicates += [_parsed(parse_json_predicate, json, snapshot)] if json and use_json else []
+    known = tuple(predicate for predicate in predicates if predicate is not None)
+    return Hints(known, request.limit_hint if not sql and not json else None)
+
+
+_Parse = Callable[[str, StructType, Sequence[str]], Expression]
+
+
+def _parsed(parse: _Parse, text: str, snapshot: Snapshot) -> Expression | None:
+    try:
+        return parse(text, snapshot.schema, snapshot.partition_columns)
+    except LakeportError as error:
+        reason, hint = str(error)[:_LONGEST_LOGGED], text[:_LONGEST_LOGGED]
+        _log.info("a predicate hint is ignored: %s", reason, extra={"fields": {"hint": hint}})
+        return None
+
+
+def plan(shared: SharedSnapshot, predicates: Iterable[Expression]) -> Scan:
+    """The scan of the files in which a row can satisfy the predicates."""
+    condition = all_of(predicates)
+    if condition is None:
+        return shared.scan
+    return shared.delta.scan_builder().with_log_details().with_filter(condition).build()
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where the next page begins: after the file of this path; and how many rows are still wanted."""
+
+    after: str | None = None
+    rows_left: int | None = None
+
+
+class SnapshotFiles:
+    """The lines of a snapshot's files."""
+
+    def __init__(self, shared: SharedSnapshot, hints: Hints, lines: FileLines, moment: Moment) -> None:
+        self._root = shared.delta.root
+        self._scan, self._limit = plan(shared, hints.predicates), hints.limit
+        self._lines, self._moment = lines, moment
+
+    def all(self) -> Iterator[bytes]:
+        rows = (row for batch in self._batches() for row in rows_of_scan(batch, self._root))
+        return self._lines.chunks(FILE, _limited(rows, self._limit), self._moment)
+
+    def page(self, position: Position, size: int) -> tuple[Iterator[bytes], Position | None]:
+        """The files of a page, and where the next one begins, if there is one. Pages are in the order of the paths:
+        the same on every server, however its snapshot came about."""
+        rows, more = self._page_rows(position.after, size)
+        limit = self._limit if position.after is None else position.rows_left
+        kept = list(_limited(rows, limit))
+        left = None if limit is None else limit - sum(map(_row_count, kept))
+        more = more and len(kept) == len(rows) and (left is None or left > 0)
+        following = Position(kept[-1].key, left) if more else None
+        return self._lines.chunks(FILE, kept, self._moment), following
+
+    def _page_rows(self, after: str | None, size: int) -> tuple[list[FileRow], bool]:
+        """The files after a path, in order, and whether there are more. Of the others only paths are held in memory.
+
+        A damaged log may name a path several times. The next page begins after a path, so this one has all files of its
+        last path, even if they are more than `size`."""
+        before = self._nth_after(after, size + 1)
+        rows = self._rows_where(lambda paths: _between(paths, after, before))
+        if rows or before is None:
+            return rows, before is not None
+        rows = self._rows_where(lambda paths: pc.equal(paths, scalar_of(before, pa.string())))
+        return rows, self._nth_after(before, 1) is not None
+
+    def _nth_after(self, after: str | None, n: int) -> str | None:
+        paths = (batch.column("path") for batch in self._batches())
+        return _nth_smallest((some.filter(_between(some, after, None)) for some in paths), n)
+
+    def _rows_where(self, condition: Callable[[pa.Array], pa.Array]) -> list[FileRow]:
+        within = (batch.filter(condition(batch.column("path"))) for batch in self._batches())
+        rows = [row for batch in within if batch.num_rows for row in rows_of_scan(batch, self._root)]
+        return sorted(rows, key=lambda row: row.key.encode())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        return (batch.selected() for batch in self._scan.scan_files())
+
+
+def _between(paths: pa.Array, after: str | None, before: str | None) -> pa.Array:
+    """Which paths come after one and before the other."""
+    later = pc.true_unless_null(paths) if after is None else pc.greater(paths, scalar_of(after, pa.string()))
+    return later if before is None else pc.and_(later, pc.less(paths, scalar_of(before, pa.string())))
+
+
+def _nth_smallest(paths: Iterable[pa.Array], n: int) -> str | None:
+    """The n-th of the paths in their order; None if there are fewer."""
+    kept: list[pa.Array] = []
+    for some in paths:
+        kept.append(some)
+        if sum(map(len, kept)) > _SORTED_AT_ONCE + n:
+            kept = [_smallest(kept, n)]
+    smallest = _smallest(kept, n)
+    return max(smallest.to_pylist(), key=str.encode) if len(smallest) == n else None
+
+
+def _smallest(paths: list[pa.Array], n: int) -> pa.Array:
+    whole = pa.concat_arrays(paths) if paths else pa.nulls(0, pa.string())
+    return whole if len(whole) <= n else whole.take(pc.select_k_unstable(whole, k=n, sort_keys=[("", "ascending")]))
+
+
+def _limited(rows: Iterable[FileRow], limit: int | None) -> Iterator[FileRow]:
+    """Files until they hold enough rows; one whose rows are not known counts as none."""
+    if limit is None:
+        yield from rows
+        return
+    left = limit
+    for row in rows:
+        if left <= 0:
+            return
+        yield row
+        left -= _row_count(row)
+
+
+def _row_count(row: FileRow) -> int:
+    records = decode_num_records(row.stats) or 0
+    return max(0, records - (row.vector.cardinality if row.vector else 0))

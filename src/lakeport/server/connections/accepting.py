@@ -1,0 +1,100 @@
+"""Accepts connections: decides who may connect before anything is spent on TLS or HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import math
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+
+from lakeport.server.connections.admission import Admission, Refused, Visit
+from lakeport.server.connections.protocol import CROWDED_SECONDS, plain_answer
+from lakeport.server.records.logs import Throttled
+
+_log = Throttled(__name__)
+_debug = logging.getLogger(__name__).debug
+
+_AT_ONCE = 64
+"""Connections that are accepted before others get their turn."""
+_PAUSE_SECONDS = 1.0
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Acceptor:
+    """Serves one listening socket, in place of asyncio's server: that one accepts whatever comes."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        admission: Admission,
+        protocol: Callable[[Visit], asyncio.Protocol],
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._listening, self._admission, self._protocol, self._tls = listening, admission, protocol, tls
+        self._loop = asyncio.get_running_loop()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._closed = False
+        listening.setblocking(False)
+        self._resume()
+
+    def close(self) -> None:
+        """Accepts no more; the socket belongs to the caller."""
+        self._closed = True
+        self._loop.remove_reader(self._listening)
+
+    async def wait_closed(self) -> None:
+        """There is nothing to wait for."""
+
+    def _resume(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                peer, address = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                _log.warning("exhausted", "no connection can be accepted: %s", error.strerror)
+                self._loop.remove_reader(self._listening)  # it would be called again at once
+                self._loop.call_later(_PAUSE_SECONDS, self._resume)
+                return
+            self._admit(peer, address[0])
+
+    def _admit(self, peer: socket.socket, address: str) -> None:
+        visit = self._admission.enter(address)
+        if isinstance(visit, Refused):
+            topic = f"refused a connection with {visit.status}"
+            _log.warning(topic, "refused a connection from %s with %d: %s", address, *visit)
+            self._turn_away(peer, visit)
+            return
+        task = self._loop.create_task(self._connect(peer, visit))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    def _turn_away(self, peer: socket.socket, refused: Refused) -> None:
+        with peer, suppress(OSError):
+            peer.setblocking(False)
+            if self._tls is None:
+                peer.send(plain_answer(*refused))
+                peer.shutdown(socket.SHUT_WR)
+
+    async def _connect(self, peer: socket.socket, visit: Visit) -> None:
+        peer.setblocking(False)
+        seconds = min(self._admission.limits.head_seconds, CROWDED_SECONDS if visit.refused else math.inf)
+        timing = {} if self._tls is None else {"ssl_handshake_timeout": seconds}
+        try:
+            await self._loop.connect_accepted_socket(lambda: self._protocol(visit), peer, ssl=self._tls, **timing)
+        except Exception as error:  # a client that speaks no TLS, or has gone
+            visit.leave()
+            _debug("a connection was not made: %s", error)
+        except BaseException:
+            visit.leave()
+            raise

@@ -1,0 +1,132 @@
+"""What a failure is to a recipient: a status, a code and a message that tells nothing about the provider's storage."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from litestar.exceptions import HTTPException
+
+from lakeport.errors import (
+    AccessDeniedError,
+    ChangeFeedError,
+    CorruptTableError,
+    InvalidFilterError,
+    LakeportError,
+    MissingFileError,
+    SharingError,
+    StorageError,
+    TableNotFoundError,
+    UnknownColumnError,
+    UnsupportedFeatureError,
+    UnusableStorageError,
+    VersionNotFoundError,
+)
+from lakeport.server.http.asgi import Header, Reply, json_reply
+from lakeport.server.http.exchange import Exchange
+from lakeport.sharing.models import ErrorBody
+
+_log = logging.getLogger(__name__)
+
+_UNREADABLE = (
+    "the files of the table are gone, or the server may not read them: ask the provider of the share to look at it"
+)
+_DAMAGED = "the log of the table is damaged: ask the provider of the share to look at it"
+
+# The first entry whose type fits is taken; no message means the error's own, without locations.
+_REFUSALS: tuple[tuple[type[LakeportError], int, str, str | None], ...] = (
+    (VersionNotFoundError, 400, "INVALID_PARAMETER_VALUE", None),
+    (ChangeFeedError, 400, "INVALID_PARAMETER_VALUE", None),
+    (InvalidFilterError, 400, "INVALID_PARAMETER_VALUE", None),
+    (UnknownColumnError, 400, "INVALID_PARAMETER_VALUE", None),
+    (TableNotFoundError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
+    (MissingFileError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
+    (AccessDeniedError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
+    (UnusableStorageError, 400, "RESOURCE_DOES_NOT_EXIST", _UNREADABLE),
+    (CorruptTableError, 400, "RESOURCE_DOES_NOT_EXIST", _DAMAGED),
+)
+_PROVIDERS_FAULT = (TableNotFoundError, CorruptTableError, StorageError, UnsupportedFeatureError)
+"""Refused or not, the provider has to hear of these."""
+_CODES = {
+    400: "MALFORMED_REQUEST",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "RESOURCE_DOES_NOT_EXIST",
+    405: "METHOD_NOT_ALLOWED",
+    408: "REQUEST_TIMEOUT",
+    413: "REQUEST_TOO_LARGE",
+    429: "RATE_LIMIT_EXCEEDED",
+}
+_MESSAGES = {
+    404: "there is no such API; the API is described at {endpoint}/docs",
+    405: "this API does not take the method {method}",
+    413: "the body of the request is too large",
+}
+_LOCATION = re.compile(r"\s*\[[^\[\]]*\]")
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;)\]'\"]+", re.IGNORECASE)
+_PATH = re.compile(r"(?<![\w/])/(?:[^\s/,;:)\]'\"]+/)+[^\s,;:)\]'\"]*")
+
+
+class Refusal(SharingError):  # noqa: N818  # it is an answer more than an error
+    """A refusal with headers of its own."""
+
+    def __init__(self, message: str, *, status: int, code: str, headers: tuple[Header, ...] = ()) -> None:
+        super().__init__(message, status=status, code=code)
+        self.headers = headers
+
+
+def refusal_of(error: BaseException, exchange: Exchange, endpoint: str) -> SharingError:
+    """The refusal that a failure is told as. What the recipient cannot help is logged with its cause."""
+    if isinstance(error, SharingError):
+        return error
+    if isinstance(error, HTTPException):
+        return _of_framework(error, exchange, endpoint)
+    if isinstance(error, _PROVIDERS_FAULT):
+        _log.error("%s %s: %s", exchange.method, exchange.path, error)
+    if isinstance(error, UnsupportedFeatureError):
+        return _unreadable_version(error)
+    for kind, status, code, message in _REFUSALS:
+        if isinstance(error, kind):
+            return SharingError(message or without_locations(str(error)), status=status, code=code)
+    if not isinstance(error, _PROVIDERS_FAULT):
+        _log.error("%s %s failed", exchange.method, exchange.path, exc_info=error)
+    return _internal(exchange)
+
+
+def error_reply(refusal: SharingError) -> Reply:
+    """The answer with the JSON body of the protocol."""
+    headers = refusal.headers if isinstance(refusal, Refusal) else ()
+    return json_reply(ErrorBody(error_code=refusal.code, message=str(refusal)), refusal.status, headers)
+
+
+def without_locations(message: str) -> str:
+    """A message less the places that it names: they are the provider's."""
+    return _PATH.sub("…", _URL.sub("…", _LOCATION.sub("", message)))
+
+
+def _unreadable_version(error: UnsupportedFeatureError) -> SharingError:
+    message = (
+        f"the server cannot read this version of the table, which needs {', '.join(error.features)}: ask the provider "
+        "of the share to look at it, or read an older version"
+    )
+    return SharingError(message, status=400, code="UNSUPPORTED_OPERATION")
+
+
+def _internal(exchange: Exchange) -> SharingError:
+    message = f"the server failed to answer; its provider finds the reason in the log by the id {exchange.request_id}"
+    return SharingError(message, status=500, code="INTERNAL_ERROR")
+
+
+def _of_framework(error: HTTPException, exchange: Exchange, endpoint: str) -> SharingError:
+    """The router and the reader of bodies have errors of their own."""
+    if error.status_code >= 500:
+        _log.error("%s %s failed", exchange.method, exchange.path, exc_info=error)
+        return _internal(exchange)
+    message = _MESSAGES.get(error.status_code, error.detail).format(endpoint=endpoint, method=exchange.method)
+    allow = (error.headers or {}).get("allow")
+    return Refusal(
+        message,
+        status=error.status_code,
+        code=_CODES.get(error.status_code, "MALFORMED_REQUEST"),
+        headers=((b"allow", allow.encode()),) if allow else (),
+    )

@@ -1,0 +1,304 @@
+"""The audit log: one line of JSON for every request on a table, so that a provider knows who was given what.
+
+What cannot be written is kept and tried again: a full disk delays lines, and never leaves a part of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
+from stat import S_ISREG
+from threading import Lock, Thread
+from typing import Any
+
+import msgspec
+
+from lakeport.server.http.exchange import Exchange
+from lakeport.server.http.refusals import Refusal
+
+_log = logging.getLogger(__name__)
+
+_ENCODER = msgspec.json.Encoder()
+_RETRY_SECONDS = 1.0
+_BEGIN_SECONDS = 10.0
+"""How long a request waits at most until its begin is recorded."""
+_MOST_WAITING = 16 << 20
+"""Bytes of lines that are kept until they can be written."""
+_STUCK_SECONDS = 10.0
+"""After which a write that has not ended is reported."""
+_LOCK_SECONDS = 1.0
+_CLOSE_SECONDS = 10.0
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO would wait for a reader
+_AT_ONCE = 1 << 16
+_LONGEST_TEXT, _MOST_ITEMS = 200, 10
+
+
+class _Begin(msgspec.Struct, frozen=True):
+    """A line that a request waits for; `done` is told why it could not be written."""
+
+    line: bytes
+    done: Callable[[OSError | None], None]
+
+
+class AuditLog:
+    """Appends to a file, or writes to stdout for `-`. A thread writes: no method blocks but `close`.
+
+    The file is opened for each batch of lines, so that it may be moved away at any time. With `required`, every request
+    is recorded also before its answer begins, and refused if that is not possible."""
+
+    def __init__(self, path: str | None, *, required: bool = False) -> None:
+        self._path, self._required = path, required
+        self._new: SimpleQueue[bytes | _Begin | None] = SimpleQueue()
+        self._waiting: list[bytes] = []
+        self._torn = False
+        self._failure: str | None = None
+        self._busy_since: float | None = None
+        """When the writer began to write what it has."""
+        self._queued, self._lock = 0, Lock()
+        """Bytes of lines in `_new`."""
+        self.lost = 0
+        """Lines that were given up."""
+        self._writer = Thread(target=self._run, name="lakeport-audit", daemon=True)
+        if path is not None:
+            try:
+                self._torn = _ends_within_a_line(path)
+                self._append(b"")
+            except OSError as error:  # told at the start
+                raise OSError(error.errno, f"the audit log cannot be written: {error.strerror}", path) from error
+            self._writer.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why lines cannot be written at the moment."""
+        return "a write does not end" if self._is_stuck else self._failure
+
+    @property
+    def _is_stuck(self) -> bool:
+        busy_since = self._busy_since
+        return busy_since is not None and time.monotonic() - busy_since > _STUCK_SECONDS
+
+    @property
+    def waiting(self) -> int:
+        """Lines that are kept until they can be written."""
+        return len(self._waiting)
+
+    async def begin(self, exchange: Exchange) -> None:
+        """Records that an answer is about to begin, if that is required. Raises `Refusal` (503) if it cannot be."""
+        if self._path is None or not self._required or not _is_recorded(exchange):
+            return
+        if self._is_stuck or await self._fails(_encoded(_subject(exchange) | {"event": "begin"})):
+            message = "the server cannot record the request, so it does not answer it: try again later"
+            raise Refusal(message, status=503, code="TEMPORARILY_UNAVAILABLE")
+
+    async def _fails(self, line: bytes) -> bool:
+        """Whether a line could not be written, or not in time."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[OSError | None] = loop.create_future()
+        self._new.put(_Begin(line, lambda error: _tell(loop, written, error)))
+        try:
+            async with asyncio.timeout(_BEGIN_SECONDS):
+                return await written is not None
+        except TimeoutError:
+            return True
+
+    def write(self, exchange: Exchange) -> None:
+        """Records a request that has been answered."""
+        if self._path is None or not _is_recorded(exchange):
+            return
+        line = _encoded(_subject(exchange) | _outcome(exchange))
+        with self._lock:
+            if self._queued > _MOST_WAITING:
+                self.lost += 1
+                return
+            self._queued += len(line)
+        self._new.put(line)
+
+    def close(self) -> None:
+        """Writes what is left."""
+        if self._writer.is_alive():
+            self._new.put(None)
+            self._writer.join(_CLOSE_SECONDS)
+            if self._writer.is_alive():
+                _log.error("the audit log cannot be written: a write does not end, and lines are lost")
+
+    def _run(self) -> None:
+        more = True
+        while more:
+            entries = self._take()
+            more = None not in entries
+            begins = [entry for entry in entries if isinstance(entry, _Begin)]
+            self._keep([entry for entry in entries if isinstance(entry, bytes)])
+            self._busy_since = time.monotonic()
+            error = self._write_waiting() or self._try(b"".join(begin.line for begin in begins))
+            self._busy_since = None
+            for begin in begins:
+                begin.done(error)
+            self._report(error)
+        if self._waiting:
+            _log.error("the audit log cannot be written: its last %d lines are lost", len(self._waiting))
+
+    def _take(self) -> list[bytes | _Begin | None]:
+        """What is new; nothing if it is time to try again."""
+        try:
+            entries = [self._new.get(timeout=_RETRY_SECONDS if self._waiting else None)]
+        except Empty:
+            return []
+        while not self._new.empty():
+            entries.append(self._new.get())
+        return entries
+
+    def _keep(self, lines: list[bytes]) -> None:
+        with self._lock:
+            self._queued -= sum(map(len, lines))
+        size = sum(map(len, self._waiting))
+        for line in lines:
+            size += len(line)
+            if self._waiting and size > _MOST_WAITING:
+                self.lost += 1
+            else:
+                self._waiting.append(line)
+
+    def _write_waiting(self) -> OSError | None:
+        """Writes some lines at a time: what there is room for is written."""
+        while self._waiting:
+            count = size = 0
+            while count < len(self._waiting) and (not count or size + len(self._waiting[count]) <= _AT_ONCE):
+                size += len(self._waiting[count])
+                count += 1
+            if error := self._try(b"".join(self._waiting[:count])):
+                return error
+            self._waiting = self._waiting[count:]
+        return None
+
+    def _try(self, lines: bytes) -> OSError | None:
+        try:
+            if lines:
+                self._append(lines)
+        except OSError as error:
+            return error
+        return None
+
+    def _report(self, error: OSError | None) -> None:
+        if error is not None and self._failure is None:
+            _log.error("the audit log cannot be written; lines are kept and tried again: %s", error)
+        elif error is None and self._failure is not None:
+            _log.warning("the audit log can be written again; %d lines are lost", self.lost)
+        self._failure = None if error is None else str(error)
+
+    def _append(self, lines: bytes) -> None:
+        assert self._path is not None
+        if self._path == "-":
+            self._put(sys.stdout.fileno(), lines)
+            return
+        descriptor = os.open(self._path, _FLAGS, 0o600)
+        try:
+            _lock(descriptor)  # servers may share the file, and take back parts of lines
+            status = os.fstat(descriptor)
+            is_file, before = S_ISREG(status.st_mode), status.st_size
+            if is_file and not before:  # a part of a line is in another file by now
+                self._torn = False
+            was_torn = self._torn
+            try:
+                self._put(descriptor, lines)
+            except OSError:
+                with suppress(OSError):
+                    if is_file and os.fstat(descriptor).st_size > before:  # not if it was emptied meanwhile
+                        os.ftruncate(descriptor, before)
+                        self._torn = was_torn
+                raise
+        finally:
+            os.close(descriptor)
+
+    def _put(self, descriptor: int, lines: bytes) -> None:
+        """Writes all, or notes that a part of a line may be there, which the next lines have to begin after."""
+        left = memoryview(b"\n" + lines if self._torn and lines else lines)
+        while left:
+            left = left[os.write(descriptor, left) :]
+            self._torn = bool(left)
+
+
+def _lock(descriptor: int) -> None:
+    """Raises `OSError` if another process does not give the file free."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise OSError(errno.EWOULDBLOCK, "another process holds a lock on it") from None
+            time.sleep(0.02)
+
+
+def _ends_within_a_line(path: str) -> bool:
+    """Whether a file was left with a part of a line at its end."""
+    if path == "-" or not os.path.isfile(path) or not os.path.getsize(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except PermissionError:  # it may be written, but not read
+        return False
+
+
+def _tell(loop: asyncio.AbstractEventLoop, written: asyncio.Future[OSError | None], error: OSError | None) -> None:
+    def tell() -> None:
+        if not written.done():
+            written.set_result(error)
+
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(tell)
+
+
+def _is_recorded(exchange: Exchange) -> bool:
+    return exchange.table is not None or exchange.asked is not None
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    return _ENCODER.encode(line) + b"\n"
+
+
+def _subject(exchange: Exchange) -> dict[str, Any]:
+    """Who asks for what."""
+    table, recipient = exchange.table, exchange.recipient
+    name = exchange.asked if table is None else f"{table.share}.{table.schema}.{table.name}"
+    return {
+        "time": datetime.fromtimestamp(exchange.received, UTC).isoformat(timespec="milliseconds"),
+        "requestId": exchange.request_id,
+        "recipient": recipient.name if recipient else None,
+        "address": exchange.address,
+        "table": _cut(name),
+        "tableId": table.id if table else None,
+        "operation": exchange.operation,
+        **{key: _cut(value) for key, value in exchange.details.items()},
+    }
+
+
+def _outcome(exchange: Exchange) -> dict[str, Any]:
+    outcome = {
+        "files": exchange.files,
+        "bytes": exchange.bytes,
+        "status": exchange.status,
+        "complete": exchange.complete,
+        "seconds": round(exchange.seconds, 6),
+    }
+    return outcome if exchange.error is None else outcome | {"error": _cut(exchange.error)}
+
+
+def _cut(value: Any) -> Any:
+    """What a client has written, in a length that does not flood the log."""
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return f"{value[:_LONGEST_TEXT]}… ({len(value)} characters)"
+    if isinstance(value, list):
+        shown = [_cut(item) for item in value[:_MOST_ITEMS]]
+        return shown if len(value) <= _MOST_ITEMS else [*shown, f"… ({len(value)} in all)"]
+    return value

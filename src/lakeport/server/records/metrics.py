@@ -1,0 +1,60 @@
+"""What the server counts, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+from lakeport.server.http.exchange import Exchange
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the text, for times that nobody asks for
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """The numbers of one server."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = self._counter("requests", "Requests that were answered.", "operation", "status")
+        self._seconds = Histogram(
+            "lakeport_request_seconds",
+            "Time until the last byte of an answer.",
+            ["operation"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._files = self._counter("files_granted", "Files that answers gave access to.")
+        self._bytes = self._counter("bytes_granted", "Bytes of the files that answers gave access to.")
+        self._incomplete = self._counter("answers_incomplete", "Answers that broke off.")
+        self._open = self._gauge("requests_open", "Requests that are being answered.")
+
+    def begin(self) -> None:
+        self._open.inc()
+
+    def end(self, exchange: Exchange) -> None:
+        self._open.dec()
+        self._requests.labels(exchange.operation, str(exchange.status)).inc()
+        self._seconds.labels(exchange.operation).observe(exchange.seconds)
+        if exchange.files and exchange.operation != "file":  # what is downloaded was granted before
+            self._files.inc(exchange.files)
+            self._bytes.inc(exchange.bytes)
+        if not exchange.complete:
+            self._incomplete.inc()
+
+    def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """A number that is asked for when the metrics are read."""
+        self._gauge(name, description).set_function(value)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"lakeport_{name}", description, labels, registry=self._registry)
+
+    def _gauge(self, name: str, description: str) -> Gauge:
+        return Gauge(f"lakeport_{name}", description, registry=self._registry)

@@ -1,0 +1,131 @@
+"""The service of this process that tasks of Spark ask about planned scans. See `jvm/io/lakeport/spark/Driver.java`."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from pyspark.sql import SparkSession
+
+from lakeport.errors import LakeportError
+from lakeport.spark.driver.scans import PlannedScan, life_of
+
+PORT = "spark.lakeport.driver.port"
+"""The setting of a port for the service, where executors reach only some ports of the driver."""
+
+
+_KEPT_SECONDS = 3600
+"""For so long a scan is kept when no plan has it any more: tasks that were started before may still ask."""
+
+
+class ScanService:
+    """Answers about the scans that were added to it, to who knows their secrets, for as long as plans have them."""
+
+    def __init__(self, host: str, bind: str, port: int) -> None:
+        self._scans: dict[str, PlannedScan] = {}
+        self._ended: dict[str, float] = {}
+        scans, ended = self._scans, self._ended
+
+        class Handler(_Handler):
+            known, ending = scans, ended
+
+        self._server = _Server((bind, port), Handler)
+        Thread(target=self._server.serve_forever, name="lakeport-scans", daemon=True).start()
+        name = f"[{host}]" if ":" in host else host
+        self.address = f"http://{name}:{self._server.server_address[1]}"
+
+    def __len__(self) -> int:
+        """How many scans it answers about."""
+        return len(self._scans)
+
+    def add(self, scan: PlannedScan) -> None:
+        self.forget(time.monotonic() - _KEPT_SECONDS)
+        self._scans[scan.id] = scan
+
+    def remove(self, scan: PlannedScan) -> None:
+        """A scan that no plan has."""
+        self._scans.pop(scan.id, None)
+
+    def forget(self, moment: float) -> None:
+        """The scans that had ended at a moment of `time.monotonic`."""
+        for scan_id in [scan_id for scan_id, ended in list(self._ended.items()) if ended <= moment]:
+            self._ended.pop(scan_id, None)
+            self._scans.pop(scan_id, None)
+
+
+@cache
+def service_at(host: str, bind: str, port: int) -> ScanService:
+    """The service for sessions whose executors reach this process by `host`."""
+    return ScanService(host, bind, port)
+
+
+def service_for(spark: SparkSession) -> ScanService:
+    context = spark.sparkContext
+    if (context.master or "").startswith("local"):
+        return service_at("127.0.0.1", "127.0.0.1", 0)
+    conf = context.getConf()
+    host = str(conf.get("spark.driver.host", "127.0.0.1"))
+    return service_at(host, str(conf.get("spark.driver.bindAddress", host)), int(conf.get(PORT, "0") or 0))
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A task that went away is nobody's concern."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    known: ClassVar[dict[str, PlannedScan]] = {}
+    ending: ClassVar[dict[str, float]] = {}
+
+    def do_GET(self) -> None:
+        self._answer(*self._reply())
+
+    def _reply(self) -> tuple[int, str | bytes]:
+        parts = urlsplit(self.path)
+        _, scan_id, what, number, *_ = [*parts.path.split("/"), "", "", ""]
+        scan = self.known.get(scan_id)
+        given = self.headers.get("Authorization", "")
+        if scan is None or not secrets.compare_digest(given.encode(), f"Bearer {scan.secret}".encode()):
+            return 404, "the driver does not have this scan, or not any more: make the frame again"
+        if what == "ended":
+            self.ending[scan_id] = time.monotonic()
+            return 200, ""
+        try:
+            return 200, _tell(scan, what, number, parse_qs(parts.query).get("refused", [None])[0])
+        except LakeportError as error:
+            return 500, str(error)
+        except (ValueError, IndexError):
+            return 404, "the scan has no such thing"
+        except Exception as error:  # its text may tell a URL
+            return 500, f"the driver failed with {type(error).__name__}"
+
+    def _answer(self, status: int, body: str | bytes) -> None:
+        data = body.encode() if isinstance(body, str) else body
+        self.send_response_only(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is logged: who asks is a task of this session."""
+
+
+def _tell(scan: PlannedScan, what: str, number: str, refused: str | None) -> str | bytes:
+    if what == "files":
+        return scan.listing()
+    if what == "urls":
+        signed = scan.url(int(number), refused)
+        return f"{life_of(signed)}\n{signed.url}"
+    if what == "vectors":
+        return scan.vector(int(number))
+    raise ValueError(what)

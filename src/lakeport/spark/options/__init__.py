@@ -1,0 +1,4 @@
+"""Options as Spark's users write them.
+
+May import `frame`, `client` and `engine`.
+"""

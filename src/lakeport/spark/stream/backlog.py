@@ -1,0 +1,103 @@
+"""What a stream has fetched of its table and not yet finished: each version is asked for once, and kept until then."""
+
+from __future__ import annotations
+
+from lakeport.errors import LakeportError, StreamError
+from lakeport.kernel.changes import ChangeFile
+from lakeport.kernel.scan import ScanFile
+from lakeport.source import TableSource
+from lakeport.spark.stream.files import Supply, VersionFiles, Window
+from lakeport.spark.stream.limits import Admission
+from lakeport.spark.stream.offsets import StreamOffset
+
+
+class Backlog:
+    """Files by versions, fetched as they are needed, at most `versions_per_call` versions at once."""
+
+    def __init__(self, source: TableSource, supply: Supply, versions_per_call: int) -> None:
+        self._source, self._supply, self._per_call = source, supply, versions_per_call
+        self._windows: list[Window] = []
+
+    def advance(self, start: StreamOffset, latest: int, admission: Admission) -> StreamOffset:
+        """Where a batch from `start` on ends: at the latest version, at its limits, or before a version that cannot
+        be had. A batch of the initial snapshot has nothing else: see `start_of`. One that is limited has no more
+        than what one call brings."""
+        end, called = start, False
+        while end.is_starting_version or end.version <= latest:
+            if called and admission.is_limited and not self._has(end):
+                break
+            try:
+                version = self._version(end, latest)
+            except LakeportError:
+                if end == start:
+                    raise
+                break  # the next batch begins there, and fails
+            called = True
+            taken = admission.take(version.files, end.index + 1, whole=version.whole)
+            if end.index + 1 + taken < len(version.files):
+                return end.after(taken)
+            end = end.next_version()
+            if start.is_starting_version:
+                break
+        return end
+
+    def between(self, start: StreamOffset, end: StreamOffset) -> list[ScanFile | ChangeFile]:
+        """The files of a batch. Raises `StreamError` if the table does not have them any more."""
+        files: list[ScanFile | ChangeFile] = []
+        start = start_of(start, end)
+        last = end.version if end.index >= 0 else end.version - 1
+        position = start
+        while position.version < end.version:
+            files += self._version(position, last).files[position.index + 1 :]
+            position = position.next_version()
+        if position.index < end.index:
+            found = self._version(position, last).files
+            _check_there(end, len(found))
+            files += found[position.index + 1 : end.index + 1]
+        return files
+
+    def trim(self, end: StreamOffset) -> None:
+        """Forgets what comes before an offset."""
+        windows, self._windows = self._windows, []
+        for window in windows:
+            if window.last < end.version or window.is_snapshot > end.is_starting_version:
+                self._source.forget(window.root)
+            else:
+                self._windows.append(window)
+
+    def _version(self, offset: StreamOffset, last: int) -> VersionFiles:
+        return self._window(offset, last).files_of(offset.version)
+
+    def _has(self, offset: StreamOffset) -> bool:
+        return any(window.holds(offset.version, offset.is_starting_version) for window in self._windows)
+
+    def _window(self, offset: StreamOffset, last: int) -> Window:
+        for window in self._windows:
+            if window.holds(offset.version, offset.is_starting_version):
+                return window
+        if offset.is_starting_version:
+            window = self._supply.snapshot(offset.version)
+        else:
+            window = self._supply.commits(offset.version, min(last, offset.version + self._per_call - 1))
+        self._windows.append(window)
+        return window
+
+
+def _check_there(end: StreamOffset, files: int) -> None:
+    """Raises `StreamError` if the version of an offset has fewer files than that."""
+    if end.index >= files:
+        raise StreamError(
+            f"the stream has read {end.index + 1} files of version {end.version}, which has only {files} now: it is "
+            "not the table that it was; start the stream with a new checkpoint location",
+            version=end.version,
+        )
+
+
+def start_of(start: StreamOffset, end: StreamOffset) -> StreamOffset:
+    """Where a batch starts that ends at `end`. Spark keeps the ends of batches alone, and where the first one has to be
+    done again after a restart, it asks anew where that starts: by then the latest version may be another. But a batch
+    of the initial snapshot tells of which version it is by its end."""
+    version = end.version if end.is_starting_version else end.version - 1
+    if not start.is_starting_version or start.version == version:
+        return start
+    return StreamOffset(end.table_id, version, is_starting_version=True)

@@ -1,0 +1,212 @@
+"""A table as the source of a stream: first the rows that it has, or none, then those that commits bring.
+
+Spark keeps one reader in a process on the driver, which plans; tasks read in others. The reader remembers what it has
+fetched to save work only: a new one that gets the same offsets plans the same batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lakeport.errors import StreamError, VersionNotFoundError
+from lakeport.source import PathTable, TableSource
+from lakeport.spark.failures import plain_errors, with_plain_errors
+from lakeport.spark.options.read import ReadOptions
+from lakeport.spark.planning import plan_tasks
+from lakeport.spark.stream.backlog import Backlog
+from lakeport.spark.stream.files import ChangeSupply, FromNow, RowSupply, Supply, Tolerance
+from lakeport.spark.stream.limits import Admission, Limits
+from lakeport.spark.stream.offsets import StreamOffset, format_offset, parse_offset
+from lakeport.spark.stream.schema import StreamSchema
+from lakeport.spark.stream.versions import LatestVersion
+from lakeport.spark.tasks import ReadTask
+from lakeport.workers.reading import RowReader
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Spark 4.1 has no limits: a batch has what the reader gives it
+    ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxFiles = None  # type: ignore[assignment,misc]
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
+_VERSIONS_PER_CALL = 100
+_INTERVAL_SECONDS = 30
+
+
+class StreamPartition(InputPartition):
+    """A task, and what makes rows of its files. It can hold credentials, so nothing of it is shown."""
+
+    def __init__(self, task: ReadTask, rows: RowReader) -> None:
+        self.task, self.rows = task, rows
+
+    def __repr__(self) -> str:
+        return f"StreamPartition({len(self.task.pieces)} files)"
+
+
+class StreamTaskReader(DataSourceStreamReader):
+    """What the tasks have of a reader: nothing, for a partition has all that is needed."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, StreamPartition)
+        with plain_errors():
+            yield from partition.task.read(partition.rows)
+
+
+class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
+    """Plans the batches of a stream. Options and the table are looked at when Spark first asks for something: what is
+    raised before, by making a reader, Spark does not show."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, sharing: bool) -> None:
+        self._given, self._sharing, self._spark_schema = options, sharing, schema
+        self._position: StreamOffset | None = None
+        """Where the next batch starts, as far as Spark has told."""
+
+    def __reduce__(self) -> tuple[type[StreamTaskReader], tuple[()]]:
+        return StreamTaskReader, ()
+
+    @with_plain_errors
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # PySpark's name
+        self._position = self._first_offset()
+        return format_offset(self._position)
+
+    @with_plain_errors
+    def latestOffset(  # noqa: N802  # PySpark's name
+        self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Spark 4.1 passes nothing: then a batch starts where the last one ended."""
+        offset = self._position or self._first_offset() if start is None else self._parsed(start)
+        is_limited = limit is None or not isinstance(limit, ReadAllAvailable)
+        latest = self._latest.current()
+        if latest < offset.version - 1:
+            self._check_not_replaced(offset)
+            return format_offset(offset)
+        return format_offset(self._backlog.advance(offset, latest, Admission(self._limits if is_limited else None)))
+
+    @with_plain_errors
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # PySpark's name
+        """Spark passes it back, which says that the limits of the options count: they can be two, and this is one."""
+        if self._limits.files is not None:
+            return ReadMaxFiles(self._limits.files)
+        assert self._limits.bytes is not None
+        return ReadMaxBytes(self._limits.bytes)
+
+    @with_plain_errors
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # PySpark's name
+        """The end of the latest version that is known; nobody is asked."""
+        return format_offset(StreamOffset(self._schema.table_id, self._latest.known + 1))
+
+    @with_plain_errors
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # PySpark's name
+        self._latest.freeze()
+
+    @with_plain_errors
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        first, last = self._parsed(start), self._parsed(end)
+        self._position = last
+        files = self._backlog.between(first, last)
+        return [StreamPartition(task, self._schema.reader) for task in plan_tasks(self._source, files)]
+
+    @with_plain_errors
+    def commit(self, end: Mapping[str, Any]) -> None:
+        self._backlog.trim(self._parsed(end))
+
+    @cached_property
+    def _options(self) -> ReadOptions:
+        """Raises `ValueError` for options that make no sense for a stream."""
+        options = ReadOptions.parse(self._given, sharing=self._sharing)
+        _check(options)
+        return options
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return Limits.of(self._options.max_files_per_trigger, self._options.max_bytes_per_trigger)
+
+    @cached_property
+    def _source(self) -> TableSource:
+        return self._options.open().source
+
+    @cached_property
+    def _schema(self) -> StreamSchema:
+        source = self._source
+        return StreamSchema(source.head(None, None), self._spark_schema, self._options.change_feed, source.target)
+
+    @cached_property
+    def _latest(self) -> LatestVersion:
+        seconds = self._options.query_interval_seconds or _INTERVAL_SECONDS
+        known = self._schema.head.version
+        is_shared = not isinstance(self._source, PathTable)
+        return LatestVersion(self._source.latest_version, seconds if is_shared else 0, known)
+
+    @cached_property
+    def _backlog(self) -> Backlog:
+        return Backlog(self._source, self._supply(), self._options.max_versions_per_rpc or _VERSIONS_PER_CALL)
+
+    def _supply(self) -> Supply:
+        supply = self._whole_supply()
+        return FromNow(supply) if self._options.starting_version == "latest" else supply
+
+    def _whole_supply(self) -> Supply:
+        options = self._options
+        if options.change_feed:
+            return ChangeSupply(self._source, self._schema)
+        tolerance = Tolerance(options.ignore_deletes, options.ignore_changes, options.skip_change_commits)
+        return RowSupply(self._source, self._schema, tolerance)
+
+    def _first_offset(self) -> StreamOffset:
+        table_id, latest, start = self._schema.table_id, self._latest.current(), self._options.starting_version
+        if self._options.starting_timestamp is not None:
+            return StreamOffset(table_id, self._source.version_since(_moment(self._options.starting_timestamp)))
+        if start is None or start == "latest":
+            return StreamOffset(table_id, latest, is_starting_version=True)
+        if start > latest + 1:
+            raise VersionNotFoundError(
+                f"the stream cannot start at version {start}: the latest one is {latest} [{self._source.target}]",
+                version=start,
+                latest=latest,
+            )
+        return StreamOffset(table_id, start)
+
+    def _parsed(self, given: Mapping[str, Any]) -> StreamOffset:
+        offset = parse_offset(given)
+        self._schema.check_id(offset.table_id, offset.version)
+        return offset
+
+    def _check_not_replaced(self, offset: StreamOffset) -> None:
+        """A server can be behind for a while; a table that was replaced begins anew. Raises `StreamError`."""
+        opened_anew = self._options.open().source  # the stream's own source stays at the version of its first question
+        table_id = opened_anew.head(None, None).metadata.id
+        if table_id != offset.table_id:
+            raise StreamError(
+                f"the table was replaced while the stream read it: it has the id {table_id} now, and had "
+                f"{offset.table_id}; start the stream with a new checkpoint location [{self._source.target}]",
+                version=offset.version,
+            )
+
+
+def _check(options: ReadOptions) -> None:
+    if options.version is not None or options.timestamp is not None:
+        raise ValueError("a stream does not stay at a version: give startingVersion or startingTimestamp")
+    if options.ending_version is not None or options.ending_timestamp is not None:
+        raise ValueError("a stream has no end: endingVersion and endingTimestamp are for spark.read")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"startingTimestamp is {text!r}: write it like 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

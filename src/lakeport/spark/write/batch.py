@@ -1,0 +1,140 @@
+"""`df.write.format("lakeport")`: tasks write data files, the driver commits them once.
+
+The write is planned before the first task runs, on the version that the table then has: rows that cannot fit are
+refused there and then. Everything that a task needs travels with the writer. What tasks leave behind that failed, were
+killed or came second is not in the table, and goes with the next vacuum, if it has not gone before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lakeport.engine import default_engine
+from lakeport.errors import TableNotFoundError
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.schema import StructType as TableSchema
+from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.spark.failures import with_plain_errors
+from lakeport.spark.options.write import WriteOptions
+from lakeport.spark.schemas import spark_arrow_schema
+from lakeport.spark.write_schema import to_table_schema
+from lakeport.tables.write.overwrite import Replacing
+from lakeport.tables.write.planned import (
+    PlannedWrite,
+    WrittenFiles,
+    check_columns,
+    commit_files,
+    discard_files,
+    plan_append,
+    plan_create,
+    plan_overwrite,
+    write_task,
+)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+    """Plans the write of a frame with this schema.
+
+    Raises `ValueError` for options that make no sense, `InvalidDataError` for columns that do not fit, and what opening
+    the table raises."""
+    parsed = WriteOptions.parse(options, overwrite=overwrite)
+    engine = default_engine(parsed.storage_options)
+    return BatchWriter(engine, plan_write(engine, parsed, schema, overwrite))
+
+
+@dataclass(frozen=True)
+class TaskMessage(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    written: WrittenFiles
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Made on the driver, pickled for the tasks and for the commit."""
+
+    def __init__(self, engine: Engine, planned: PlannedWrite | None) -> None:
+        self._engine = engine
+        self._planned = planned
+        """None if the application's work is in the table already: then nothing is written."""
+
+    @with_plain_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        if self._planned is None:
+            return TaskMessage(WrittenFiles())
+        return TaskMessage(write_task(self._engine, self._planned, iterator))
+
+    @with_plain_errors
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self._planned is not None:
+            commit_files(self._engine, self._planned, written_by(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self._planned is not None and may_discard(messages):
+            discard_files(self._engine, self._planned, written_by(messages))
+
+
+def written_by(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenFiles]:
+    return [message.written for message in messages if isinstance(message, TaskMessage)]
+
+
+def may_discard(messages: Sequence[WriterCommitMessage | None]) -> bool:
+    """Whether the files that tasks wrote are surely not in the table. Where each task has its message, Spark has asked
+    for the commit: that has removed them if it failed, and if nobody knows whether it did they must stay."""
+    return any(message is None for message in messages)
+
+
+def plan_write(engine: Engine, options: WriteOptions, schema: StructType, overwrite: bool) -> PlannedWrite | None:
+    """Begins a write on the version that the table has now; None if the application's work is in the table already."""
+    columns = to_table_schema(schema)
+    table = Table.for_path(engine, options.target)
+    planned: PlannedWrite | None
+    try:
+        snapshot = table.latest_snapshot()
+    except TableNotFoundError:
+        planned = _plan_new(table, options, columns)
+    else:
+        planned = _plan_known(snapshot, options, columns, overwrite)
+    if planned is not None:
+        check_columns(engine, planned, spark_arrow_schema(schema))
+    return planned
+
+
+def _plan_new(table: Table, options: WriteOptions, columns: TableSchema) -> PlannedWrite:
+    return plan_create(
+        table,
+        columns,
+        partition_by=options.partition_by or (),
+        properties=options.properties,
+        application=options.application,
+    )
+
+
+def _plan_known(
+    snapshot: Snapshot, options: WriteOptions, columns: TableSchema, overwrite: bool
+) -> PlannedWrite | None:
+    if not options.overwrite_schema:
+        _check_partitions(snapshot, options.partition_by)
+    if not overwrite:
+        return plan_append(snapshot, columns, merge_schema=options.merge_schema, application=options.application)
+    replacing = Replacing(
+        options.replace_where,
+        options.partitions,
+        options.overwrite_schema,
+        options.partition_by if options.overwrite_schema else None,
+        options.merge_schema,
+    )
+    return plan_overwrite(snapshot, columns, replacing, application=options.application)
+
+
+def _check_partitions(snapshot: Snapshot, wanted: Sequence[str] | None) -> None:
+    known = snapshot.partition_columns
+    if wanted is not None and [name.lower() for name in wanted] != [name.lower() for name in known]:
+        raise ValueError(
+            f"the table is partitioned by {', '.join(known) or 'no column'}, not by {', '.join(wanted) or 'none'}: "
+            f"leave out partitionBy, or overwrite it with overwriteSchema [{snapshot.root}]"
+        )

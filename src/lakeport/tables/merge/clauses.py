@@ -1,0 +1,222 @@
+"""The clauses of a merge: what happens to which rows, as a person says it and as it is worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+from typing import Literal as OneOf
+
+import numpy as np
+import pyarrow as pa
+
+from lakeport.errors import InvalidDataError
+from lakeport.kernel.data_files import make_batch
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.expressions import Column, Expression, format_expression
+from lakeport.kernel.schema import DEFAULT, GENERATION_EXPRESSION, StructField, StructType, arrow_field, parse_path
+from lakeport.tables.input.assignments import Constant, Path, Value, as_stored, parse_assignments, replace_column
+from lakeport.tables.merge.sides import CompiledExpression, Pairs, RowNumbers, Side, Sides
+from lakeport.tables.rows.search import parse_condition
+
+Action = OneOf["update", "delete", "insert"]
+
+
+@dataclass(frozen=True)
+class Clause:
+    """What happens to the rows for which the condition holds."""
+
+    action: Action
+    condition: str | Expression | None = None
+    values: Mapping[str, Any] | None = None
+    """New values of columns of the target; None takes every column from the source, unless the action is a delete."""
+
+    @property
+    def takes_all(self) -> bool:
+        return self.values is None and self.action != "delete"
+
+    def describe(self) -> dict[str, str]:
+        """The clause for a table's history."""
+        condition = {} if self.condition is None else {"predicate": format_condition(self.condition)}
+        return {**condition, "actionType": self.action}
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """All clauses, each kind in its order: for rows of the target that a row of the source matches, for rows of the
+    source that match none, and for rows of the target that none matches."""
+
+    matched: tuple[Clause, ...] = ()
+    not_matched: tuple[Clause, ...] = ()
+    not_matched_by_source: tuple[Clause, ...] = ()
+
+    def __iter__(self) -> Iterator[Clause]:
+        return chain(self.matched, self.not_matched, self.not_matched_by_source)
+
+    def describe(self) -> dict[str, list[dict[str, str]]]:
+        """The clauses for a table's history."""
+        return {
+            "matchedPredicates": [clause.describe() for clause in self.matched],
+            "notMatchedPredicates": [clause.describe() for clause in self.not_matched],
+            "notMatchedBySourcePredicates": [clause.describe() for clause in self.not_matched_by_source],
+        }
+
+
+def format_condition(condition: str | Expression) -> str:
+    return condition if isinstance(condition, str) else format_expression(condition)
+
+
+def add_clause(clauses: tuple[Clause, ...], clause: Clause) -> tuple[Clause, ...]:
+    """The clauses with one more. Raises `ValueError` if it would never apply."""
+    if clauses and clauses[-1].condition is None:
+        raise ValueError(
+            f"the clause before this one ({clauses[-1].action}) has no condition, so that this one would never apply: "
+            "only the last clause of a kind may lack a condition"
+        )
+    return (*clauses, clause)
+
+
+@dataclass(frozen=True)
+class BoundClause:
+    """A clause in the terms of both sides."""
+
+    action: Action
+    table: StructType
+    """The columns that the target is to have."""
+    condition: CompiledExpression | None = None
+    values: Mapping[Path, Callable[[Pairs], pa.Array]] = field(default_factory=dict)
+    """By the column of the target that takes it, or the field of one."""
+
+    def updated(self, rows: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
+        """Rows of the target, which are those of the pairs, as they are to be; without the generated columns that are
+        not set: they are to be filled in."""
+        new = self._new_values(pairs)
+        columns = {name: rows.column(name) for name in rows.schema.names}
+        for column in self.table:
+            parts = {path[1:]: value for path, value in new.items() if path[0] == column.name}
+            if parts:
+                before = columns.get(column.name, pa.nulls(rows.num_rows, arrow_field(column).type))
+                columns[column.name] = replace_column(before, column, parts)
+            elif GENERATION_EXPRESSION in column.metadata:
+                columns.pop(column.name, None)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def inserted(self, pairs: Pairs) -> pa.RecordBatch:
+        """New rows, with the columns that values are given for."""
+        columns = {path[0]: value for path, value in self._new_values(pairs).items()}
+        schema = pa.schema([pa.field(name, column.type) for name, column in columns.items()])
+        return make_batch(list(columns.values()), schema, len(pairs))
+
+    def _new_values(self, pairs: Pairs) -> dict[Path, pa.Array]:
+        return {path: value(pairs) for path, value in self.values.items()}
+
+
+def choose(clauses: Sequence[BoundClause], pairs: Pairs) -> RowNumbers:
+    """For each pair the number of the first clause whose condition holds; -1 if there is none. A condition is evaluated
+    only where those before it do not hold."""
+    chosen = np.full(len(pairs), -1, np.int64)
+    for number, clause in enumerate(clauses):
+        left = np.flatnonzero(chosen < 0)
+        if clause.condition is None:
+            chosen[left] = number
+        elif len(left):
+            holds = clause.condition.holds(pairs if len(left) == len(pairs) else pairs.take(left))
+            chosen[left[holds]] = number
+    return chosen
+
+
+@dataclass(frozen=True)
+class BoundMerge:
+    """A whole merge in the terms of both sides."""
+
+    sides: Sides
+    on: Expression
+    matched: list[BoundClause]
+    not_matched: list[BoundClause]
+    not_matched_by_source: list[BoundClause]
+
+
+@dataclass(frozen=True)
+class ClauseBinder:
+    """Binds clauses to both sides. `table` has the columns that the target is to have, `now` is the time of the whole
+    statement, in milliseconds since the epoch."""
+
+    sides: Sides
+    table: StructType
+    now: int
+    merge_schema: bool
+
+    def bind(self, on: str | Expression, clauses: Clauses) -> BoundMerge:
+        """Raises `InvalidFilterError`, `UnknownColumnError`, and `InvalidDataError` for values that cannot be set."""
+        target, source = self.sides.target, self.sides.source
+        condition = parse_condition(on, self.now)
+        if condition is None:
+            raise ValueError("a merge needs a condition that tells which rows match")
+        return BoundMerge(
+            self.sides,
+            self.sides.bind_condition(condition, target, source),
+            [self._bound(clause, (target, source)) for clause in clauses.matched],
+            [self._bound(clause, (source,)) for clause in clauses.not_matched],
+            [self._bound(clause, (target,)) for clause in clauses.not_matched_by_source],
+        )
+
+    def _bound(self, clause: Clause, visible: Sequence[Side]) -> BoundClause:
+        parsed = parse_condition(clause.condition, self.now)
+        condition = None if parsed is None else self.sides.compile(self.sides.bind_condition(parsed, *visible))
+        if clause.action == "delete":
+            return BoundClause("delete", self.table, condition)
+        given = self._all_values(clause.action) if clause.values is None else self._values(clause)
+        values = {path: self._value(self.table.resolve(path)[-1], value, visible) for path, value in given.items()}
+        return BoundClause(clause.action, self.table, condition, values)
+
+    def _value(self, column: StructField, value: Value, visible: Sequence[Side]) -> Callable[[Pairs], pa.Array]:
+        if isinstance(value, Constant):
+            return lambda pairs: value.repeat(len(pairs))
+        bound = as_stored(self.sides.bind_value(value, *visible), self.sides.schema, column.type)
+        return self.sides.compile(bound).values
+
+    def _values(self, clause: Clause) -> dict[Path, Value]:
+        given = {self._without_alias(name): value for name, value in (clause.values or {}).items()}
+        found = parse_assignments(self.table, given, self.now)
+        if clause.action == "insert" and (nested := next((path for path in found if len(path) > 1), None)):
+            name = ".".join(nested)
+            raise InvalidDataError(f"{name!r} is a field of a struct: insert the whole {nested[0]!r}", column=name)
+        return found
+
+    def _without_alias(self, name: str) -> str:
+        alias, dot, rest = name.partition(".")
+        is_alias = alias.strip("`").lower() == self.sides.target.alias.lower()
+        return rest if dot and is_alias and self.table.find(parse_path(rest)[0]) else name
+
+    def _all_values(self, action: Action) -> dict[Path, Value]:
+        source = self.sides.source
+        shared = [(f.name, other.name) for f in self.table if (other := source.schema.find(f.name))]
+        found: dict[Path, Value] = {(name,): Column((source.alias, other)) for name, other in shared}
+        may_lack = {GENERATION_EXPRESSION, DEFAULT} if action == "insert" else {GENERATION_EXPRESSION}
+        missing = [f.name for f in self.table if (f.name,) not in found and not may_lack & f.metadata.keys()]
+        if missing and not self.merge_schema:
+            raise InvalidDataError(
+                f"{action}_all takes every column from the source, which lacks {', '.join(missing)}: say which values "
+                f"to {action}, or allow it with merge_schema",
+                column=missing[0],
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class MergeDefinition:
+    """A merge as a value, which can be sent to other processes."""
+
+    target: Side
+    source: Side
+    table: StructType
+    now: int
+    merge_schema: bool
+    on: str | Expression
+    clauses: Clauses
+
+    def bind(self, engine: Engine) -> BoundMerge:
+        """Raises what `ClauseBinder.bind` raises, and `ValueError` if both sides have one alias."""
+        sides = Sides(engine, self.target, self.source)
+        return ClauseBinder(sides, self.table, self.now, self.merge_schema).bind(self.on, self.clauses)

@@ -1,0 +1,306 @@
+"""Which rows of a source match which rows of a target, by a condition over both.
+
+Equalities between the sides are looked up: each row gets a number by its keys, the same for equal keys. What else the
+condition says is evaluated on the candidates. Keys are equal as `=` has it: null is equal to nothing (but to null by
+`<=>`), and neither is NaN; 0.0 and -0.0 are equal; numbers and times of different types are compared by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lakeport.kernel.expressions import (
+    FLOATS,
+    And,
+    Cast,
+    Column,
+    Comparison,
+    Expression,
+    In,
+    Literal,
+    all_of,
+    common_type,
+    conjuncts,
+    decimal_of,
+    digits_of,
+    rewrite,
+    type_of,
+)
+from lakeport.kernel.schema import DataType, PrimitiveType
+from lakeport.kernel.values import FALSE, from_numpy, python_value, scalar_of, to_integers, to_mask
+from lakeport.tables.merge.sides import Pairs, RowNumbers, Side, Sides
+
+_BLOCK_PAIRS = 1 << 18
+"""So many candidates are looked at together; more only if one row has more."""
+_FEW_KEYS = 100
+"""Up to so many keys of the source are looked for one by one in the statistics of files."""
+_NOTHING = Literal(False)
+_MISSING = scalar_of(-1, pa.int32())
+
+
+@dataclass(frozen=True)
+class Key:
+    """An equality between the sides; both values have one type."""
+
+    target: Expression
+    source: Expression
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class JoinCondition:
+    """A condition over both sides, by what each part of it is about; all parts must hold."""
+
+    keys: tuple[Key, ...]
+    target_only: Expression | None
+    source_only: Expression | None
+    rest: Expression | None
+
+    @property
+    def on_target(self) -> list[Expression]:
+        """The parts for which rows of the target are read."""
+        parts = (self.target_only, self.rest, *(key.target for key in self.keys))
+        return [part for part in parts if part is not None]
+
+
+def split_condition(bound: Expression, sides: Sides) -> JoinCondition:
+    """The parts of a bound condition."""
+    keys: list[Key] = []
+    on_target: list[Expression] = []
+    on_source: list[Expression] = []
+    rest: list[Expression] = []
+    for part in conjuncts(bound):
+        if (key := _as_key(part, sides)) is not None:
+            keys.append(key)
+        elif sides.source.is_in(part):
+            (rest if sides.target.is_in(part) else on_source).append(part)
+        else:
+            on_target.append(part)
+    return JoinCondition(tuple(keys), all_of(on_target), all_of(on_source), all_of(rest))
+
+
+def _as_key(part: Expression, sides: Sides) -> Key | None:
+    match part:
+        case Comparison("=" | "<=>" as op, left, right):
+            if _is_only(sides.source, left, sides):
+                left, right = right, left
+            if not (_is_only(sides.target, left, sides) and _is_only(sides.source, right, sides)):
+                return None
+            alike = _alike(left, right, sides)
+            return None if alike is None else Key(*alike, op == "<=>")
+    return None
+
+
+def _is_only(side: Side, bound: Expression, sides: Sides) -> bool:
+    other = sides.source if side is sides.target else sides.target
+    return side.is_in(bound) and not other.is_in(bound)
+
+
+def _alike(left: Expression, right: Expression, sides: Sides) -> tuple[Expression, Expression] | None:
+    """Both values in one type in which they are equal if they compare as equal; None if there is no such type."""
+    ours, theirs = type_of(left, sides.schema), type_of(right, sides.schema)
+    shared = common_type(ours, theirs)
+    if not isinstance(shared, PrimitiveType) or (shared.decimal and shared != _exact_decimal(ours, theirs)):
+        return None
+    return (
+        left if ours == shared else Cast(left, shared.name),
+        right if theirs == shared else Cast(right, shared.name),
+    )
+
+
+def _exact_decimal(left: DataType, right: DataType) -> PrimitiveType:
+    """The decimal with all digits that either has."""
+    (p1, s1), (p2, s2) = digits_of(left) or (0, 0), digits_of(right) or (0, 0)
+    scale = max(s1, s2)
+    return decimal_of(max(p1 - s1, p2 - s2) + scale, scale)
+
+
+class Matcher:
+    """Finds the matches of a source, which is all there; rows of the target come in parts."""
+
+    def __init__(self, sides: Sides, condition: JoinCondition, source: pa.RecordBatch) -> None:
+        self._source, self.condition = source, condition
+        self._on_target = None if condition.target_only is None else sides.compile(condition.target_only)
+        self._rest = None if condition.rest is None else sides.compile(condition.rest)
+        self._target_keys = [sides.compile(key.target) for key in condition.keys]
+        rows = Pairs(None, source)
+        keys = [_normal(sides.compile(key.source).values(rows)) for key in condition.keys]
+        usable = np.ones(source.num_rows, np.bool_)
+        if condition.source_only is not None:
+            usable = sides.compile(condition.source_only).holds(rows)
+        self._index = KeyIndex(keys, [key.null_safe for key in condition.keys], usable)
+        self.source_keys = [key.filter(from_numpy(usable)) for key in keys]
+        """Of the rows of the source that can have a match."""
+
+    def matches(self, target: pa.RecordBatch) -> Iterator[tuple[RowNumbers, RowNumbers]]:
+        """Which rows of the target match which of the source, in blocks; all matches of a row are in one block, next to
+        each other."""
+        pairs = Pairs(target, None)
+        rows = np.arange(target.num_rows, dtype=np.int64)
+        if self._on_target is not None:
+            rows = np.flatnonzero(self._on_target.holds(pairs))
+            pairs = pairs.take(rows)
+        keys = [_normal(key.values(pairs)) for key in self._target_keys]
+        for chosen, source_rows in self._index.candidates(keys, len(rows)):
+            target_rows = rows[chosen]
+            if self._rest is not None:
+                holds = self._rest.holds(Pairs(target, self._source, target_rows, source_rows))
+                target_rows, source_rows = target_rows[holds], source_rows[holds]
+            if len(target_rows):
+                yield target_rows, source_rows
+
+
+class KeyIndex:
+    """The rows of a source by their keys. Without keys, every row is a candidate for every other."""
+
+    def __init__(self, columns: Sequence[pa.Array], null_safe: Sequence[bool], usable: npt.NDArray[np.bool_]) -> None:
+        self._levels: list[_Level] = []
+        numbered: RowNumbers | None = None
+        for column, takes_null in zip(columns, null_safe, strict=True):
+            level, numbered = _Level.build(column, takes_null, numbered)
+            self._levels.append(level)
+        codes = np.zeros(len(usable), np.int64) if numbered is None else numbered
+        codes = np.where(usable, codes, -1)
+        order = np.argsort(codes, kind="stable")
+        self._rows = order[np.count_nonzero(codes < 0) :]
+        """The rows of the source, those of one code together."""
+        self._counts = np.bincount(codes[self._rows], minlength=self._levels[-1].size if self._levels else 1)
+        self._starts = np.cumsum(self._counts) - self._counts
+
+    def candidates(self, columns: Sequence[pa.Array], length: int) -> Iterator[tuple[RowNumbers, RowNumbers]]:
+        """Rows with these keys beside the rows of the source that have them too, in blocks."""
+        numbered: RowNumbers | None = None
+        for column, level in zip(columns, self._levels, strict=True):
+            numbered = level.encode(column, numbered)
+        codes = np.zeros(length, np.int64) if numbered is None else numbered
+        found = np.flatnonzero(codes >= 0)
+        counts = self._counts[codes[found]]
+        found, counts = found[counts > 0], counts[counts > 0]
+        ends = np.cumsum(counts)
+        start = 0
+        while start < len(found):
+            before = ends[start - 1] if start else 0
+            end = max(start + 1, int(np.searchsorted(ends, before + _BLOCK_PAIRS, side="right")))
+            yield self._block(found[start:end], codes[found[start:end]], counts[start:end])
+            start = end
+
+    def _block(self, rows: RowNumbers, codes: RowNumbers, counts: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
+        starts = self._starts[codes]
+        if (counts == 1).all():
+            return rows, self._rows[starts]
+        before = np.cumsum(counts) - counts
+        within = np.arange(counts.sum(), dtype=np.int64) + np.repeat(starts - before, counts)
+        return np.repeat(rows, counts), self._rows[within]
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Numbers for the values of one more key, together with the numbers of the keys before it; -1 for what the source
+    does not have."""
+
+    values: pa.Array
+    """Those that the source has, each once, none of them null."""
+    null_safe: bool
+    combined: pa.Array | None
+    """The numbers of all keys together that the source has; None if this is the first key."""
+
+    @property
+    def size(self) -> int:
+        """Every number is less."""
+        return len(self.values) + 1 if self.combined is None else len(self.combined)
+
+    @classmethod
+    def build(cls, column: pa.Array, null_safe: bool, before: RowNumbers | None) -> tuple[_Level, RowNumbers]:
+        """The level of a key of the source, and the numbers of the source's rows."""
+        first = cls(column.unique().drop_null(), null_safe, None)
+        joined = first._joined(column, before)
+        if before is None:
+            return first, joined
+        level = replace(first, combined=from_numpy(joined[joined >= 0]).unique())
+        return level, level.encode(column, before)
+
+    def encode(self, column: pa.Array, before: RowNumbers | None) -> RowNumbers:
+        joined = self._joined(column, before)
+        return joined if self.combined is None else _indices(from_numpy(joined), self.combined)
+
+    def _joined(self, column: pa.Array, before: RowNumbers | None) -> RowNumbers:
+        own = _indices(column, self.values)
+        if self.null_safe and column.null_count:
+            own = np.where(to_mask(column.is_null()), len(self.values), own)
+        if types.is_floating(column.type):
+            own = np.where(to_mask(_is_nan(column)), -1, own)
+        if before is None:
+            return own
+        return np.where((own >= 0) & (before >= 0), before * (len(self.values) + 1) + own, -1)
+
+
+def _indices(array: pa.Array, values: pa.Array) -> RowNumbers:
+    """Where the items are among `values`; -1 for one that is not there."""
+    found = pc.index_in(array, value_set=values, skip_nulls=True)
+    return to_integers(pc.fill_null(found, _MISSING).cast(pa.int64()))
+
+
+def _is_nan(array: pa.Array) -> pa.BooleanArray:
+    return pc.fill_null(pc.is_nan(array), FALSE)
+
+
+def _normal(array: pa.Array) -> pa.Array:
+    """Keys as they are looked up, by their bits: with one zero only."""
+    return pc.add(array, scalar_of(0.0, array.type)) if types.is_floating(array.type) else array
+
+
+def target_filter(sides: Sides, matcher: Matcher) -> Expression | None:
+    """What is true of every row of the target that has a match, in the target's own terms: it tells which files can
+    have one. None if nothing is known."""
+    condition = matcher.condition
+    parts = [] if condition.target_only is None else [_own_terms(condition.target_only)]
+    for key, values in zip(condition.keys, matcher.source_keys, strict=True):
+        if (part := _key_filter(key, values, sides)) is not None:
+            parts.append(part)
+    return all_of(parts)
+
+
+def _own_terms(bound: Expression) -> Expression:
+    def strip(node: Expression) -> Expression:
+        return Column(node.path[1:]) if isinstance(node, Column) else node
+
+    return rewrite(bound, strip)
+
+
+def _key_filter(key: Key, values: pa.Array, sides: Sides) -> Expression | None:
+    column = _pruning_column(key, sides)
+    if column is None:
+        return None
+    known = values.drop_null()
+    if types.is_floating(known.type):
+        known = known.filter(pc.invert(pc.is_nan(known)))
+    found = _range_filter(column, known)
+    return found | column.is_null() if key.null_safe and values.null_count else found
+
+
+def _pruning_column(key: Key, sides: Sides) -> Column | None:
+    """The column that the statistics must tell about. Where an exact number is compared as a double it may be equal to
+    what it is not, so that its bounds say nothing."""
+    match key.target:
+        case Column(path):
+            return Column(path[1:])
+        case Cast(Column(path), _) if type_of(key.target, sides.schema) not in FLOATS:
+            return Column(path[1:])
+    return None
+
+
+def _range_filter(column: Column, values: pa.Array) -> Expression:
+    if not len(values):
+        return _NOTHING
+    distinct = values.unique()
+    if len(distinct) <= _FEW_KEYS:
+        return In(column, tuple(Literal(python_value(value)) for value in distinct))
+    bounds = pc.min_max(distinct)
+    return And(column >= python_value(bounds["min"]), column <= python_value(bounds["max"]))

@@ -1,0 +1,203 @@
+"""How a merge is done: one pass finds what happens to which rows, another one writes the rows that change.
+
+Files in which nothing happens are not touched. A merge that changes no row of the target is an append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakeport.kernel.definition import TARGET_FILE_SIZE
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import ROW_POSITION
+from lakeport.kernel.transaction import Transaction
+from lakeport.kernel.values import from_numpy, to_integers
+from lakeport.kernel.write import RowTransformer
+from lakeport.tables.merge.clauses import MergeDefinition, choose
+from lakeport.tables.merge.matching import target_filter
+from lakeport.tables.merge.search import Found, FoundIn, SearchTask
+from lakeport.tables.merge.sides import Pairs, RowNumbers
+from lakeport.tables.merge.source import OpenMerge, SharedMerge, shared_merge
+from lakeport.tables.operation import Result, finish
+from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
+from lakeport.tables.rows.output import Copied, RowChange, Updated, row_reader
+from lakeport.workers import Workers
+from lakeport.workers.reading import RowReader
+from lakeport.workers.writing import write_rows
+
+_INSERTED_ROWS = 1 << 16
+"""So many rows of the source are worked out at once."""
+
+
+class MergeRun:
+    """One execution of a merge."""
+
+    def __init__(
+        self, transaction: Transaction, source: pa.RecordBatch, definition: MergeDefinition, workers: Workers
+    ) -> None:
+        """Raises `InvalidFilterError`, `UnknownColumnError` and `InvalidDataError` for what cannot be worked out."""
+        assert transaction.snapshot is not None, "a new table has no rows to merge into"
+        self._transaction, self._snapshot, self._engine = transaction, transaction.snapshot, transaction.engine
+        self._source, self._definition, self._workers = source, definition, workers
+        self._opened = OpenMerge(definition.bind(transaction.engine), source)
+        self._merge, self._clauses = self._opened.merge, self._opened.clauses
+        self._is_update = np.array([clause.action == "update" for clause in self._clauses], np.bool_)
+
+    def run(self) -> Result:
+        """Raises what `Merge.execute` raises."""
+        shared = shared_merge(self._opened, self._definition, self._workers, self._engine, self._transaction.root)
+        with shared as merge:
+            found, is_matched = self._search(merge)
+            unmatched = np.flatnonzero(~is_matched)
+            return self._change(merge, found, unmatched) if found else self._append(unmatched)
+
+    # What happens to which rows
+
+    def _search(self, merge: SharedMerge) -> tuple[list[FoundIn], npt.NDArray[np.bool_]]:
+        """The files to which something happens, and for each row of the source whether it matches any."""
+        reader, files = self._plan_search()
+        most = TARGET_FILE_SIZE.of(self._transaction.metadata.configuration)
+        groups = self._workers.groups(files, lambda file: file.size, most)
+        found: list[FoundIn] = []
+        is_matched = np.zeros(self._source.num_rows, np.bool_)
+        for part in self._workers.map(SearchTask(merge, reader), groups):
+            found += part.found
+            is_matched[part.source_rows] = True
+        return found, is_matched
+
+    def _plan_search(self) -> tuple[RowReader, list[ScanFile]]:
+        """What reads the rows of the target that a clause may apply to, or a row of the source match, with the columns
+        that the conditions mention; and the files."""
+        matcher, sides = self._opened.matcher, self._merge.sides
+        builder = self._snapshot.scan_builder().with_log_details().with_row_position()
+        known = None if self._merge.not_matched_by_source else target_filter(sides, matcher)
+        builder = builder if known is None else builder.with_filter(known)
+        conditions = [clause.condition for clause in self._clauses if clause.condition is not None]
+        names = sides.target.names_in(matcher.condition.on_target)
+        names = tuple(dict.fromkeys([*names, *(name for each in conditions for name in each.target_names)]))
+        scan = builder.with_read_schema(self._snapshot.schema.select((name,) for name in names)).build()
+        # The filter leaves files and row groups out; which rows match is found out anyway.
+        reader = RowReader(scan.scan_state, scan.scan_state.arrow_schema, None, scan.physical_filter)
+        return reader, self._transaction.plan(scan)
+
+    # What is written
+
+    def _append(self, unmatched: RowNumbers) -> Result:
+        """No row of the target changes."""
+        context = self._transaction.write_context()
+        transformer = RowTransformer(self._engine, context)
+        inserted = 0
+
+        def checked() -> Iterator[pa.RecordBatch]:
+            nonlocal inserted
+            for pairs, rows in self._inserted(unmatched):
+                inserted += len(pairs)
+                yield transformer.checked(rows, pairs.name_row)
+
+        adds = write_rows(self._engine, context.for_moved_rows(), checked())
+        self._transaction.add_files(adds)
+        added_bytes = sum(add.size for add in adds)
+        counts = ChangeCounts(inserted_rows=inserted, added_files=len(adds), added_bytes=added_bytes)
+        self._transaction.metrics |= self._metrics(counts, [])
+        return finish(self._transaction, adds)
+
+    def _change(self, merge: SharedMerge, found: list[FoundIn], unmatched: RowNumbers) -> Result:
+        updated = [each for each in found if self._is_update[each.rows.clauses].any()]
+        with RowChanges(self._transaction, updates=bool(updated), workers=self._workers) as changes:
+            for each in found:
+                changes.take(self._file_change(each, changes.uses_vectors))
+            copies = not changes.uses_vectors
+            changes.rewrite(updated, _MergeRows(merge, row_reader(self._snapshot), copies))
+            for pairs, new in self._inserted(unmatched):
+                changes.insert(new, pairs.name_row)
+            self._transaction.metrics |= self._metrics(changes.stage(), found)
+            return changes.commit()
+
+    def _file_change(self, found: FoundIn, uses_vectors: bool) -> FileChange:
+        """Rows that are updated go from where they are; without deletion vectors, so do their neighbours."""
+        is_update = self._is_update[found.rows.clauses]
+        deleted, replaced = (found.rows.rows[mask].astype(np.uint64) for mask in (~is_update, is_update))
+        return FileChange(found.file, deleted, replaced if uses_vectors or not len(replaced) else None)
+
+    def _inserted(self, unmatched: RowNumbers) -> Iterator[tuple[Pairs, pa.RecordBatch]]:
+        """Rows of the source that match none, and the new rows that they make."""
+        for start in range(0, len(unmatched), _INSERTED_ROWS):
+            pairs = Pairs(None, self._source, None, unmatched[start : start + _INSERTED_ROWS])
+            chosen = choose(self._merge.not_matched, pairs)
+            for number, clause in enumerate(self._merge.not_matched):
+                if len(rows := np.flatnonzero(chosen == number)):
+                    inserting = pairs.take(rows)
+                    yield inserting, clause.inserted(inserting)
+
+    def _metrics(self, counts: ChangeCounts, found: Sequence[FoundIn]) -> dict[str, int]:
+        """What was done, in the words of Spark."""
+        totals = np.zeros(len(self._clauses), np.int64)
+        for each in found:
+            totals += np.bincount(each.rows.clauses, minlength=len(self._clauses))
+        matched = np.arange(len(self._clauses)) < len(self._merge.matched)
+
+        def rows_in(clauses: npt.NDArray[np.bool_]) -> int:
+            return int(totals[clauses].sum())
+
+        return {
+            "numSourceRows": self._source.num_rows,
+            "numTargetRowsInserted": counts.inserted_rows,
+            "numTargetRowsUpdated": rows_in(self._is_update),
+            "numTargetRowsMatchedUpdated": rows_in(self._is_update & matched),
+            "numTargetRowsNotMatchedBySourceUpdated": rows_in(self._is_update & ~matched),
+            "numTargetRowsDeleted": rows_in(~self._is_update),
+            "numTargetRowsMatchedDeleted": rows_in(~self._is_update & matched),
+            "numTargetRowsNotMatchedBySourceDeleted": rows_in(~self._is_update & ~matched),
+            "numTargetRowsCopied": counts.copied_rows,
+            "numOutputRows": counts.inserted_rows + counts.updated_rows + counts.copied_rows,
+            "numTargetFilesAdded": counts.added_files,
+            "numTargetFilesRemoved": counts.removed_files,
+            "numTargetBytesAdded": counts.added_bytes,
+            "numTargetBytesRemoved": counts.removed_bytes,
+            "numTargetChangeFilesAdded": counts.change_files,
+            "numTargetDeletionVectorsAdded": counts.vectors_added,
+            "numTargetDeletionVectorsUpdated": counts.vectors_updated,
+            "numTargetDeletionVectorsRemoved": counts.vectors_removed,
+        }
+
+
+@dataclass(frozen=True)
+class _MergeRows:
+    """Rows of files as they are to be. With `copies`, those to which nothing happens come too."""
+
+    merge: SharedMerge
+    reader: RowReader
+    copies: bool
+
+    def open(self, engine: Engine) -> Callable[[FoundIn], Iterator[RowChange]]:
+        opened = self.merge.open(engine)
+
+        def merge_rows(item: FoundIn) -> Iterator[RowChange]:
+            found = item.rows
+            for batch in self.reader.read(engine, item.file):
+                positions = to_integers(batch.column(ROW_POSITION.name))
+                places = np.searchsorted(found.rows, positions)
+                places[places == len(found)] = 0
+                is_found = found.rows[places] == positions
+                if self.copies and not is_found.all():
+                    yield Copied(batch.filter(from_numpy(~is_found)))
+                rows = np.flatnonzero(is_found)
+                yield from _updated(opened, batch, rows, found.take(places[rows]))
+
+        return merge_rows
+
+
+def _updated(opened: OpenMerge, batch: pa.RecordBatch, rows: RowNumbers, found: Found) -> Iterator[Updated]:
+    for number, clause in enumerate(opened.clauses):
+        chosen = np.flatnonzero(found.clauses == number)
+        if clause.action == "update" and len(chosen):
+            before = batch.take(from_numpy(rows[chosen]))
+            pairs = Pairs(before, opened.source, None, found.source_rows[chosen])
+            name_row = pairs.name_row if number < len(opened.merge.matched) else None
+            yield Updated(before, clause.updated(before, pairs), name_row)

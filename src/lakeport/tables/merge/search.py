@@ -1,0 +1,185 @@
+"""The first pass of a merge: which clause applies to which row of the target, and which rows of the source matched.
+
+Only the columns that conditions mention are read, several files at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakeport.errors import InvalidDataError
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import ROW_POSITION
+from lakeport.kernel.values import to_integers
+from lakeport.kernel.write import format_row
+from lakeport.tables.merge.clauses import BoundClause, choose
+from lakeport.tables.merge.matching import Matcher
+from lakeport.tables.merge.sides import Pairs, RowNumbers
+from lakeport.tables.merge.source import SharedMerge
+from lakeport.workers import Workplace
+from lakeport.workers.reading import RowReader, in_order
+
+_GATHERED_ROWS = 1 << 16
+_GATHERED_BYTES = 256 << 20
+_NO_ROWS: RowNumbers = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What happens to rows: three columns of equal length."""
+
+    rows: RowNumbers
+    """Numbers of rows, or positions in a file; strictly ascending once they are sorted."""
+    clauses: RowNumbers
+    """Numbers of clauses: those of matched rows first, then those of rows that the source does not match."""
+    source_rows: RowNumbers
+    """The row of the source that matches; -1 where none does."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, chosen: npt.NDArray[np.int64] | slice) -> Found:
+        return Found(self.rows[chosen], self.clauses[chosen], self.source_rows[chosen])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Found]) -> Found:
+        if not parts:
+            return cls(_NO_ROWS, _NO_ROWS, _NO_ROWS)
+        columns = ([part.rows for part in parts], [part.clauses for part in parts], [p.source_rows for p in parts])
+        return cls(*map(np.concatenate, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class FoundIn:
+    """What happens to rows of a file."""
+
+    file: ScanFile
+    rows: Found
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What was found in some files."""
+
+    found: list[FoundIn]
+    source_rows: RowNumbers
+    """The rows of the source that matched any."""
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """A task: what happens to the rows of some files. Raises `InvalidDataError`."""
+
+    merge: SharedMerge
+    reader: RowReader
+
+    def __call__(self, place: Workplace, files: Sequence[ScanFile]) -> SearchResult:
+        opened = self.merge.open(place.engine)
+
+        def rows_of(file: ScanFile) -> Iterator[tuple[ScanFile, pa.RecordBatch]]:
+            for batch in self.reader.read(place.engine, file):
+                place.check()
+                yield file, batch
+
+        search = MergeSearch(opened.matcher, opened.source, opened.merge.matched, opened.merge.not_matched_by_source)
+        found = search.run(in_order(files, rows_of, place.threads))
+        return SearchResult(found, np.flatnonzero(search.matched_sources))
+
+
+class MergeSearch:
+    """Takes the rows of the target; remembers which rows of the source matched any of them."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        source: pa.RecordBatch,
+        matched: Sequence[BoundClause],
+        by_source: Sequence[BoundClause],
+    ) -> None:
+        self._matcher, self._source, self._matched, self._by_source = matcher, source, matched, by_source
+        self._may_repeat = [(c.action, c.condition is None) for c in matched] == [("delete", True)]
+        """Whether a row may match several times: to delete it once is to delete it."""
+        self.matched_sources = np.zeros(source.num_rows, np.bool_)
+
+    def run(self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]) -> list[FoundIn]:
+        """The files to which something happens. The batches have `ROW_POSITION`, and come in the order of files.
+
+        Raises `InvalidDataError` if a row is to be changed by several rows of the source."""
+        found: dict[str, tuple[ScanFile, list[Found]]] = {}
+        for gathered in self._gathered(batches):
+            for file, part in self._in_files(gathered):
+                found.setdefault(file.path, (file, []))[1].append(part)
+        return [FoundIn(file, Found.joined(parts)) for file, parts in found.values()]
+
+    def _gathered(
+        self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]
+    ) -> Iterator[list[tuple[ScanFile, pa.RecordBatch]]]:
+        """To look keys up costs as much as the source is long, besides: so many rows are looked up at once."""
+        enough = max(_GATHERED_ROWS, self._source.num_rows)
+        gathered: list[tuple[ScanFile, pa.RecordBatch]] = []
+        rows = size = 0
+        for file, batch in batches:
+            gathered.append((file, batch))
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= enough or size >= _GATHERED_BYTES:
+                yield gathered
+                gathered, rows, size = [], 0, 0
+        if gathered:
+            yield gathered
+
+    def _in_files(self, gathered: list[tuple[ScanFile, pa.RecordBatch]]) -> Iterator[tuple[ScanFile, Found]]:
+        rows = pa.concat_batches([batch for _, batch in gathered])
+        found = self._look(rows)
+        positions = to_integers(rows.column(ROW_POSITION.name))
+        ends = np.cumsum([batch.num_rows for _, batch in gathered])
+        cuts = [0, *np.searchsorted(found.rows, ends).tolist()]
+        for (file, _), start, end in zip(gathered, cuts[:-1], cuts[1:], strict=True):
+            if end > start:
+                part = found.take(slice(start, end))
+                yield file, Found(positions[part.rows], part.clauses, part.source_rows)
+
+    def _look(self, target: pa.RecordBatch) -> Found:
+        """What happens to some rows, in their order."""
+        is_matched = np.zeros(target.num_rows, np.bool_)
+        parts = []
+        for rows, source_rows in self._matcher.matches(target):
+            self.matched_sources[source_rows] = True
+            is_matched[rows] = True
+            if self._matched:
+                parts.append(self._changed(target, rows, source_rows))
+        if self._by_source:
+            parts.append(self._unmatched(target, np.flatnonzero(~is_matched)))
+        found = Found.joined(parts)
+        return found if len(parts) < 2 else found.take(np.argsort(found.rows, kind="stable"))
+
+    def _changed(self, target: pa.RecordBatch, rows: RowNumbers, source_rows: RowNumbers) -> Found:
+        clauses = choose(self._matched, Pairs(target, self._source, rows, source_rows))
+        found = Found(rows, clauses, source_rows).take(np.flatnonzero(clauses >= 0))
+        repeated = found.rows[1:] == found.rows[:-1]
+        if not repeated.any():
+            return found
+        if not self._may_repeat:
+            raise self._ambiguous(target, found, int(repeated.argmax()))
+        return found.take(np.flatnonzero(np.concatenate([[True], ~repeated])))
+
+    def _unmatched(self, target: pa.RecordBatch, rows: RowNumbers) -> Found:
+        clauses = choose(self._by_source, Pairs(target, None, rows))
+        applies = np.flatnonzero(clauses >= 0)
+        return Found(rows[applies], clauses[applies] + len(self._matched), np.full(len(applies), -1, np.int64))
+
+    def _ambiguous(self, target: pa.RecordBatch, found: Found, at: int) -> InvalidDataError:
+        row = found.rows[at]
+        sources = found.source_rows[found.rows == row]
+        names = [name for name in target.schema.names if name != ROW_POSITION.name]
+        shown = "; ".join(format_row(self._source, int(number), self._source.schema.names) for number in sources[:3])
+        return InvalidDataError(
+            f"the row of the target with {format_row(target, int(row), names)} is matched by {len(sources)} rows of "
+            f"the source, so that it is not clear what to make of it: {shown}; leave one row in the source for each "
+            "row of the target, or tell them apart in a condition",
+            row=int(sources[1]),
+        )

@@ -1,0 +1,132 @@
+"""The source of a merge: all of its rows, in memory; and how they reach those who merge them into files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+
+from lakeport.errors import InvalidDataError
+from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.schema import arrow_schema, nullable, schema_from_arrow
+from lakeport.kernel.write import fit_column
+from lakeport.tables.merge.clauses import BoundMerge, MergeDefinition
+from lakeport.tables.merge.matching import Matcher, split_condition
+from lakeport.tables.merge.sides import name_source_row
+from lakeport.tables.operation import discard
+from lakeport.workers import Workers
+
+_PIECE = 8 << 20
+
+
+def load_source(reader: pa.RecordBatchReader) -> pa.RecordBatch:
+    """All rows of the source, in the types that Delta has. Raises `InvalidDataError`."""
+    table = reader.read_all()
+    try:
+        schema = arrow_schema(schema_from_arrow(table.schema))
+    except ValueError as error:
+        raise InvalidDataError(f"the source cannot be merged: {error}") from error
+    names = [name.lower() for name in schema.names]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InvalidDataError(f"the source has two columns with the name {twice!r}", column=twice)
+    columns = [_in_one(table.column(index), field.name) for index, field in enumerate(schema)]
+    fitted = [fit_column(column, field, name_source_row) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(fitted, schema=nullable(schema))
+
+
+def _in_one(column: pa.ChunkedArray, name: str) -> pa.Array:
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        raise InvalidDataError(
+            f"the column {name!r} of the source holds more than 2 GiB: merge it in several parts", column=name
+        )
+    return combined
+
+
+class OpenMerge:
+    """A merge, bound to both sides, and its source."""
+
+    def __init__(self, merge: BoundMerge, source: pa.RecordBatch) -> None:
+        self.merge, self.source = merge, source
+        self.clauses = [*merge.matched, *merge.not_matched_by_source]
+        """Those for rows of the target, by their numbers."""
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        return Matcher(self.merge.sides, split_condition(self.merge.on, self.merge.sides), self.source)
+
+
+class SharedMerge(Protocol):
+    """A merge that tasks open where they run."""
+
+    def open(self, engine: Engine) -> OpenMerge: ...
+
+
+@contextmanager
+def shared_merge(
+    opened: OpenMerge, definition: MergeDefinition, workers: Workers, engine: Engine, root: str
+) -> Iterator[SharedMerge]:
+    """For tasks of this process, or of others: then the source is put into a file below `root` for as long as they
+    run. Should it stay behind, vacuum takes it for data that no version has."""
+    if workers.here is not None:
+        yield _HeldMerge(opened)
+        return
+    path = f"{root}/merge-source-{uuid4()}.arrow"
+    try:
+        yield _StoredMerge(definition, _store(engine, path, opened.source))
+    finally:
+        discard(engine, [path])
+
+
+@dataclass(frozen=True)
+class _HeldMerge:
+    opened: OpenMerge
+
+    def open(self, engine: Engine) -> OpenMerge:
+        return self.opened
+
+
+@dataclass(frozen=True)
+class _StoredMerge:
+    """Equal to another one if that has its source in the same file: a process opens it once for all of its tasks."""
+
+    definition: MergeDefinition = field(compare=False)
+    file: FileStatus
+
+    def open(self, engine: Engine) -> OpenMerge:
+        return _opened(_Opening(self, engine))
+
+
+@dataclass(frozen=True)
+class _Opening:
+    stored: _StoredMerge
+    engine: Engine = field(compare=False)
+
+
+@lru_cache(maxsize=1)
+def _opened(opening: _Opening) -> OpenMerge:
+    stored, engine = opening.stored, opening.engine
+    with engine.storage.open_input(stored.file) as file, pa.ipc.open_file(file) as reader:
+        (source,) = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+    return OpenMerge(stored.definition.bind(engine), source)
+
+
+def _store(engine: Engine, path: str, source: pa.RecordBatch) -> FileStatus:
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_file(buffer, source.schema) as writer:
+        writer.write_batch(source)
+    data = memoryview(buffer.getvalue())
+    output = engine.storage.open_output(path)
+    try:
+        for start in range(0, len(data), _PIECE):
+            output.write(data[start : start + _PIECE])
+        output.close()
+    except BaseException:
+        output.abort()
+        raise
+    return FileStatus(path, len(data), engine.now())

@@ -1,0 +1,79 @@
+"""Which rows of a table's files satisfy a condition: only the columns that it names are read, several files at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakeport.kernel.expressions import Expression, columns_in, parse_filter, replace_now
+from lakeport.kernel.scan import Scan, ScanFile
+from lakeport.kernel.schema import ROW_POSITION, arrow_field
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.transaction import Transaction
+from lakeport.kernel.values import to_integers
+from lakeport.tables.rows.output import Positions
+from lakeport.workers import ThreadWorkers, Workers, Workplace
+from lakeport.workers.reading import RowReader
+
+
+@dataclass(frozen=True, eq=False)
+class FoundRows:
+    """Rows of a file: those at the positions; where they are None, every row that is not deleted."""
+
+    file: ScanFile
+    positions: Positions | None
+
+
+def parse_condition(where: str | Expression | None, now: int) -> Expression | None:
+    """The condition that a person gave as SQL text or as an expression, at one time in milliseconds since the epoch.
+
+    Raises `InvalidFilterError` for text that does not parse, `ValueError` for what is neither."""
+    if where is None:
+        return None
+    parsed = parse_filter(where) if isinstance(where, str) else where
+    if not isinstance(parsed, Expression):
+        raise ValueError(f"a condition is SQL text or an expression, not {type(where).__name__}")
+    return replace_now(parsed, now)
+
+
+def find_rows(
+    transaction: Transaction, snapshot: Snapshot, condition: Expression | None, workers: Workers | None = None
+) -> Iterator[FoundRows]:
+    """The files in which rows satisfy the condition; the transaction has then read what the condition selects.
+
+    Where partition values alone decide, no file is opened. Rows for which the condition is null are not found.
+    Raises `InvalidFilterError` and `UnknownColumnError`."""
+    builder = snapshot.scan_builder().with_log_details()
+    scan = (builder if condition is None else builder.with_filter(condition)).build()
+    files = transaction.plan(scan)
+    if scan.remaining_filter is None:
+        return (FoundRows(file, None) for file in files)
+    search = _Search(_position_reader(scan))
+    return _found(files, (workers or ThreadWorkers(transaction.engine)).map(search, files))
+
+
+def _found(files: list[ScanFile], positions: Iterator[Positions]) -> Iterator[FoundRows]:
+    return (FoundRows(file, rows) for file, rows in zip(files, positions, strict=True) if len(rows))
+
+
+def _position_reader(scan: Scan) -> RowReader:
+    assert scan.filter is not None
+    assert scan.remaining_filter is not None
+    schema = scan.snapshot.schema
+    columns = schema.select(column.path for column in columns_in(scan.remaining_filter))
+    narrow = scan.snapshot.scan_builder().with_filter(scan.filter).with_read_schema(columns).with_row_position()
+    return RowReader.for_scan(narrow.build(), pa.schema([arrow_field(ROW_POSITION)]))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A task: the rows of a file that are found."""
+
+    reader: RowReader
+
+    def __call__(self, place: Workplace, file: ScanFile) -> Positions:
+        parts = [to_integers(batch.column(0)) for batch in self.reader.read(place.engine, file)]
+        return np.concatenate(parts).astype(np.uint64) if parts else np.zeros(0, np.uint64)

@@ -1,0 +1,173 @@
+"""`create` and `append`: rows into tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import InvalidDataError, TableNotFoundError
+from lakeport.kernel.actions import Add
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.definition import ENABLE_TYPE_WIDENING
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.schema import StructType, schema_from_arrow
+from lakeport.kernel.schema import evolution as schema_changes
+from lakeport.kernel.snapshot import Table
+from lakeport.kernel.transaction import Transaction, create_table
+from lakeport.tables.input.rows import to_reader
+from lakeport.tables.input.schema import SchemaInput, check_defaults, check_text, to_schema
+from lakeport.tables.operation import Result, StorageOptions, begin, finish, open_snapshot, table_at
+from lakeport.workers.writing import write_rows
+
+
+def create(
+    target: str,
+    data: Any = None,
+    *,
+    schema: SchemaInput | None = None,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    storage_options: StorageOptions = None,
+    engine: Engine | None = None,
+) -> Result:
+    """A new table, with rows if `data` is given; its columns are those of the data unless `schema` says them: text such
+    as `"id long not null, day date"`, types by name, a `pyarrow.Schema` or a `StructType`.
+
+    Raises `ValueError` if there is a table already."""
+    partitions, clustering = _names(partition_by), _names(cluster_by)
+    check_text("" if name is None else name, "the name of a table")
+    check_text("" if description is None else description, "the description of a table")
+    table = table_at(target, engine, storage_options)
+    columns = None if schema is None else to_schema(schema)
+    reader = None if data is None else to_reader(data, columns)
+    if columns is None:
+        if reader is None:
+            raise ValueError("a new table needs data or a schema")
+        columns = to_schema(reader.schema)
+    _refuse_existing(table)
+    transaction = begin_create(
+        table,
+        columns,
+        partition_by=partitions,
+        cluster_by=clustering,
+        properties=properties,
+        name=name,
+        description=description,
+        with_rows=reader is not None,
+    )
+    return finish(transaction) if reader is None else _write(transaction, reader)
+
+
+def begin_create(
+    table: Table,
+    columns: StructType,
+    *,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    with_rows: bool,
+) -> Transaction:
+    """A transaction that makes the table, which is not there yet. Raises `ValueError` for what no table can be."""
+    check_defaults(table.engine, columns)
+    transaction = create_table(
+        table.engine,
+        table.root,
+        columns,
+        partition_by,
+        properties,
+        clustering_columns=cluster_by,
+        name=name,
+        description=description,
+        operation="CREATE TABLE AS SELECT" if with_rows else "CREATE TABLE",
+    )
+    transaction.parameters |= {
+        "partitionBy": list(transaction.metadata.partition_columns),
+        "clusterBy": list(cluster_by),
+        "description": description or "",
+        "isManaged": "false",
+        "properties": dict(properties or {}),
+    }
+    return transaction
+
+
+def _names(given: Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _refuse_existing(table: Table) -> None:
+    try:
+        found = table.latest_snapshot()
+    except TableNotFoundError:
+        return
+    raise ValueError(
+        f"there is a table already, at version {found.version}: append to it or overwrite it [{table.root}]"
+    )
+
+
+def append(
+    target: str,
+    data: Any,
+    *,
+    merge_schema: bool = False,
+    application: tuple[str, int] | None = None,
+    storage_options: StorageOptions = None,
+    engine: Engine | None = None,
+) -> Result:
+    """Adds rows. Columns are matched by name; with `merge_schema`, those that the table lacks are added to it.
+
+    `application` is a name and a number of the caller's own work: what the table already has of it is not written
+    again. Appends never conflict with one another."""
+    snapshot = open_snapshot(target, engine, storage_options)
+    transaction = begin(snapshot, "WRITE", application)
+    if transaction is None:
+        return Result(snapshot.version)
+    reader = to_reader(data, transaction.schema)
+    if merge_schema:
+        add_missing_columns(transaction, reader.schema)
+    describe_append(transaction)
+    return _write(transaction, reader)
+
+
+def describe_append(transaction: Transaction) -> None:
+    transaction.parameters |= {"mode": "Append", "partitionBy": list(transaction.metadata.partition_columns)}
+
+
+def _write(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> Result:
+    """Commits rows."""
+    return finish(transaction, add_rows(transaction, batches))
+
+
+def add_missing_columns(transaction: Transaction, given: pa.Schema | StructType) -> None:
+    """Columns of the data that the table lacks become columns of the table."""
+    widen = ENABLE_TYPE_WIDENING.of(transaction.metadata.configuration)
+    try:
+        columns = given if isinstance(given, StructType) else schema_from_arrow(given)
+        merged = schema_changes.merge_schema(transaction.schema, columns, widen=widen)
+    except ValueError as error:
+        raise InvalidDataError(str(error)) from error
+    if merged != transaction.schema:
+        transaction.definition = transaction.definition.with_schema(merged)
+
+
+def add_rows(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> list[Add]:
+    """Writes rows into files that the transaction adds."""
+    adds = write_rows(transaction.engine, transaction.write_context(), batches)
+    stage_files(transaction, adds)
+    return adds
+
+
+def stage_files(transaction: Transaction, adds: Sequence[Add]) -> None:
+    """Files of new rows, and the metrics that tell of them."""
+    transaction.add_files(adds)
+    transaction.metrics |= {
+        "numFiles": len(adds),
+        "numOutputRows": sum(decode_num_records(add.stats) or 0 for add in adds),
+        "numOutputBytes": sum(add.size for add in adds),
+    }

@@ -1,0 +1,209 @@
+"""`overwrite`: rows into the place of others, in one commit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from lakeport.kernel.actions import Add
+from lakeport.kernel.data_files import parse_partition_value
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.expressions import And, Column, Comparison, Expression, Or, chain, format_expression, lit
+from lakeport.kernel.schema import MAPPING_PREFIX, StructField, StructType, arrow_field, schema_from_arrow
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.transaction import Transaction
+from lakeport.kernel.write import partition_codes
+from lakeport.tables.input.rows import to_reader
+from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
+from lakeport.tables.rows.changes import FileChange, RowChanges
+from lakeport.tables.rows.delete import format_predicate
+from lakeport.tables.rows.search import find_rows, parse_condition
+from lakeport.tables.write.append import add_missing_columns
+
+
+def overwrite(
+    target: str,
+    data: Any,
+    *,
+    where: str | Expression | None = None,
+    partitions: Literal["all", "dynamic"] = "all",
+    overwrite_schema: bool = False,
+    partition_by: Sequence[str] | None = None,
+    merge_schema: bool = False,
+    application: tuple[str, int] | None = None,
+    storage_options: StorageOptions = None,
+    engine: Engine | None = None,
+) -> Result:
+    """Puts rows in the place of those that the table has: of all of them; with `partitions="dynamic"` of those in the
+    partitions that the data has; or of those for which `where` holds, which must then hold for the new ones too.
+
+    With `overwrite_schema` the table gets the columns of the data, and is partitioned by `partition_by`, or as before;
+    with `merge_schema` it gets those that it lacks. `application` is as for `append`.
+
+    Raises `ConstraintError` for a new row that `where` does not hold for, `InvalidDataError` for what does not fit, and
+    `CommitConflictError`. Whatever it raises, the table is as it was."""
+    replacing = Replacing(where, partitions, overwrite_schema, partition_by, merge_schema)
+    snapshot = open_snapshot(target, engine, storage_options)
+    transaction = begin(snapshot, "WRITE", application)
+    if transaction is None:
+        return Result(snapshot.version)
+    condition = replacing.condition(transaction)
+    reader = to_reader(data, None if overwrite_schema else snapshot.schema)
+    replacing.define(transaction, reader.schema)
+    with RowChanges(transaction, updates=False, constraints=replacing.constraints) as changes:
+        if partitions == "dynamic" and snapshot.partition_columns:
+            condition = _insert_and_find_partitions(changes, snapshot, reader)
+            _delete(changes, transaction, snapshot, condition)
+        else:
+            _delete(changes, transaction, snapshot, condition)
+            for batch in reader:
+                changes.insert(batch)
+        return _commit(changes, transaction)
+
+
+def replace_by_files(
+    transaction: Transaction, replacing: Replacing, files: Sequence[Add], images: Sequence[Add]
+) -> Result:
+    """Commits files that others wrote in the place of rows; the transaction is as `replacing` has defined it."""
+    snapshot = transaction.snapshot
+    assert snapshot is not None, "a new table has no rows to replace"
+    with RowChanges(transaction, updates=False) as changes:
+        changes.insert_files(files, images)
+        if replacing.partitions == "dynamic" and snapshot.partition_columns:
+            condition: Expression | None = _in_partitions_of(files, snapshot)
+        else:
+            condition = replacing.condition(transaction)
+        _delete(changes, transaction, snapshot, condition)
+        return _commit(changes, transaction)
+
+
+@dataclass(frozen=True)
+class Replacing:
+    """Which rows others take the place of, and what becomes of the table's columns; as `overwrite` has it."""
+
+    where: str | Expression | None = None
+    partitions: Literal["all", "dynamic"] = "all"
+    overwrite_schema: bool = False
+    partition_by: Sequence[str] | None = None
+    merge_schema: bool = False
+
+    def __post_init__(self) -> None:
+        if self.partitions not in ("all", "dynamic"):
+            raise ValueError(f'partitions is "all" or "dynamic", not {self.partitions!r}')
+        if self.where is not None and self.partitions == "dynamic":
+            raise ValueError("either `where` tells which rows are replaced, or the partitions of the data do")
+        if self.overwrite_schema and (self.where is not None or self.partitions == "dynamic" or self.merge_schema):
+            raise ValueError(
+                "with `overwrite_schema` the whole table is replaced: it goes with no `where`, no dynamic "
+                "partitions and no `merge_schema`"
+            )
+        if self.partition_by is not None and not self.overwrite_schema:
+            raise ValueError("a table is only partitioned anew with `overwrite_schema`")
+
+    @property
+    def constraints(self) -> dict[str, str]:
+        """What must hold of new rows, by name."""
+        if self.where is None:
+            return {}
+        return {"where": self.where if isinstance(self.where, str) else format_expression(self.where)}
+
+    def condition(self, transaction: Transaction) -> Expression | None:
+        """Which rows go, unless it is those in some partitions; None stands for all of them."""
+        return parse_condition(self.where, transaction.started)
+
+    def define(self, transaction: Transaction, given: pa.Schema | StructType) -> None:
+        """Gives the table the columns that it is to have, and describes what is done."""
+        if self.overwrite_schema:
+            columns = given if isinstance(given, StructType) else schema_from_arrow(given)
+            _redefine(transaction, columns, self.partition_by)
+        if self.merge_schema:
+            add_missing_columns(transaction, given)
+        transaction.parameters |= {"mode": "Overwrite", "partitionBy": list(transaction.metadata.partition_columns)}
+        if self.where is not None:
+            transaction.parameters["predicate"] = format_predicate(self.where)
+        if self.partitions == "dynamic":
+            transaction.parameters["partitionOverwriteMode"] = "dynamic"
+
+
+def _delete(changes: RowChanges, transaction: Transaction, snapshot: Snapshot, condition: Expression | None) -> None:
+    for found in find_rows(transaction, snapshot, condition):
+        changes.take(FileChange(found.file, deleted=found.positions))
+
+
+def _insert_and_find_partitions(
+    changes: RowChanges, snapshot: Snapshot, batches: Iterable[pa.RecordBatch]
+) -> Expression:
+    """Inserts rows, and gives the condition that selects their partitions."""
+    fields = snapshot.partition_fields
+    found: dict[tuple[Any, ...], None] = {}
+    for batch in batches:
+        rows = changes.insert(batch)
+        codes, values_of = partition_codes([rows.column(f.name) for f in fields])
+        for row in np.unique(codes, return_index=True)[1].tolist():
+            found[tuple(values_of(row))] = None
+    return _any_of(fields, found)
+
+
+def _in_partitions_of(files: Iterable[Add], snapshot: Snapshot) -> Expression:
+    """The condition that selects the partitions of files that were written."""
+    named = list(zip(snapshot.physical_partition_columns, snapshot.partition_fields, strict=True))
+    found = dict.fromkeys(
+        tuple(parse_partition_value(add.partition_values.get(name), field, path=snapshot.root) for name, field in named)
+        for add in files
+    )
+    return _any_of(snapshot.partition_fields, found)
+
+
+def _any_of(fields: Sequence[StructField], partitions: Iterable[tuple[Any, ...]]) -> Expression:
+    alternatives = [chain(And, list(map(_is, fields, values))) for values in partitions]
+    return chain(Or, alternatives) if alternatives else lit(False)
+
+
+def _is(field: StructField, value: Any) -> Expression:
+    column = Column((field.name,))
+    if isinstance(value, float) and math.isnan(value):
+        return Comparison("<>", column, column)  # only NaN is not equal to itself
+    return column.equals_null_safe(lit(value))
+
+
+def _commit(changes: RowChanges, transaction: Transaction) -> Result:
+    counts = changes.stage()
+    if counts.deleted_rows is not None:
+        transaction.metrics["numDeletedRows"] = counts.deleted_rows
+    transaction.metrics |= {
+        "numFiles": counts.added_files,
+        "numOutputRows": counts.inserted_rows + counts.copied_rows,
+        "numOutputBytes": counts.added_bytes,
+        **counts.metrics,
+    }
+    return changes.commit()
+
+
+def _redefine(transaction: Transaction, given: StructType, partition_by: Sequence[str] | None) -> None:
+    """The table has the columns of the data. Raises `ValueError` for what no table can be."""
+    before = transaction.definition
+    if partition_by and before.clustering_columns:
+        raise ValueError(
+            "the table is clustered, so that it cannot be partitioned: leave out `partition_by`, or write the rows "
+            "into a new table"
+        )
+    schema = StructType(tuple(_as_known(field, before.schema) for field in given))
+    kept = [name for name in before.metadata.partition_columns if schema.find(name) is not None]
+    names = tuple(schema.resolve((name,))[0].name for name in (kept if partition_by is None else partition_by))
+    metadata = msgspec.structs.replace(before.metadata, partition_columns=names)
+    transaction.definition = replace(before, metadata=metadata).with_schema(schema)
+
+
+def _as_known(field: StructField, before: StructType) -> StructField:
+    """A column that the table had under this name and type keeps its id and its physical name."""
+    known = before.find(field.name)
+    if known is None or arrow_field(known).type != arrow_field(field).type:
+        return field
+    mapping = {name: value for name, value in known.metadata.items() if name.startswith(MAPPING_PREFIX)}
+    return replace(field, type=known.type, metadata={**field.metadata, **mapping})

@@ -1,0 +1,180 @@
+"""Writes whose rows are put into files by others, in other processes: planned on one version of a table, and committed
+once the files are there.
+
+    planned = plan_append(snapshot, columns)                       # or plan_overwrite, plan_create
+    written = [write_task(engine, planned, batches) for …]         # anywhere: `planned` can be pickled
+    commit_files(engine, planned, written)
+
+What is committed is what `append`, `overwrite` and `create` would have committed of the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import msgspec
+import pyarrow as pa
+
+from lakeport.errors import ConstraintError
+from lakeport.kernel.actions import Add
+from lakeport.kernel.data_files import make_batch
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.paths import resolve_path
+from lakeport.kernel.schema import DEFAULT, GENERATION_EXPRESSION, StructType
+from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.transaction import ParkedTransaction, Transaction, park
+from lakeport.kernel.write import RowTransformer, WriteContext, decode_adds, encode_adds
+from lakeport.tables.operation import Result, begin, claim, discard, finish
+from lakeport.tables.rows.changes import uses_vectors
+from lakeport.tables.rows.output import RowOutput
+from lakeport.tables.write.append import add_missing_columns, begin_create, describe_append, stage_files
+from lakeport.tables.write.overwrite import Replacing, replace_by_files
+from lakeport.workers.writing import write_rows
+
+Application = tuple[str, int] | None
+
+
+@dataclass(frozen=True)
+class PlannedWrite:
+    """A write that is begun. It can be pickled, and commits what `commit_files` is given."""
+
+    parked: ParkedTransaction
+    context: WriteContext
+    replacing: Replacing | None = None
+    """None if rows are only added."""
+    imaged: bool = False
+    """Whether those who write rows write them a second time, for the change data feed."""
+
+    @property
+    def root(self) -> str:
+        return self.context.table_root
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """What a task has written; nothing refers to it yet."""
+
+    adds: bytes = encode_adds(())
+    images: bytes = encode_adds(())
+
+
+def plan_create(
+    table: Table,
+    columns: StructType,
+    *,
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    application: Application = None,
+) -> PlannedWrite:
+    """Rows for a table that is not there yet. Raises `ValueError` for what no table can be."""
+    transaction = begin_create(table, columns, partition_by=partition_by, properties=properties, with_rows=True)
+    if application is not None:
+        claim(transaction, application)
+    return PlannedWrite(park(transaction), transaction.write_context())
+
+
+def plan_append(
+    snapshot: Snapshot, columns: StructType, *, merge_schema: bool = False, application: Application = None
+) -> PlannedWrite | None:
+    """Rows with these columns for a table; None if the application's work is already in it."""
+    transaction = begin(snapshot, "WRITE", application)
+    if transaction is None:
+        return None
+    if merge_schema:
+        add_missing_columns(transaction, columns)
+    describe_append(transaction)
+    return PlannedWrite(park(transaction), transaction.write_context())
+
+
+def plan_overwrite(
+    snapshot: Snapshot, columns: StructType, replacing: Replacing, *, application: Application = None
+) -> PlannedWrite | None:
+    """Rows with these columns in the place of others; None if the application's work is already in the table.
+
+    Raises `UnsupportedFeatureError` for a table that only takes appends, and what `overwrite` raises for options."""
+    transaction = begin(snapshot, "WRITE", application)
+    if transaction is None:
+        return None
+    transaction.check_rows_may_change()
+    replacing.define(transaction, columns)
+    context = transaction.write_context()
+    strict = msgspec.structs.replace(context, constraints={**context.constraints, **replacing.constraints})
+    return PlannedWrite(park(transaction), strict, replacing, _is_imaged(transaction, snapshot, replacing))
+
+
+def _is_imaged(transaction: Transaction, snapshot: Snapshot, replacing: Replacing) -> bool:
+    """Whether files may be left with some of their rows only, so that others are copied and the change data feed needs
+    files of its own."""
+    condition = replacing.condition(transaction)
+    if condition is None:
+        return False
+    scan = snapshot.scan_builder().with_filter(condition).build()
+    feed = ENABLE_CHANGE_DATA_FEED.of(transaction.metadata.configuration)
+    return feed and not uses_vectors(transaction) and scan.remaining_filter is not None
+
+
+def check_columns(engine: Engine, planned: PlannedWrite, given: pa.Schema) -> None:
+    """Raises `InvalidDataError` if no row of this schema could be written, `ConstraintError` if a column that must
+    have a value is not among its columns."""
+    RowTransformer(engine, planned.context).checked(make_batch([pa.nulls(0, f.type) for f in given], given, 0))
+    names = {name.lower() for name in given.names}
+    for field in planned.context.schema:
+        filled = field.nullable or not {DEFAULT, GENERATION_EXPRESSION}.isdisjoint(field.metadata)
+        if not filled and field.name.lower() not in names:
+            raise ConstraintError(
+                f"the data has no column {field.name!r}, but the table has it as NOT NULL [{planned.root}]",
+                constraint="NOT NULL",
+                column=field.name,
+            )
+
+
+def write_task(engine: Engine, planned: PlannedWrite, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
+    """The rows of one task as files. If it fails, no file stays.
+
+    Raises `InvalidDataError` and `ConstraintError`."""
+    if not planned.imaged:
+        return WrittenFiles(encode_adds(write_rows(engine, planned.context, batches, lanes=1)))
+    with RowOutput(engine, planned.context, imaged=True) as output:
+        for batch in batches:
+            output.insert(batch)
+        written = output.finish()
+    return WrittenFiles(encode_adds(written.files), encode_adds(written.images))
+
+
+def commit_files(
+    engine: Engine, planned: PlannedWrite, written: Iterable[WrittenFiles], application: Application = None
+) -> Result:
+    """Commits what the tasks wrote, once. If it fails for sure, or `application` is already in the table, the files go.
+
+    Raises `CommitConflictError` if what others have committed since the write was planned contradicts it, and
+    `CommitUnknownError`."""
+    tasks = list(written)
+    files, images = _files(task.adds for task in tasks), _files(task.images for task in tasks)
+    try:
+        transaction = planned.parked.resume(engine)
+        if transaction.changes_nothing and not files and planned.replacing is None:
+            return Result(planned.parked.version or 0)
+        is_new = application is None or claim(transaction, application)
+    except Exception:
+        discard_files(engine, planned, tasks)
+        raise
+    if not is_new:
+        discard_files(engine, planned, tasks)
+        return Result(planned.parked.version or 0)
+    if planned.replacing is not None:
+        return replace_by_files(transaction, planned.replacing, files, images)
+    stage_files(transaction, files)
+    return finish(transaction, files)
+
+
+def discard_files(engine: Engine, planned: PlannedWrite, written: Iterable[WrittenFiles]) -> None:
+    """Removes what tasks wrote, which is not committed and will not be."""
+    adds = _files(chain.from_iterable((task.adds, task.images) for task in written))
+    discard(engine, [resolve_path(planned.root, add.path) for add in adds])
+
+
+def _files(encoded: Iterable[bytes]) -> list[Add]:
+    return [add for data in encoded for add in decode_adds(data)]
