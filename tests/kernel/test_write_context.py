@@ -11,9 +11,9 @@ from lakeport.kernel.actions import Add
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructField, StructType
-from lakeport.kernel.transaction import create_table, update_table
+from lakeport.kernel.transaction import create_table
 from lakeport.kernel.write import WriteContext, check_storable, decode_adds, encode_adds
-from tests.builder import TableBuilder, struct
+from tests.builder import struct
 
 ROOT = "memory://table"
 NAME = r"part-00000-[0-9a-f-]{36}-c000\.snappy\.parquet"
@@ -95,14 +95,6 @@ def test_rows_bring_their_ids_only_in_tables_that_track_them() -> None:
     assert tracked.write_context().physical_schema.names == ["id"]
     plain = create_table(memory_engine(), ROOT, struct(id="long"))
     assert plain.write_context(keep_row_ids=True).physical_schema.names == ["id"]
-
-
-def test_partition_columns_are_found_however_the_metadata_spells_them() -> None:
-    table = TableBuilder(memory_engine(), ROOT, struct(id="long", day="string"), ["DAY"]).create()
-    context = update_table(table.snapshot(), "WRITE").write_context()
-    assert context.partition_columns == ("day",)
-    assert context.physical_schema.names == ["id"]
-    assert context.stats_columns == (("id",),)
 
 
 def test_required_columns_are_required_in_the_files() -> None:

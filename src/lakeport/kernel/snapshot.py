@@ -180,7 +180,7 @@ class Snapshot:
     @property
     def definition(self) -> TableDefinition:
         """What the table is in this version, apart from its files."""
-        return TableDefinition.of(self.root, self.protocol, self.metadata, self.domain_metadata)
+        return TableDefinition.of(self.root, self.protocol, self.metadata, lambda: self.domain_metadata)
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last version of an application's work (`txn`) in the table."""

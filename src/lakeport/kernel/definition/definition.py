@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -49,11 +49,13 @@ class TableDefinition:
     """Physical paths."""
 
     @classmethod
-    def of(cls, root: str, protocol: Protocol, metadata: Metadata, domains: Mapping[str, str]) -> TableDefinition:
-        """What a table is in a version with this protocol, metadata and domain metadata."""
+    def of(
+        cls, root: str, protocol: Protocol, metadata: Metadata, read_domains: Callable[[], Mapping[str, str]]
+    ) -> TableDefinition:
+        """What a table is in a version with this protocol, metadata and domain metadata, which is read if needed."""
         known = cls(root, protocol, metadata)
         if "clustering" in (protocol.writer_features or ()):
-            known = replace(known, clustering_columns=parse_clustering(domains, root))
+            known = replace(known, clustering_columns=parse_clustering(read_domains(), root))
         return replace(known, before=known)
 
     @cached_property
