@@ -101,10 +101,8 @@ def draw() -> str:
             f'<text x="{x + 10:g}" y="{top + 31:g}" font-size="10" fill="#555">{TITLES[package]}</text>'
         )
         for index, room in enumerate(sorted(rooms[package])):
-            column, row_number = index % 2, index // 2
-            parts.append(
-                f'<text x="{x + 10 + column * 102:g}" y="{top + 46 + row_number * LINE:g}" font-size="10.5">{room}</text>'
-            )
+            left, base = x + 10 + index % 2 * 102, top + 46 + index // 2 * LINE
+            parts.append(f'<text x="{left:g}" y="{base:g}" font-size="10.5">{room}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

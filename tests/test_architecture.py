@@ -1,6 +1,7 @@
 """Who may import whom, read from the syntax trees of the sources."""
 
 import ast
+import runpy
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -231,3 +232,9 @@ def test_a_violation_is_found(module: str, source: str, reason: str) -> None:
 )
 def test_what_the_design_allows_passes(module: str, source: str) -> None:
     assert violations(source, module) == []
+
+
+def test_the_picture_shows_the_rooms_as_they_are() -> None:
+    script = SOURCES.parent / "scripts" / "draw-architecture.py"
+    drawn = runpy.run_path(str(script))["draw"]()
+    assert (SOURCES.parent / "docs" / "architecture.svg").read_text() == drawn, f"run {script.name}"
