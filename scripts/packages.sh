@@ -15,13 +15,13 @@ use_pip_settings() {
     mkdir -p "${UV_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/uv}" 2>/dev/null || export UV_NO_CACHE=1
 }
 
-# environment FOLDER PACKAGE...: a new environment with these packages.
+# environment FOLDER PACKAGE...: a new environment with these packages. Few processes use it: they compile what they import.
 environment() {
     local folder=$1
     shift
     "${PYTHON:-.venv/bin/python}" -m venv --clear "$folder" || return
     use_pip_settings
-    .venv/bin/uv pip install --quiet --python "$folder/bin/python" "$@" ||
+    UV_COMPILE_BYTECODE=0 .venv/bin/uv pip install --quiet --python "$folder/bin/python" "$@" ||
         "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
 }
 

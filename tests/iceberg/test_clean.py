@@ -77,18 +77,20 @@ def in_days(days: float) -> Any:
 
 
 @both_versions
-def test_after_fifty_rounds_of_delete_and_compact_exactly_the_needed_files_are_left(
-    root: str, format_version: int
+@pytest.mark.parametrize("rounds", [10, pytest.param(50, marks=pytest.mark.exhaustive(instead="ten rounds"))])
+def test_after_rounds_of_delete_and_compact_exactly_the_needed_files_are_left(
+    root: str, format_version: int, rounds: int
 ) -> None:
-    for number in range(50):
+    cleaned = rounds * 3 // 5
+    for number in range(rounds):
         tables.delete(root, f"id % 60 = {number}")
         tables.append(root, pa.table({"id": [number], "p": [number % 3]}))
         tables.optimize(root)
         convert(root, format_version=format_version)
-        if number == 30:
+        if number == cleaned:
             clean(root, retention=NOW, grace=NOW, dry_run=False)
     versions, before, data = mirrored(root), generated(root), data_files(root)
-    assert versions == list(range(31 * 3, 50 * 3 + 1))
+    assert versions == list(range((cleaned + 1) * 3, rounds * 3 + 1))
     found = clean(root, retention=NOW, grace=NOW, dry_run=False)
     assert [snapshot.version for snapshot in found.expired] == versions[:-1]
     assert mirrored(root) == versions[-1:]

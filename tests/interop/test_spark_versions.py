@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,9 +56,12 @@ spark.stop()
 """
 
 
-def interpreters() -> list[str]:
+def interpreters() -> list[Any]:
     """Those that `scripts/peers.sh` has made, by their versions."""
-    return sorted(path.name.removeprefix("spark-") for path in PEERS.glob("spark-*.*.*") if path.is_dir()) or ["none"]
+    made = sorted(path.name.removeprefix("spark-") for path in PEERS.glob("spark-*.*.*") if path.is_dir())
+    older = pytest.mark.exhaustive(instead="the newest version; tests of Iceberg, which run on the oldest")
+    *before, newest = made or ["none"]
+    return [*(pytest.param(version, marks=older) for version in before), pytest.param(newest)]
 
 
 @pytest.mark.parametrize("version", interpreters())

@@ -230,7 +230,13 @@ ON_TOP: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ON_TOP)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive(instead="a table with all features")] * (name == "plain"))
+        for name in ON_TOP
+    ],
+)
 def test_spark_writes_on_top_and_lakeport_again(spark: Peer, written: Path, tmp_path: Path, name: str) -> None:
     path = str(shutil.copytree(written / name, tmp_path / name))
     known = lakeport.scan(path).version
