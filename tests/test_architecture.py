@@ -30,6 +30,7 @@ TYPES_ABOVE = {
     ("kernel.scan", "kernel.snapshot"),
     ("server.http", "server.catalog"),
     ("frame", "client.options"),
+    ("connection", "client.options"),
     ("spark.frames", "frame"),
     ("spark.native", "frame"),
 }
@@ -130,7 +131,7 @@ def violations(source: str, module: str, *, is_package: bool = False) -> list[st
 def _broken_rules(room: str, own_extra: str | None, i: Import) -> Iterator[str]:
     """`own_extra` is the entry of `EXTRAS` that the importing module belongs to."""
     needs_extra = i.top in OPTIONAL - EXTRAS.get(own_extra or "", set()) or i.extra not in {None, own_extra}
-    if i.room is not None and i.room not in below(room) and not (i.for_types and (room, i.room) in TYPES_ABOVE):
+    if i.room is not None and i.room not in below(room) and not (i.for_types and may_name(room, i.room)):
         yield f"{room} imports {i.room}"
     if i.in_function and not needs_extra and not i.is_within(DEFERRED):
         yield f"{i.name} is imported inside a function"
@@ -138,6 +139,11 @@ def _broken_rules(room: str, own_extra: str | None, i: Import) -> Iterator[str]:
         yield f"{i.name} is optional, but imported with the module"
     if room.startswith("kernel") and i.is_within(NOT_IN_KERNEL):
         yield f"the kernel imports {i.name}"
+
+
+def may_name(room: str, above: str) -> bool:
+    """Whether a room may name another in annotations; a package may name its own rooms, to export them."""
+    return (room, above) in TYPES_ABOVE or above.startswith(f"{room}.")
 
 
 def below(room: str) -> set[str]:

@@ -20,15 +20,15 @@ from lakeport.kernel.expressions import col, lit
 from lakeport.version import __version__
 
 if TYPE_CHECKING:
-    from lakeport.client.sync import SyncResult
+    from lakeport.client.sync import sync_table as sync
 
 __all__ = ["Changes", "Connection", "Frame", "LakeportError", "__version__", "col", "connect", "lit", "scan", "sync"]
 
 
-def sync(target: str, dest: str, **options: Any) -> SyncResult:
-    """Copies the shared table `profile#share.schema.table` into a Delta table of your own at a path or a URL, or brings
-    that copy up to date. `options` and errors are those of `lakeport.client.sync.sync_table`: `full`, `squash`,
-    `verify`, `dry_run`, `progress`, `storage_options` …"""
-    from lakeport.client.sync import sync_table  # who reads a table on a disk need not pay for its memory
+def __getattr__(name: str) -> Any:
+    """`sync`, when it is needed: who reads a table on a disk need not pay for its memory."""
+    if name != "sync":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from lakeport.client.sync import sync_table
 
-    return sync_table(target, dest, **options)
+    return sync_table

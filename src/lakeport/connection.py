@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from lakeport.frame import Frame
 from lakeport.sharing.models import Schema, Share, Table
@@ -10,9 +10,10 @@ from lakeport.sharing.names import TableName, parse_table_name
 
 if TYPE_CHECKING:
     from lakeport.client import ClientOptions, GivenProfile, SharingServer
+    from lakeport.client.options import ClientChoices
 
 
-def connect(profile: GivenProfile = None, **options: Any) -> Connection:
+def connect(profile: GivenProfile = None, **options: Unpack[ClientChoices]) -> Connection:
     """The server that a profile leads to: the path of a profile, its JSON text, its content as a dict, or None for what
     the environment says (LAKEPORT_PROFILE, or LAKEPORT_ENDPOINT and LAKEPORT_BEARER_TOKEN). Nothing is asked of it yet.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from lakeport.client.http.connections import ConnectionOptions
 from lakeport.client.http.pool import USER_AGENT, HttpOptions
@@ -14,6 +14,23 @@ from lakeport.client.rest.pages import FORMATS
 from lakeport.client.tables.file_cache import DEFAULT_LIMIT, FileCache
 
 AccessMode = Literal["url", "dir"]
+
+
+class ClientChoices(TypedDict, total=False):
+    """The fields of `ClientOptions`, all of which can be left out."""
+
+    access: AccessMode | None
+    storage_options: Mapping[str, Any]
+    formats: tuple[str, ...]
+    caller_org: str | None
+    proxy: str | None
+    ca_file: str | None
+    connect_seconds: float
+    read_seconds: float
+    cache: str | PathLike[str] | None
+    cache_bytes: int
+    retries: int
+    total_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

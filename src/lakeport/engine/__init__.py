@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeport.engine.clock import system_clock
-from lakeport.engine.expressions.evaluator import ArrowExpressions
-from lakeport.engine.json.files import JsonFiles
-from lakeport.engine.parquet.reading import ParquetFiles
+from lakeport.engine.expressions import ArrowExpressions
+from lakeport.engine.json import JsonFiles
+from lakeport.engine.parquet import ParquetFiles
+from lakeport.engine.storage import Storage
 from lakeport.engine.storage.memory import MemoryStorage
-from lakeport.engine.storage.storage import Storage
 from lakeport.kernel.engine import ExpressionHandler, JsonHandler, ParquetHandler, StorageClient
 
 __all__ = ["ComposedEngine", "default_engine", "engine_over", "memory_engine"]

@@ -1,0 +1,109 @@
+"""The Delta protocol as pure logic on Arrow data: what a connector is built on. See docs/connectors.md.
+
+    from lakeport.kernel import Table, FileSplit, transform_physical_data
+    snapshot = Table.for_path(engine, "orders").latest_snapshot()
+
+All of it works through an `Engine`; `lakeport.engine` has one. Names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakeport.kernel.changes import (
+        ChangeFile,
+        ChangeScan,
+        ChangeState,
+        TableChanges,
+        table_changes,
+        table_changes_between,
+        transform_change_data,
+    )
+    from lakeport.kernel.engine import (
+        DataFileWriter,
+        Engine,
+        ExpressionHandler,
+        FileSplit,
+        FileStatus,
+        JsonHandler,
+        OutputFile,
+        ParquetHandler,
+        StorageClient,
+    )
+    from lakeport.kernel.expressions import Expression, col, lit
+    from lakeport.kernel.maintenance import finish_commit
+    from lakeport.kernel.scan import FilteredBatch, Scan, ScanBuilder, ScanFile, ScanState, transform_physical_data
+    from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+    from lakeport.kernel.snapshot import Snapshot, Table
+    from lakeport.kernel.transaction import Committed, Transaction, create_table, update_table
+    from lakeport.kernel.write import RowTransformer, StatsCollector, WriteContext, decode_adds, encode_adds
+
+_ROOMS = {
+    "changes": "ChangeFile ChangeScan ChangeState TableChanges table_changes table_changes_between "
+    "transform_change_data",
+    "engine": "DataFileWriter Engine ExpressionHandler FileSplit FileStatus JsonHandler OutputFile ParquetHandler "
+    "StorageClient",
+    "expressions": "Expression col lit",
+    "maintenance": "finish_commit",
+    "scan": "FilteredBatch Scan ScanBuilder ScanFile ScanState transform_physical_data",
+    "schema": "ArrayType DataType MapType PrimitiveType StructField StructType",
+    "snapshot": "Snapshot Table",
+    "transaction": "Committed Transaction create_table update_table",
+    "write": "RowTransformer StatsCollector WriteContext decode_adds encode_adds",
+}
+_HOMES = {name: f"{__name__}.{room}" for room, names in _ROOMS.items() for name in names.split()}
+
+__all__ = [
+    "ArrayType",
+    "ChangeFile",
+    "ChangeScan",
+    "ChangeState",
+    "Committed",
+    "DataFileWriter",
+    "DataType",
+    "Engine",
+    "Expression",
+    "ExpressionHandler",
+    "FileSplit",
+    "FileStatus",
+    "FilteredBatch",
+    "JsonHandler",
+    "MapType",
+    "OutputFile",
+    "ParquetHandler",
+    "PrimitiveType",
+    "RowTransformer",
+    "Scan",
+    "ScanBuilder",
+    "ScanFile",
+    "ScanState",
+    "Snapshot",
+    "StatsCollector",
+    "StorageClient",
+    "StructField",
+    "StructType",
+    "Table",
+    "TableChanges",
+    "Transaction",
+    "WriteContext",
+    "col",
+    "create_table",
+    "decode_adds",
+    "encode_adds",
+    "finish_commit",
+    "lit",
+    "table_changes",
+    "table_changes_between",
+    "transform_change_data",
+    "transform_physical_data",
+    "update_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, from its room: who reads a table need not load what writes one."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

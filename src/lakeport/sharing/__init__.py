@@ -1,1 +1,8 @@
-"""The Delta Sharing protocol on the wire: what its two sides say to each other, as values."""
+"""The Delta Sharing protocol on the wire: what its two sides say to each other, as values.
+
+May import the kernel."""
+
+from lakeport.sharing.models import Schema, Share, Table
+from lakeport.sharing.names import TableName, parse_table_name
+
+__all__ = ["Schema", "Share", "Table", "TableName", "parse_table_name"]

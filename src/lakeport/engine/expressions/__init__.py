@@ -2,3 +2,7 @@
 
 May import the kernel.
 """
+
+from lakeport.engine.expressions.evaluator import ArrowExpressions
+
+__all__ = ["ArrowExpressions"]

@@ -2,3 +2,7 @@
 
 May import the kernel.
 """
+
+from lakeport.engine.json.files import JsonFiles
+
+__all__ = ["JsonFiles"]

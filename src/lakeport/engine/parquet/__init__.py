@@ -2,3 +2,7 @@
 
 May import `expressions` and the kernel.
 """
+
+from lakeport.engine.parquet.reading import ParquetFiles
+
+__all__ = ["ParquetFiles"]

@@ -2,3 +2,7 @@
 
 May import the kernel.
 """
+
+from lakeport.engine.storage.storage import Storage
+
+__all__ = ["Storage"]

@@ -234,6 +234,7 @@ def col(name: str | tuple[str, ...]) -> Column:
 
 
 def lit(value: Any) -> Literal:
+    """A value in an expression: None, a number, text, bytes, a date, a time, a decimal."""
     return Literal(value)
 
 

@@ -160,4 +160,5 @@ def encode_adds(adds: Iterable[Add]) -> bytes:
 
 
 def decode_adds(data: bytes) -> list[Add]:
+    """The adds in the bytes of `encode_adds`."""
     return msgspec.msgpack.decode(data, type=list[Add])
