@@ -43,7 +43,7 @@ EXTRAS: dict[str, set[str]] = {
     "iceberg": {"pyiceberg"},
 }
 CLOUDS = {"boto3", "botocore", "azure", "google"}
-OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "deltalake", "cryptography"}, *EXTRAS.values())
+OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "deltalake", "jwt"}, *EXTRAS.values())
 # Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
 DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.client", "lakeport.server.catalog.sql_source"}

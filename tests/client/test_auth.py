@@ -286,10 +286,11 @@ def test_a_key_of_an_elliptic_curve_signs_too(
     ("content", "algorithm", "message"),
     [
         (None, None, "cannot be read"),
-        (b"-----BEGIN NOTHING-----", None, "not one in PEM"),
+        (b"-----BEGIN NOTHING-----", None, "not one for the algorithm RS256, in PEM and without a password"),
         ("rsa", "ES256", "not one for the algorithm ES256"),
-        ("rsa", "HS256", "use RS, PS or ES"),
-        ("rsa", "none", "use RS, PS or ES"),
+        ("secp384r1", "ES256", "not one for the algorithm ES256"),
+        ("rsa", "HS256", "use one of RS256, RS384, RS512"),
+        ("rsa", "none", "use one of RS256, RS384, RS512"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_told(
@@ -297,7 +298,8 @@ def test_a_key_that_cannot_be_used_is_told(
 ) -> None:
     path = tmp_path / "key.pem"
     if content is not None:
-        path.write_bytes(rsa_key()[0] if isinstance(content, str) else content)
+        made = {"rsa": rsa_key()[0], "secp384r1": pem_of(ec.generate_private_key(ec.SECP384R1()))}
+        path.write_bytes(made[content] if isinstance(content, str) else content)
     with scripted(tokens()) as server, pool() as http:
         auth = authorization(profile(by_key(server.url, path, algorithm=algorithm)), http)
         with pytest.raises(AuthenticationError, match=message):

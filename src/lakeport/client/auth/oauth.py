@@ -14,13 +14,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from lakeport.client.auth.jwt import sign_jwt
 from lakeport.client.http.answer import HttpAnswer
 from lakeport.client.http.pool import HttpPool
 from lakeport.client.http.refusals import without_secrets
 from lakeport.errors import AuthenticationError
 from lakeport.sharing.profile import OAuthClientCredentials, OAuthPrivateKeyJwt, is_token
 
+_ALGORITHMS = tuple(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512))
 _JWT_SECONDS = 120
 
 
@@ -71,7 +71,7 @@ def _for_key(credentials: OAuthPrivateKeyJwt, now: float) -> tuple[dict[str, str
     }
     if credentials.scope:
         claims["scope"] = credentials.scope
-    assertion = sign_jwt(claims, _read_key(credentials), credentials.algorithm or "RS256", credentials.key_id)
+    assertion = _sign(claims, _read_key(credentials), credentials.algorithm or "RS256", credentials.key_id)
     return {}, {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}
 
 
@@ -79,11 +79,29 @@ def _read_key(credentials: OAuthPrivateKeyJwt) -> bytes:
     try:
         return Path(credentials.private_key_file).read_bytes()
     except OSError as error:
-        raise AuthenticationError(
-            f"the private key that the profile names cannot be read: {error.strerror} [{credentials.private_key_file}]",
-            status=0,
-            code="NO_PRIVATE_KEY",
+        raise _unusable(
+            f"the private key that the profile names cannot be read: {error.strerror} [{credentials.private_key_file}]"
         ) from None
+
+
+def _sign(claims: dict[str, Any], pem: bytes, algorithm: str, key_id: str | None) -> str:
+    """The claims as a token that is signed. The key is in no message."""
+    try:
+        import jwt
+    except ImportError:
+        raise _unusable("the profile has a private key: pip install 'lakeport[oauth]' to use it") from None
+    if algorithm not in _ALGORITHMS:
+        raise _unusable(f"the profile names the algorithm {algorithm[:20]!r}; use one of {', '.join(_ALGORITHMS)}")
+    try:
+        return jwt.encode(claims, pem, algorithm, headers={"kid": key_id} if key_id else None)
+    except (jwt.InvalidKeyError, ValueError, TypeError):
+        raise _unusable(
+            f"the profile's private key is not one for the algorithm {algorithm}, in PEM and without a password"
+        ) from None
+
+
+def _unusable(message: str) -> AuthenticationError:
+    return AuthenticationError(message, status=0, code="NO_PRIVATE_KEY")
 
 
 def _read_token(answer: HttpAnswer) -> AccessToken:
