@@ -206,7 +206,7 @@ def test_a_link_that_appears_after_the_check_is_not_followed(
             (tmp_path / "table" / swapped).symlink_to(tmp_path / "others" / swapped)
         return real
 
-    monkeypatch.setattr("lakeport.engine.storage.confined_files.os.path.realpath", resolve_and_swap)
+    monkeypatch.setattr("lakeport.engine.storage.confined.os.path.realpath", resolve_and_swap)
     with pytest.raises((StorageError, MissingFileError)):
         read(tmp_path / "table", "a/b/file")
 

@@ -14,8 +14,7 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.kernel.changes import ChangeFile
 from lakeport.kernel.scan import ScanFile
-from lakeport.spark.planning import TaskSizes, plan_tasks
-from lakeport.spark.tasks import ReadTask, TaskPartition
+from lakeport.spark.tasks import ReadTask, TaskPartition, TaskSizes, plan_tasks
 from lakeport.workers.reading import RowReader
 from tests.builder import TableBuilder, struct
 from tests.client.shares import sharing_tables

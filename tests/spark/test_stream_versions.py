@@ -1,6 +1,6 @@
 from dataclasses import dataclass, field
 
-from lakeport.spark.stream.versions import LatestVersion
+from lakeport.spark.stream.backlog import LatestVersion
 
 
 @dataclass

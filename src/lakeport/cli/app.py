@@ -25,11 +25,10 @@ from lakeport.cli.sharing.listing import ls
 from lakeport.cli.sharing.serve import serve
 from lakeport.cli.sharing.sync import sync
 from lakeport.cli.sql.command import sql
-from lakeport.cli.tables.changes import changes
 from lakeport.cli.tables.describe import files, history
 from lakeport.cli.tables.export import export
 from lakeport.cli.tables.maintain import checkpoint, optimize, restore, set_properties, vacuum
-from lakeport.cli.tables.rows import count, head
+from lakeport.cli.tables.rows import changes, count, head
 from lakeport.cli.tables.write import append, create, delete, merge, overwrite, update
 from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError, visible
 

@@ -14,9 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from lakeport.kernel.schema import ROW_COMMIT_VERSION, ROW_ID, StructType
 from lakeport.spark.failures import plain_errors
 from lakeport.spark.native.frames import to_native_frame
-from lakeport.spark.planning import TaskSizes, plan_tasks
 from lakeport.spark.schemas import spark_arrow_schema, to_spark_schema
-from lakeport.spark.tasks import ReadTask
+from lakeport.spark.tasks import ReadTask, TaskSizes, plan_tasks
 from lakeport.workers.reading import RowReader
 
 if TYPE_CHECKING:

@@ -1,8 +1,11 @@
-"""What a Spark task reads, as a value that travels to it; it can hold credentials, so nothing of it is ever shown."""
+"""What each Spark task reads: small files together, large ones in parts, as Spark plans its own scans.
+
+A task is a value that travels; it can hold credentials, so nothing of it is ever shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from lakeport.kernel.changes import ChangeFile
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.scan import ScanFile
+from lakeport.source import TableSource
 from lakeport.workers.reading import MOST_WAITED_FOR, RowReader, in_order
 
 _BATCH_ROWS = 32 * 1024
@@ -63,3 +67,60 @@ class TaskPartition(InputPartition):
 
     def __repr__(self) -> str:
         return f"TaskPartition({len(self.task.pieces)} files)"
+
+
+_MOST_PARTS = 10_000
+"""Of one file, whatever size the log says: more than files have row groups, and no more than a driver can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSizes:
+    """How much a task reads, with the defaults of Spark."""
+
+    most_bytes: int = 128 << 20
+    open_cost: int = 4 << 20
+    """What it costs to open a file, in bytes that could be read in that time."""
+    parallelism: int = os.cpu_count() or 1
+    """How many tasks there should be at least, if there is enough to read."""
+
+    def target(self, total: int) -> int:
+        return min(self.most_bytes, max(self.open_cost, total // self.parallelism))
+
+
+def plan_tasks(
+    source: TableSource,
+    files: Iterable[ScanFile | ChangeFile],
+    sizes: TaskSizes = TaskSizes(),  # noqa: B008  # frozen
+) -> list[ReadTask]:
+    """Tasks that together read the files. Opens none of them."""
+    found = list(files)
+    target = sizes.target(sum(file.size + sizes.open_cost for file in found))
+    pieces = [piece for file in found for piece in _pieces(file, target)]
+    return [_task(source, group) for group in _packed(pieces, target, sizes.open_cost)]
+
+
+def _task(source: TableSource, pieces: list[Piece]) -> ReadTask:
+    return ReadTask(source.engine_for([piece.file for piece in pieces]), tuple(pieces))
+
+
+def _pieces(file: ScanFile | ChangeFile, target: int) -> Iterator[Piece]:
+    parts = min(_MOST_PARTS, max(1, -(-file.size // target)))
+    return (Piece(file, part, parts) for part in range(parts))
+
+
+def _packed(pieces: list[Piece], target: int, open_cost: int) -> Iterator[list[Piece]]:
+    """The largest first: so the last task to start is a short one."""
+    group: list[Piece] = []
+    size = 0
+    for piece in sorted(pieces, key=_size, reverse=True):
+        if group and size + _size(piece) > target:
+            yield group
+            group, size = [], 0
+        group.append(piece)
+        size += _size(piece) + open_cost
+    if group:
+        yield group
+
+
+def _size(piece: Piece) -> int:
+    return piece.file.size // piece.parts

@@ -25,7 +25,7 @@ from lakeport.kernel.values import to_mask
 from lakeport.kernel.write import format_cell
 from lakeport.tables.input.schema import check_sql, check_text
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
-from lakeport.tables.rows.counts import counted_stats
+from lakeport.tables.rows.search import counted_stats
 from lakeport.workers.reading import RowReader
 
 _THREADS = 8

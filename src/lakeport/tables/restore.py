@@ -15,7 +15,7 @@ from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.tables.operation import Result, StorageOptions, finish, table_at
-from lakeport.tables.rows.counts import counted_stats
+from lakeport.tables.rows.search import counted_stats
 
 _THREADS = 32
 _SHOWN = 5

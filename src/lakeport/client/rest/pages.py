@@ -10,8 +10,7 @@ import msgspec
 from lakeport.client.http.limits import PAGE_BYTES
 from lakeport.client.http.refusals import invalid_answer
 from lakeport.client.rest.answers import Page, Pending
-from lakeport.client.rest.session import Session
-from lakeport.client.rest.url_paths import segment
+from lakeport.client.rest.session import Session, segment
 from lakeport.errors import UnavailableError
 from lakeport.kernel.definition import CATALOG_MANAGED, READER_FEATURES
 from lakeport.sharing.capabilities import HEADER, Capabilities, format_capabilities

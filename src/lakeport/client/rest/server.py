@@ -13,8 +13,7 @@ from lakeport.client.http.pool import HttpPool
 from lakeport.client.rest.answers import TableAnswer, parse_version
 from lakeport.client.rest.page_count import PageCount
 from lakeport.client.rest.pages import FORMATS, ParameterPages, QueryPages
-from lakeport.client.rest.session import Session
-from lakeport.client.rest.url_paths import segment, table_path
+from lakeport.client.rest.session import Session, segment, table_path
 from lakeport.errors import SharingError
 from lakeport.sharing import models
 from lakeport.sharing.models import ChangesRequest, CredentialsRequest, QueryRequest

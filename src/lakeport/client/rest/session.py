@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -18,6 +18,7 @@ from lakeport.client.http.refusals import INVALID_ANSWER, invalid_answer, refusa
 from lakeport.client.rest.answers import Page, Pending, receive_page
 from lakeport.errors import AuthenticationError, SharingError, UnavailableError
 from lakeport.sharing.models import WireModel
+from lakeport.sharing.names import TableName
 from lakeport.sharing.profile import Profile
 
 _JSON = {"content-type": "application/json; charset=utf-8"}
@@ -120,3 +121,14 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path. Raises `ValueError` for what cannot be one."""
+    if name in ("", ".", ".."):
+        raise ValueError(f"{name!r} is not a name")
+    return quote(name, safe="")
+
+
+def table_path(table: TableName) -> str:
+    return f"shares/{segment(table.share)}/schemas/{segment(table.schema)}/tables/{segment(table.table)}"

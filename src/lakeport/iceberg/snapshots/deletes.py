@@ -19,6 +19,7 @@ from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.kernel.engine import FIELD_ID, Engine
 from lakeport.kernel.values import array_of, from_numpy
 from lakeport.version import __version__
+from lakeport.workers import Workers, Workplace
 
 DELETED_FILE_PATH_ID = 2147483546
 DELETED_POSITION_ID = 2147483545
@@ -117,3 +118,26 @@ def _encode_footer(vector: InternalDeletionVector, offset: int, length: int) -> 
     }
     payload = msgspec.json.encode({"blobs": [blob], "properties": {"created-by": f"lakeport {__version__}"}})
     return _PUFFIN_MAGIC + payload + len(payload).to_bytes(4, "little") + _NO_FLAGS + _PUFFIN_MAGIC
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTask:
+    """A delete file to write. Can be pickled."""
+
+    vectors: tuple[InternalDeletionVector, ...]
+    """Of data files of one partition, in the order of their names; one only in format version 3."""
+    path: str
+    """Where to, unique."""
+    format_version: int
+
+
+def write_deletes(workers: Workers, tasks: Sequence[DeleteTask]) -> list[DeleteFile]:
+    """The files, in the order of their tasks."""
+    return list(workers.map(_write, tasks)) if tasks else []
+
+
+def _write(place: Workplace, task: DeleteTask) -> DeleteFile:
+    if task.format_version < 3:
+        return write_position_deletes(place.engine, task.vectors, task.path)
+    [vector] = task.vectors
+    return write_puffin(place.engine, vector, task.path)

@@ -24,7 +24,7 @@ from lakeport.iceberg.manifests.manifest_list import (
     read_manifest_list,
 )
 from lakeport.iceberg.manifests.reader import ManifestReader
-from lakeport.iceberg.snapshots.delete_tasks import DeleteTask, write_deletes
+from lakeport.iceberg.snapshots.deletes import DeleteTask, write_deletes
 from lakeport.iceberg.snapshots.entries import EntryMaker
 from lakeport.iceberg.snapshots.manifest_set import MANIFEST_ENTRIES, ManifestWriter
 from lakeport.iceberg.snapshots.packs import members_of, new_path, pack, vector_mark

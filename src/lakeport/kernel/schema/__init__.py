@@ -21,8 +21,7 @@ from lakeport.kernel.schema.metadata_columns import (
     ROW_POSITION,
 )
 from lakeport.kernel.schema.names import format_column_list, parse_column_list, parse_path
-from lakeport.kernel.schema.schema_text import parse_schema_text
-from lakeport.kernel.schema.type_text import format_type, parse_type
+from lakeport.kernel.schema.text import format_type, parse_schema_text, parse_type
 from lakeport.kernel.schema.types import (
     VARIANT_METADATA,
     ArrayType,

@@ -4,6 +4,7 @@ Imports nothing of the kernel.
 """
 
 from lakeport.kernel.values.arrays import (
+    EXACT,
     FALSE,
     TRUE,
     array_of,
@@ -19,7 +20,6 @@ from lakeport.kernel.values.arrays import (
     to_integers,
     to_mask,
 )
-from lakeport.kernel.values.decimals import EXACT
 from lakeport.kernel.values.moments import (
     CYCLE_DAYS,
     CYCLE_YEARS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.kernel.values.decimals import EXACT
 from lakeport.kernel.values.moments import FarDate, FarTime, day_at, days_of, microseconds_of, moment_at
 
 
@@ -263,3 +262,8 @@ def _decimals(values: Sequence[Any], data_type: pa.DataType) -> pa.Buffer:
 
 
 TRUE, FALSE = scalar_of(True, pa.bool_()), scalar_of(False, pa.bool_())
+
+
+EXACT = Context(prec=100)
+"""Holds every digit of any decimal of a table, which are 38 at most. Python's own context rounds to 28 digits, or to as
+many as the program sets: `-x`, `abs(x)` and `x.normalize()` all use it."""

@@ -10,7 +10,7 @@ from io import FileIO
 from stat import S_ISREG
 from threading import Lock
 
-from lakeport.engine.storage.confined_files import open_within
+from lakeport.engine.storage.confined import open_within
 from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
 from lakeport.server.signing.places import is_clean
 

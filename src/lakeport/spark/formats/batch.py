@@ -13,9 +13,8 @@ from pyspark.sql.types import StructType
 from lakeport.frame import Changes, Frame
 from lakeport.spark.failures import plain_errors, with_plain_errors
 from lakeport.spark.formats.filters import split_filters
-from lakeport.spark.planning import plan_tasks
 from lakeport.spark.schemas import selected_columns, spark_arrow_schema
-from lakeport.spark.tasks import TaskPartition
+from lakeport.spark.tasks import TaskPartition, plan_tasks
 from lakeport.workers.reading import RowReader
 
 

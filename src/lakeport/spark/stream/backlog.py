@@ -1,6 +1,10 @@
-"""What a stream has fetched of its table and not yet finished: each version is asked for once, and kept until then."""
+"""Which versions of its table a stream has seen: each is fetched once and kept until it is finished; the latest is
+asked for no more often than the server should be."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
 
 from lakeport.errors import LakeportError, StreamError
 from lakeport.kernel.changes import ChangeFile
@@ -101,3 +105,26 @@ def start_of(start: StreamOffset, end: StreamOffset) -> StreamOffset:
     if not start.is_starting_version or start.version == version:
         return start
     return StreamOffset(end.table_id, version, is_starting_version=True)
+
+
+class LatestVersion:
+    """The latest version; once it is frozen, later ones do not count."""
+
+    def __init__(
+        self, ask: Callable[[], int], seconds: float, known: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`known` has just been asked for."""
+        self._ask, self._seconds, self._now = ask, seconds, now
+        self.known = known
+        self._asked_at = now()
+        self._is_frozen = False
+
+    def current(self) -> int:
+        """As it is known; asked for again if that was long enough ago."""
+        if not self._is_frozen and self._now() - self._asked_at >= self._seconds:
+            self.known, self._asked_at = self._ask(), self._now()
+        return self.known
+
+    def freeze(self) -> None:
+        self.current()
+        self._is_frozen = True

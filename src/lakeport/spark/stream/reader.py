@@ -18,14 +18,12 @@ from lakeport.errors import StreamError, VersionNotFoundError
 from lakeport.source import PathTable, TableSource
 from lakeport.spark.failures import plain_errors, with_plain_errors
 from lakeport.spark.options.read import ReadOptions
-from lakeport.spark.planning import plan_tasks
-from lakeport.spark.stream.backlog import Backlog
+from lakeport.spark.stream.backlog import Backlog, LatestVersion
 from lakeport.spark.stream.files import ChangeSupply, FromNow, RowSupply, Supply, Tolerance
 from lakeport.spark.stream.limits import Admission, Limits
 from lakeport.spark.stream.offsets import StreamOffset, format_offset, parse_offset
 from lakeport.spark.stream.schema import StreamSchema
-from lakeport.spark.stream.versions import LatestVersion
-from lakeport.spark.tasks import ReadTask
+from lakeport.spark.tasks import ReadTask, plan_tasks
 from lakeport.workers.reading import RowReader
 
 try:

@@ -34,7 +34,6 @@ from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.write import RowNames
 from lakeport.tables.operation import Result, discard, finish, has_surely_failed
-from lakeport.tables.rows.counts import count_rows
 from lakeport.tables.rows.output import (
     Copied,
     HasFile,
@@ -48,6 +47,7 @@ from lakeport.tables.rows.output import (
     WrittenRows,
     row_reader,
 )
+from lakeport.tables.rows.search import count_rows
 from lakeport.workers import ThreadWorkers, Workers, Workplace
 
 _OPEN_COST = 1 << 20

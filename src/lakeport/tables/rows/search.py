@@ -1,13 +1,19 @@
-"""Which rows of a table's files satisfy a condition: only the columns that it names are read, several files at once."""
+"""Which rows of a table's files satisfy a condition, and how many rows a file has.
+
+Only the columns that the condition names are read, several files at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.engine import ROW_INDEX, Engine, FileSplit
 from lakeport.kernel.expressions import Expression, columns_in, parse_filter, replace_now
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.schema import ROW_POSITION, arrow_field
@@ -77,3 +83,25 @@ class _Search:
     def __call__(self, place: Workplace, file: ScanFile) -> Positions:
         parts = [to_integers(batch.column(0)) for batch in self.reader.read(place.engine, file)]
         return np.concatenate(parts).astype(np.uint64) if parts else np.zeros(0, np.uint64)
+
+
+def counted_stats(engine: Engine, file: ScanFile) -> str:
+    """The statistics of a file, with `numRecords`: as the log has it, else counted in the file."""
+    if file.stats is not None and decode_num_records(file.stats) is not None:
+        return file.stats
+    batches = engine.parquet.read_parquet_files([FileSplit(file.status)], pa.schema([ROW_INDEX]))
+    counted = {"numRecords": sum(batch.num_rows for batch in batches)}
+    return msgspec.json.encode(_decode_object(file.stats) | counted).decode()
+
+
+def count_rows(place: Workplace, file: ScanFile) -> str:
+    """The same as a task."""
+    return counted_stats(place.engine, file)
+
+
+def _decode_object(stats: str | None) -> dict[str, Any]:
+    """With the texts that it has: decimals keep their digits. Empty for what is no statistics."""
+    try:
+        return msgspec.json.decode(stats, type=dict[str, msgspec.Raw]) if stats else {}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return {}
