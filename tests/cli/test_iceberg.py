@@ -61,7 +61,7 @@ def test_convert_publishes_in_a_catalog(lakeport: Run, orders: str, tmp_path: Pa
     table = SqlCatalog("default", **properties).load_table("sales.orders")
     assert table.scan().to_arrow().num_rows == ORDERS
     assert lakeport("verify", orders, *where, "--rows").code == 0
-    assert lakeport("clean", orders, *where).out == "there is nothing to clean\n"
+    assert lakeport("clean", orders, *where).out == "nothing to clean\n"
 
 
 def test_convert_takes_a_file_of_datasets(lakeport: Run, orders: str, tmp_path: Path) -> None:
@@ -116,15 +116,15 @@ def test_convert_watches_a_table_until_it_is_ended(orders: str) -> None:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + signal.SIGTERM, "")
-    assert err == "lakeport: interrupted: the mirror shows the last version that was mirrored whole\n"
+    assert err == "lakeport: interrupted: the mirror shows the last version that was mirrored completely\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give TARGET, or a file of several tables with --datasets"),
-        (["{}", "--datasets", "config.yaml"], "give TARGET, or a file"),
-        (["--datasets", "config.yaml", "--out", "x"], "leave out --out and --table"),
+        ([], "pass either TARGET or a file of tables with --datasets"),
+        (["{}", "--datasets", "config.yaml"], "pass either TARGET or a file"),
+        (["--datasets", "config.yaml", "--out", "x"], "drop --out and --table"),
         (["{}", "--catalog", "default"], "give a catalog together with the name of the table in it"),
         (["{}", "--format-version", "1"], "--format-version"),
         (["{}", "--full", "--since", "0"], "give one of them"),
@@ -149,12 +149,12 @@ def test_what_iceberg_cannot_express_is_told_with_code_1(lakeport: Run, everythi
 
 def test_verify_says_that_a_mirror_is_equal(lakeport: Run, orders: str) -> None:
     lakeport("convert", orders, "--since", 0)
-    assert lakeport("verify", orders).out == (f"the mirror is equal; version 2 of {orders}: 3 files, 2 deleted rows\n")
+    assert lakeport("verify", orders).out == (f"the mirror matches version 2 of {orders}: 3 files, 2 deleted rows\n")
     result = lakeport("verify", orders, "--rows", "--version", 1)
     assert (result.code, result.out) == (
         0,
-        f"the mirror is equal; version 1 of {orders}: 3 files, 0 deleted rows, all rows, which deltalake "
-        f"{deltalake.__version__} finds too\n",
+        f"the mirror matches version 1 of {orders}: 3 files, 0 deleted rows, all rows, confirmed by deltalake "
+        f"{deltalake.__version__}\n",
     )
     [document] = lakeport("verify", orders, "--json").documents
     assert (document["is_equal"], document["differences"], document["deleted_rows"]) == (True, [], 2)
@@ -182,13 +182,13 @@ def test_a_table_without_a_mirror_is_told_with_code_1(lakeport: Run, orders: str
 
 def test_clean_lists_what_can_go_and_removes_it_if_told_to(lakeport: Run, orders: str) -> None:
     lakeport("convert", orders, "--since", 0)
-    assert lakeport("clean", orders).out == "there is nothing to clean\n"
+    assert lakeport("clean", orders).out == "nothing to clean\n"
     intervals = ["--retention", "0 seconds", "--grace", "0 seconds"]
     before = set(Path(orders, "_iceberg").rglob("*"))
     result = lakeport("clean", orders, *intervals)
     assert result.code == 0
     assert "retention" in result.out
-    assert "can go; nothing was removed: --delete does it" in result.out
+    assert "can be removed: run again with --delete" in result.out
     assert set(Path(orders, "_iceberg").rglob("*")) == before
     [document] = lakeport("clean", orders, *intervals, "--delete", "--json").documents
     assert ([expired["version"] for expired in document["expired"]], document["deleted"]) == ([0, 1], True)

@@ -26,8 +26,8 @@ def data_files(table: Path) -> set[str]:
 def test_optimize_puts_files_together(lakeport: Run, numbers: Path) -> None:
     result = lakeport("optimize", numbers)
     assert result.code == 0
-    assert result.out.startswith("made 1 file (")
-    assert " of 4 files (" in result.out
+    assert result.out.startswith("rewrote 4 files (")
+    assert " as 1 file (" in result.out
     assert len(package.scan(str(numbers)).files()) == 1
     assert lakeport("count", numbers).out == "8\n"
     assert lakeport("optimize", numbers).out == f"nothing to do; {numbers} is at version 4\n"
@@ -51,12 +51,12 @@ def test_optimize_purges_deleted_rows(lakeport: Run, numbers: Path) -> None:
 def test_vacuum_lists_what_it_would_delete_and_deletes_nothing(lakeport: Run, numbers: Path) -> None:
     lakeport("optimize", numbers)
     before = data_files(numbers)
-    assert lakeport("vacuum", numbers).out == "there is nothing to delete\n"
+    assert lakeport("vacuum", numbers).out == "nothing to delete\n"
     result = lakeport("vacuum", numbers, "--retention", "0 hours", "--no-retention-check")
     assert result.code == 0
     assert sum(line.endswith(".parquet") and "bytes" in line for line in result.out.splitlines()) == 4
     assert "4 files (" in result.out
-    assert "nothing was deleted: --delete does it" in result.out
+    assert "can be deleted: run again with --delete" in result.out
     assert (data_files(numbers), package.scan(str(numbers)).version) == (before, 4)
 
 
@@ -71,7 +71,7 @@ def test_vacuum_deletes_when_told_to(lakeport: Run, numbers: Path) -> None:
     assert not data_files(numbers) & set(planned["files"])
     assert lakeport("count", numbers).out == "8\n"
     gone = lakeport("restore", numbers, "--version", 0)
-    assert (gone.code, "give --ignore-missing-files" in gone.err) == (1, True)
+    assert (gone.code, "pass --ignore-missing-files" in gone.err) == (1, True)
     assert lakeport("restore", numbers, "--version", 0, "--ignore-missing-files").code == 0
 
 
@@ -91,7 +91,7 @@ def test_a_short_retention_is_refused_in_the_words_of_the_command_line(lakeport:
 
 def test_restore_makes_an_earlier_version_the_newest(lakeport: Run, numbers: Path) -> None:
     result = lakeport("restore", numbers, "--version", 1)
-    assert result.out == f"restored version 1: 0 files came back, 2 went; {numbers} is at version 4\n"
+    assert result.out == f"restored version 1: 0 files added, 2 removed; {numbers} is at version 4\n"
     assert lakeport("count", numbers).out == "4\n"
     first = lakeport("history", numbers, "--json").documents[-1]
     assert lakeport("restore", numbers, "--timestamp", first["timestamp"]).code == 0

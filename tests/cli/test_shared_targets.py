@@ -154,7 +154,7 @@ def test_options_of_shared_tables_are_refused_where_they_mean_nothing(
         ("count", shared.folder / "orders", "--access", "dir"): "access and cache are for shared tables",
         ("head", shared.folder / "orders", "--cache", tmp_path): "access and cache are for shared tables",
         ("count", shared.target(ORDERS), "--access", "files"): "'--access'",
-        ("count", shared.target(ORDERS), "--access", "dir", "--cache", tmp_path): "leave out --cache, or --access dir",
+        ("count", shared.target(ORDERS), "--access", "dir", "--cache", tmp_path): "drop --cache or --access dir",
     }
     for arguments, said in wrong.items():
         result = lakeport(*arguments)

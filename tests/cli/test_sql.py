@@ -75,7 +75,7 @@ def test_a_query_goes_over_several_profiles(lakeport: Run, shared: Shared, tmp_p
         assert lakeport("sql", f"from '{other}#HR.x.y'", *both).documents == [{"name": "Ann"}]
         nowhere = lakeport("sql", "from nope.a.b", *both)
         assert nowhere.code == 2
-        assert "there are hr, hr, sales, stock" in nowhere.err
+        assert "available: hr, hr, sales, stock" in nowhere.err
 
 
 def test_names_with_odd_characters_are_quoted(lakeport: Run, shared: Shared) -> None:
@@ -86,7 +86,7 @@ def test_names_with_odd_characters_are_quoted(lakeport: Run, shared: Shared) -> 
         assert lakeport("sql", 'from "my-share"."a-b"."x-y"', "-p", profile, "--json").documents == [{"name": "Ann"}]
         reserved = lakeport("sql", "from temp.a.b", "-p", profile)
         assert reserved.code == 2
-        assert "DuckDB has a database 'temp' of its own: write 'PROFILE#temp.a.b'" in reserved.err
+        assert "DuckDB reserves the database name 'temp': write 'PROFILE#temp.a.b'" in reserved.err
 
 
 def test_statements_run_one_after_the_other(lakeport: Run, shared: Shared) -> None:
@@ -199,7 +199,7 @@ def test_rows_are_written_in_the_format_that_is_asked_for(lakeport: Run, shared:
     out = tmp_path / "rows.parquet"
     assert lakeport("sql", query, "--out", out).code == 0
     assert pq.read_table(out)["id"].to_pylist() == [1, 2]
-    assert lakeport("sql", query, "--out", out).err.startswith("lakeport: the file exists; --force replaces it")
+    assert lakeport("sql", query, "--out", out).err.startswith("lakeport: the file exists; pass --force to replace it")
     assert lakeport("sql", query, "--out", out, "--force").code == 0
     assert lakeport("sql", query, "--out", tmp_path / "rows").code == 2
 
@@ -315,10 +315,10 @@ def test_the_prompt_answers_until_it_is_left(shared: Shared, tmp_path: Path) -> 
         prompt.expect("country")
         prompt.expect("lakeport> ")
         prompt.type("select * from range(1000);\n")
-        prompt.expect("these are the first 200")
+        prompt.expect("only the first 200 rows are shown")
         prompt.expect("lakeport> ")
         prompt.type("\\nope\n")
-        prompt.expect("there is no command")
+        prompt.expect("unknown command")
         prompt.expect("lakeport> ")
         prompt.type("\\q\n")
         assert prompt.close() == 0

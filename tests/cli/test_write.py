@@ -199,7 +199,7 @@ def test_a_null_in_a_required_column_is_told_with_the_row_of_the_file(lakeport: 
         (["create", "{}/new", "{}.csv", "--property", "x"], "--property takes KEY=VALUE", 2),
         (["create", "{}/new", "{}.csv", "--partition-by", "nope"], "nope", 2),
         (["append", "{}/nowhere", "{}.csv"], "there is no Delta table", 1),
-        (["append", "{}", "{}/nothing.csv"], "there is no such file", 1),
+        (["append", "{}", "{}/nothing.csv"], "no such file", 1),
         (["append", "{}", "{}.txt"], "--format", 2),
         (["append", "{}"], "SOURCE", 2),
         (["overwrite", "{}", "{}.csv", "--where", "nope = 1"], "nope", 2),
@@ -254,7 +254,7 @@ def test_an_interrupt_leaves_the_table_as_it_was_and_says_so(people: Path, sent:
         process.send_signal(sent)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (code, "")
-    assert err == f"lakeport: interrupted: {people} is as it was\n"
+    assert err == f"lakeport: interrupted: {people} is unchanged\n"
     assert (ids(people), version(people)) == ([1, 2, 3], 0)
     assert len(list((people / "city=Rome").iterdir())) == 1
 

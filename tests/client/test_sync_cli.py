@@ -34,7 +34,7 @@ def test_a_copy_is_made_brought_up_to_date_verified_and_vacuumed(
     tables.append(provider.path("orders"), orders(10, 20))
     assert run(["sync", provider.target("orders"), dest, "--verify", "--vacuum"]) == 0
     out = capsys.readouterr().out
-    assert "verified: 2 files, as shared" in out
+    assert "verified: 2 files, identical to the shared ones" in out
     assert "deleted 0 files" in out
     assert rows(dest) == rows(provider.path("orders"))
 
@@ -55,7 +55,7 @@ def test_a_copy_that_was_changed_is_refused_in_the_words_of_the_command_line(
     run(["sync", provider.target("orders"), dest])
     tables.delete(dest, "id = 3")
     assert run(["sync", provider.target("orders"), dest]) == 1
-    assert "give --full" in capsys.readouterr().err
+    assert "pass --full" in capsys.readouterr().err
     assert run(["sync", provider.target("orders"), dest, "--full"]) == 0
     assert rows(dest) == rows(provider.path("orders"))
 

@@ -7,7 +7,7 @@ _INTERRUPTED = 130
 
 
 def main() -> NoReturn:
-    """The console script. An interrupt while the commands are loaded is not told as a failure."""
+    """The console script. Exit quietly if interrupted while the commands load."""
     try:
         from lakeport.cli.app import main as run
     except KeyboardInterrupt:

@@ -1,7 +1,6 @@
-"""The program: its commands, and what a failure looks like to people.
+"""The application: its commands, error messages and exit codes.
 
-Exit codes: 0 it worked, 1 it failed, 2 it was called wrongly (an option, a filter, a column), 130 it was interrupted,
-143 it was terminated.
+Exit codes: 0 success, 1 failure, 2 usage error (an option, a filter, a column), 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -34,29 +33,29 @@ from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError,
 
 _DEBUG = "--debug"
 _KILLED = 128
-"""Shells add it to the number of the signal that ended a program."""
+"""Shells report this plus the number of the signal that killed a program."""
 _OPTIONS = {
-    "pass enforce_retention=False": "give --no-retention-check",
-    "pass ignore_missing_files=True": "give --ignore-missing-files",
+    "pass enforce_retention=False": "pass --no-retention-check",
+    "pass ignore_missing_files=True": "pass --ignore-missing-files",
     "(merge_schema does)": "(--merge-schema does)",
-    "pass force=True": "give --force",
-    "pass full=True": "give --full",
+    "pass force=True": "pass --force",
+    "pass full=True": "pass --full",
     "read it with access='dir'": "read it with --access dir",
-    "leave out cache, or access='dir'": "leave out --cache, or --access dir",
+    "leave out cache, or access='dir'": "drop --cache or --access dir",
     "allow it with merge_schema": "allow it with --merge-schema",
 }
 
 app = typer.Typer(
-    help="Shares, reads, writes and converts Delta tables.",
-    epilog=f"{_DEBUG}, anywhere on the line, shows where a failure comes from.",
+    help="Share, read, write and convert Delta tables.",
+    epilog=f"Add {_DEBUG} anywhere on the line to see the traceback of a failure.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look at tables": (ls, head, count, sql, files, history, changes, export, sync),
+    "Read tables": (ls, head, count, sql, files, history, changes, export, sync),
     "Write rows": (create, append, overwrite, delete, update, merge),
-    "Look after tables": (optimize, vacuum, restore, set_properties, checkpoint),
-    "Mirror tables for Iceberg": (convert, verify, clean),
+    "Maintain tables": (optimize, vacuum, restore, set_properties, checkpoint),
+    "Mirror tables to Iceberg": (convert, verify, clean),
 }
 _SHARING: dict[typer.Typer, str] = {
     shares.app: "share",
@@ -67,7 +66,7 @@ _SHARING: dict[typer.Typer, str] = {
 for panel, commands in _PANELS.items():
     for command in commands:
         app.command("set" if command is set_properties else None, rich_help_panel=panel)(command)
-app.add_typer(schemas.app, name="schema", rich_help_panel="Look at tables")
+app.add_typer(schemas.app, name="schema", rich_help_panel="Read tables")
 app.command(rich_help_panel="Share tables")(serve)
 for group, name in _SHARING.items():
     app.add_typer(group, name=name, rich_help_panel="Share tables")
@@ -76,9 +75,9 @@ for group, name in _SHARING.items():
 @app.callback(invoke_without_command=True)
 def lakeport(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version of Lakeport.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print Lakeport's version and exit.")] = False,
 ) -> None:
-    """Shares, reads, writes and converts Delta tables."""
+    """Share, read, write and convert Delta tables."""
     if version:
         typer.echo(f"lakeport {__version__}")
     elif context.invoked_subcommand is None:
@@ -89,7 +88,7 @@ def lakeport(
 
 
 def main() -> NoReturn:
-    """The console script. It ends on SIGTERM as on an interrupt: what it has half written is removed."""
+    """The console script. SIGTERM is handled like an interrupt, so that partial output is removed."""
     terminated: list[int] = []
 
     def terminate(number: int, _: object) -> NoReturn:
@@ -102,7 +101,7 @@ def main() -> NoReturn:
         code = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has gone: what is still buffered goes nowhere, and nobody hears of it.
+        # The reader of the output is gone: silently discard what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except KeyboardInterrupt:
@@ -111,12 +110,12 @@ def main() -> NoReturn:
 
 
 def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning for people: without the line of the program that gives it."""
+    """Print a warning without the source line that raised it."""
     print(f"lakeport: warning: {_one_line(str(message))}", file=sys.stderr)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit code; a failure is told on stderr."""
+    """Run one command and return its exit code; print a failure to stderr."""
     try:
         code = app([a for a in arguments if a != _DEBUG], prog_name="lakeport", standalone_mode=False)
     except BrokenPipeError:
@@ -133,24 +132,24 @@ def run(arguments: Sequence[str]) -> int:
 def _exit_code(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
         return error.exit_code
-    # Arrow's errors and those about rows are ValueErrors too, but the call was right.
+    # Arrow's errors and those about rows are ValueErrors too, but not usage errors.
     return 2 if isinstance(error, ValueError) and not isinstance(error, pa.ArrowException | InvalidDataError) else 1
 
 
 def _told(error: Exception) -> str:
     if isinstance(error, typer.TyperException):
-        return f"{_one_line(error.format_message())} (lakeport --help tells more)"
+        return f"{_one_line(error.format_message())} (see lakeport --help)"
     if isinstance(error, InvalidFilterError):
-        return str(error)  # its further lines show the place
+        return str(error)  # its other lines mark the position
     if isinstance(error, LakeportError | ValueError) and not isinstance(error, pa.ArrowException):
         return _with_options(_one_line(str(error)))
     if isinstance(error, OSError):
         return _one_line(f"{error.strerror or error}{f' [{error.filename}]' if error.filename else ''}")
-    return f"unexpected {type(error).__name__}: {_one_line(str(error))} ({_DEBUG} shows where)"
+    return f"unexpected {type(error).__name__}: {_one_line(str(error))} (run with {_DEBUG} for a traceback)"
 
 
 def _with_options(text: str) -> str:
-    """What a message says about Python's parameters, in the words of the command line."""
+    """Replace Python parameters in a message with the options of the command line."""
     for parameter, option in _OPTIONS.items():
         text = text.replace(parameter, option)
     return text

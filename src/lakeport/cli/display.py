@@ -14,14 +14,14 @@ from rich.text import Text
 from lakeport.cli.values import ENCODER
 
 _UNBOUNDED = 1_000_000
-"""The width of a page where nobody looks: nothing is cut in a pipe or a file."""
+"""The page width for pipes and files, so that nothing is cut off."""
 
 _WIDEST = 60
-"""How wide a column may be on a terminal before others have to go."""
+"""The most width that is reserved for a column when choosing how many fit on a terminal."""
 
 
 def print_json(value: Any) -> None:
-    """One document on one line."""
+    """Print one document on one line."""
     print_json_lines([value])
 
 
@@ -36,9 +36,9 @@ def print_text(text: str) -> None:
 
 
 def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[bool]) -> None:
-    """The rows, with as many columns as the terminal has room for, and a word on those that were left out.
+    """Print as many columns as fit on the terminal, and the names of those left out.
 
-    `numbers` tells which columns to align to the right."""
+    `numbers` marks the columns to right-align."""
     page = console()
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [
@@ -64,7 +64,7 @@ def console() -> Console:
 
 
 def printable(text: str) -> str:
-    """The text without characters that would move the cursor or break the line."""
+    """Escape characters that would move the cursor or break the line."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -76,7 +76,7 @@ def counted(number: int, noun: str) -> str:
 def _cell(value: Any) -> Text:
     if value is None:
         return Text("null", style="dim")
-    if isinstance(value, str | float):  # JSON would make null of NaN
+    if isinstance(value, str | float):  # JSON would turn NaN into null
         return Text(printable(str(value)))
     return Text(ENCODER.encode(value).decode())
 
@@ -86,7 +86,7 @@ def _columns(cells: list[list[Text]], names: Sequence[str]) -> Iterable[Sequence
 
 
 def _that_fit(widths: list[int], room: int) -> int:
-    """How many columns of these widths fit; at least one."""
+    """The number of columns of these widths that fit; at least one."""
     used = 0
     for index, width in enumerate(widths):
         used += width + 2

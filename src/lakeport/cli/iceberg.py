@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _SHOWN = 100
-"""How many differences, snapshots or files people are shown."""
+"""The most differences, snapshots or files printed without --json."""
 
 Out = Annotated[
     str | None,
     typer.Option(
         metavar="DIR",
-        help="The directory of the Iceberg table: a path or a URL; else TARGET/_iceberg, or "
-        "TARGET/_iceberg-NAMESPACE.NAME for a table of a catalog.",
+        help="The directory of the Iceberg table: a path or a URL. By default TARGET/_iceberg, or "
+        "TARGET/_iceberg-NAMESPACE.NAME with a catalog.",
     ),
 ]
 CatalogName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A catalog that pyiceberg's configuration has; with --table.")
+    str | None, typer.Option(metavar="NAME", help="A catalog from pyiceberg's configuration; needs --table.")
 ]
 CatalogOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A property of the catalog, as uri=https://…; may be repeated."),
+    typer.Option(metavar="KEY=VALUE", help="A catalog property, such as uri=https://…; may be repeated."),
 ]
 CatalogTable = Annotated[
-    str | None, typer.Option("--table", metavar="NAMESPACE.NAME", help="What the catalog calls the mirror.")
+    str | None, typer.Option("--table", metavar="NAMESPACE.NAME", help="The mirror's name in the catalog.")
 ]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A Delta table, and where its mirror is: arguments of the functions in `lakeport.iceberg`."""
+    """A Delta table and the location of its mirror, as arguments for the functions in `lakeport.iceberg`."""
 
     target: str
     out: str | None
@@ -64,28 +64,31 @@ def convert(
     catalog_option: CatalogOption = None,
     table: CatalogTable = None,
     datasets: Annotated[
-        str | None, typer.Option(metavar="FILE", help="In place of TARGET: a YAML file of datasets, as XTable has it.")
+        str | None, typer.Option(metavar="FILE", help="Instead of TARGET, a YAML file of datasets in XTable's format.")
     ] = None,
     format_version: Annotated[
-        int | None, typer.Option(min=2, max=3, help="Iceberg's, 2 or 3; else 2, or that of the mirror.")
+        int | None,
+        typer.Option(min=2, max=3, help="Iceberg's format version, 2 or 3; by default the mirror's own, or 2."),
     ] = None,
     since: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="A new mirror begins with this version, not the latest.")
+        int | None, typer.Option(min=0, metavar="N", help="Start a new mirror at this version instead of the latest.")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="One snapshot of the whole table, whatever there was; not with --since.")
+        bool, typer.Option("--full", help="Write one snapshot of the whole table in any case; excludes --since.")
     ] = False,
     squash: Annotated[
-        bool, typer.Option("--squash", help="One snapshot for all that is new, not one for each version.")
+        bool, typer.Option("--squash", help="Write one snapshot for all new versions, not one for each.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on: mirror new versions when they come.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep running and mirror new versions as they appear.")
+    ] = False,
     every: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How often --watch looks for new versions.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How often --watch checks for new versions.")
     ] = 10,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Make the Iceberg mirror of a Delta table, or bring it up to date. Data files are neither copied nor changed."""
+    """Create or update the Iceberg mirror of a Delta table. Data files are neither copied nor changed."""
     places = _find_places(target, datasets, out, _parse_catalog(catalog, catalog_option), table)
     settings: dict[str, Any] = {"format_version": format_version, "since": since, "full": full, "squash": squash}
     is_first = True
@@ -100,8 +103,8 @@ def convert(
 def _convert_all(
     places: list[_Place], settings: dict[str, Any], option: list[str] | None, json: bool, *, tell_always: bool
 ) -> None:
-    """One that fails does not keep the others from their turn; afterwards, it is a failure of all."""
-    from lakeport.iceberg import convert as convert_table  # the other commands need not pay for its memory
+    """Convert each table. If one of several fails, convert the others, then exit with 1."""
+    from lakeport.iceberg import convert as convert_table  # imported late to save the other commands memory
 
     is_failed = False
     for place in places:
@@ -127,15 +130,15 @@ def verify(
     catalog_option: CatalogOption = None,
     table: CatalogTable = None,
     version: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="A mirrored version of the table; else the latest of them.")
+        int | None, typer.Option(min=0, metavar="N", help="The mirrored version to compare; by default the latest.")
     ] = None,
-    rows: Annotated[bool, typer.Option("--rows", help="Compare the rows too, in every column.")] = False,
-    duckdb: Annotated[bool, typer.Option("--duckdb", help="Compare the rows as DuckDB reads them, too.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Also compare the rows, in every column.")] = False,
+    duckdb: Annotated[bool, typer.Option("--duckdb", help="Also compare the rows as DuckDB reads them.")] = False,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Compare the mirror of a table, as pyiceberg reads it, with the table: data files and deleted rows. Exit code 1 if
-    they differ."""
+    """Compare the data files and deleted rows of a mirror, as pyiceberg reads it, with its Delta table. The exit code
+    is 1 if they differ."""
     from lakeport.iceberg import verify as verify_mirror
 
     place = _Place(target, out, _parse_catalog(catalog, catalog_option), table)
@@ -164,19 +167,22 @@ def clean(
     catalog_option: CatalogOption = None,
     table: CatalogTable = None,
     retention: Annotated[
-        str, typer.Option(metavar="INTERVAL", help="Keep snapshots that were the latest within it.")
+        str, typer.Option(metavar="INTERVAL", help="Keep snapshots that were current within this interval.")
     ] = "7 days",
     grace: Annotated[
-        str, typer.Option(metavar="INTERVAL", help="Keep what is younger and unknown: a conversion may be at work.")
+        str,
+        typer.Option(
+            metavar="INTERVAL", help="Keep unreferenced files younger than this: a running conversion may need them."
+        ),
     ] = "1 day",
     delete: Annotated[
-        bool, typer.Option("--delete", help="Expire and delete; otherwise what could go is only listed.")
+        bool, typer.Option("--delete", help="Expire snapshots and delete files; by default they are only listed.")
     ] = False,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
     """List the snapshots of a mirror that are too old or need vacuumed files, and the generated files that no other
-    snapshot needs; with --delete they go. Data files are never touched."""
+    snapshot needs; remove them with --delete. Data files are never touched."""
     from lakeport.iceberg import clean as clean_mirror
 
     place = _Place(target, out, _parse_catalog(catalog, catalog_option), table)
@@ -188,11 +194,11 @@ def clean(
         _print_cleaning(result)
 
 
-# Where
+# Locations
 
 
 def _parse_catalog(name: str | None, pairs: list[str] | None) -> Any:
-    """A catalog as the functions take it: None, its name, or its properties."""
+    """The catalog argument of the functions in `lakeport.iceberg`: None, a name, or properties."""
     properties = parse_options(pairs or [], "--catalog-option")
     if not properties:
         return name
@@ -203,11 +209,11 @@ def _find_places(
     target: str | None, datasets: str | None, out: str | None, catalog: Any, table: str | None
 ) -> list[_Place]:
     if (target is None) == (datasets is None):
-        raise ValueError("give TARGET, or a file of several tables with --datasets")
+        raise ValueError("pass either TARGET or a file of tables with --datasets")
     if target is not None:
         return [_Place(target, out, catalog, table)]
     if out is not None or table is not None:
-        raise ValueError("--datasets names the tables: leave out --out and --table")
+        raise ValueError("--datasets names the tables: drop --out and --table")
     from lakeport.iceberg.dataset import parse_datasets
 
     found = parse_datasets(Path(str(datasets)).read_text())
@@ -219,11 +225,11 @@ def _told_if_interrupted() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("lakeport: interrupted: the mirror shows the last version that was mirrored whole", file=sys.stderr)
+        print("lakeport: interrupted: the mirror shows the last version that was mirrored completely", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
 
 
-# What people see
+# Output
 
 
 def _print_conversion(target: str, result: Conversion, json: bool) -> None:
@@ -251,11 +257,11 @@ def _print_failure(target: str, error: Exception, json: bool) -> None:
 def _print_verification(target: str, result: Verification) -> None:
     compared = f"{counted(result.files, 'file')}, {counted(result.deleted_rows, 'deleted row')}"
     compared += ", all rows" if result.rows_compared else ""
-    compared += f", which {result.second_reader} finds too" if result.second_reader and result.is_equal else ""
-    compared += f", without another reader ({result.no_second_reader})" if result.no_second_reader else ""
+    compared += f", confirmed by {result.second_reader}" if result.second_reader and result.is_equal else ""
+    compared += f", not confirmed by a second reader ({result.no_second_reader})" if result.no_second_reader else ""
     about = f"version {result.version} of {printable(target)}: {compared}"
     if result.is_equal:
-        print_text(f"the mirror is equal; {about}")
+        print_text(f"the mirror matches {about}")
         return
     shown = [(difference.path, difference.what) for difference in result.differences[:_SHOWN]]
     print_table(["path", "difference"], shown, [False, False])
@@ -265,18 +271,18 @@ def _print_verification(target: str, result: Verification) -> None:
 
 def _print_cleaning(result: Cleaning) -> None:
     if not result.expired and not result.files:
-        print_text("there is nothing to clean")
+        print_text("nothing to clean")
         return
     if result.expired:
         snapshots = [(expired.snapshot_id, expired.version, expired.reason) for expired in result.expired[:_SHOWN]]
-        print_table(["snapshot", "version", "because of"], snapshots, [True, True, False])
+        print_table(["snapshot", "version", "reason"], snapshots, [True, True, False])
         _print_rest(len(result.expired))
     if result.files and not result.deleted:
         print_table(["path"], [(path,) for path in result.files[:_SHOWN]], [False])
         _print_rest(len(result.files))
     total = f"{counted(len(result.expired), 'snapshot')} and {counted(len(result.files), 'file')}"
     total += f" ({format_size(result.bytes)})"
-    print_text(f"removed {total}" if result.deleted else f"{total} can go; nothing was removed: --delete does it")
+    print_text(f"removed {total}" if result.deleted else f"{total} can be removed: run again with --delete")
 
 
 def _print_rest(number: int) -> None:

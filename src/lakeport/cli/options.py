@@ -1,4 +1,4 @@
-"""What the commands have in common: their options, and the frame that these describe."""
+"""Options that commands share, and the frame that they describe."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ ReadTarget = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="A Delta table: a path, a URL like s3://…, or a shared one, PROFILE#share.schema.table.",
+        help="A Delta table: a path, a URL like s3://…, or a shared table, PROFILE#share.schema.table.",
         show_default=False,
     ),
 ]
-Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows for which this holds, as `amount > 100`.")]
+Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows that match, such as `amount > 100`.")]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(metavar="A,B.C", help="Only these columns, in this order; backticks keep a dot or a comma."),
+    typer.Option(metavar="A,B.C", help="Only these columns, in this order; quote dots and commas with backticks."),
 ]
-Version = Annotated[int | None, typer.Option(min=0, metavar="N", help="The table at this version.")]
+Version = Annotated[int | None, typer.Option(min=0, metavar="N", help="Use this version of the table.")]
 Timestamp = Annotated[
-    str | None, typer.Option(metavar="TIME", help="The table as of a time: ISO 8601, UTC if it has no zone.")
+    str | None, typer.Option(metavar="TIME", help="Use the table as of this time: ISO 8601, UTC unless it has a zone.")
 ]
-Limit = Annotated[int | None, typer.Option(min=0, metavar="N", help="At most so many.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Limit = Annotated[int | None, typer.Option(min=0, metavar="N", help="At most N.")]
+Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
 StorageOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="An option of the storage, as region=eu-west-1; may be repeated."),
+    typer.Option(metavar="KEY=VALUE", help="A storage option, such as region=eu-west-1; may be repeated."),
 ]
 Access = Annotated[
     Literal["url", "dir"] | None,
-    typer.Option(help="How a shared table is read: by signed URLs, or in its directory; else as it is offered."),
+    typer.Option(help="Read a shared table by signed URLs or from its directory; by default, as offered."),
 ]
 Cache = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Keep here what is read of a shared table, for the next time.")
+    str | None, typer.Option(metavar="DIR", help="Cache what is read from a shared table in this directory.")
 ]
 
 
@@ -58,7 +58,7 @@ def open_frame(
     columns: list[str] | None = None,
     limit: int | None = None,
 ) -> Frame:
-    """The frame that the options describe; the table is not opened yet."""
+    """Return the frame that the options describe, without opening the table yet."""
     frame = scan(target, access=access, cache=cache, storage_options=parse_options(option or []))
     if version is not None or timestamp is not None:
         frame = frame.at(version=version, timestamp=timestamp)
@@ -66,7 +66,7 @@ def open_frame(
 
 
 def narrowed(rows: _Rows, where: str | None, columns: list[str] | None, limit: int | None) -> _Rows:
-    """The rows that the options leave."""
+    """Apply the options that filter, select and limit."""
     if where is not None:
         rows = rows.where(where)
     if columns is not None:
@@ -75,15 +75,15 @@ def narrowed(rows: _Rows, where: str | None, columns: list[str] | None, limit: i
 
 
 def parse_columns(texts: list[str], option: str = "--columns") -> list[str]:
-    """The names in comma-separated lists; a comma between backticks belongs to the name."""
+    """Split comma-separated lists of names; a comma between backticks is part of the name."""
     names = [name.strip() for text in texts for name in re.split(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)", text)]
     if not all(names):
-        raise ValueError(f"{option} takes names with commas between them, not {','.join(texts)!r}")
+        raise ValueError(f"{option} takes names separated by commas, not {','.join(texts)!r}")
     return names
 
 
 def parse_options(pairs: list[str], option: str = "--option") -> dict[str, str]:
-    """The values by their keys from KEY=VALUE."""
+    """Parse KEY=VALUE pairs into a dictionary."""
     for pair in pairs:
         if not pair.partition("=")[0] or "=" not in pair:
             raise ValueError(f"{option} takes KEY=VALUE, not {pair!r}")

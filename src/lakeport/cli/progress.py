@@ -1,4 +1,4 @@
-"""How far a command is, on stderr if that is a terminal."""
+"""Progress bars on stderr, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakeport.cli.display import counted
 from lakeport.frame import Frame
 
 Expected = Callable[[], int | None]
-"""How much will come, if that can be known; asked only where somebody looks."""
+"""Returns the total, if known; called only if a bar is shown."""
 
 
 class Bar:
-    """A bar that grows; or nothing at all, where nobody looks."""
+    """A progress bar; does nothing if stderr is not a terminal."""
 
     def __init__(self, progress: Progress | None, verb: str) -> None:
         self._progress = progress
@@ -33,12 +33,12 @@ class Bar:
             self._progress.advance(self._task, done)
 
     def reach(self, done: int, total: int) -> None:
-        """As the operations on tables tell it."""
+        """Set the progress; a callback for operations on tables."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
     def count_file(self, size: int) -> None:
-        """A file is written."""
+        """Record that a file was written."""
         self._files, self._bytes = self._files + 1, self._bytes + size
         if self._progress is not None and self._task is not None:
             written = f"{counted(self._files, 'file')}, {format_size(self._bytes)} written"
@@ -47,7 +47,7 @@ class Bar:
 
 @contextmanager
 def showing(verb: str, unit: str = "rows") -> Iterator[Bar]:
-    """A bar of rows, files or bytes on stderr, if that is a terminal; it is gone at the end."""
+    """Show a bar of rows, files or bytes on stderr, if it is a terminal; remove the bar at the end."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Bar(None, verb)
@@ -68,7 +68,7 @@ def _layout(unit: str) -> list[ProgressColumn]:
 
 
 def expected_rows(frame: Frame, limit: int | None = None) -> int | None:
-    """How many rows will come, if the statistics tell."""
+    """The number of rows to expect, if the statistics have it."""
     total = 0
     for file in frame.files():
         if file.num_records is None:

@@ -1,7 +1,7 @@
-"""Arrow columns as values that JSON and text files can hold, with nothing lost on the way.
+"""Lossless conversion of Arrow columns into values for JSON and text files.
 
-Dates and times are ISO 8601, decimals numbers with all their digits, floats the shortest text that reads back as the
-same float (NaN and infinities are null), binary is base64, maps are objects, variants the JSON that they stand for.
+Dates and times are ISO 8601. Decimals are numbers with all their digits. Floats are the shortest text that reads back
+as the same float; NaN and infinities are null. Binary is base64, maps are objects, variants their JSON.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from lakeport.kernel.schema import is_variant_field
 from lakeport.kernel.variant import decode_variant, format_variant_json
 
 ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
-"""What `json_values` gives, as JSON; what JSON has no form for (a time of day in a variant) becomes text."""
+"""Encodes the output of `json_values`; what JSON cannot represent (a time of day in a variant) becomes text."""
 
 
 def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as objects for `ENCODER`."""
+    """Convert rows into objects for `ENCODER`."""
     columns = [json_values(array, field) for array, field in zip(batch.columns, batch.schema, strict=True)]
     names = batch.schema.names
     if not names:
@@ -30,8 +30,8 @@ def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def json_values(array: pa.Array, field: pa.Field) -> list[Any]:
-    """The values of a column for `ENCODER`."""
-    data_type, types = field.type, pa.types  # the field's: an array may lack the marks of variants in it
+    """Convert a column into values for `ENCODER`."""
+    data_type, types = field.type, pa.types  # not the array's type, which may not mark variants
     if is_variant_field(field):
         return [None if v is None else decode_variant(v["metadata"], v["value"]) for v in array.to_pylist()]
     if types.is_struct(data_type):
@@ -45,7 +45,7 @@ def json_values(array: pa.Array, field: pa.Field) -> list[Any]:
     if types.is_date(data_type) or types.is_timestamp(data_type):
         return list(_times(array).to_pylist())
     if types.is_float32(data_type):
-        # By way of text, so that 0.1 does not become 0.10000000149011612.
+        # Via text, so that 0.1 does not become 0.10000000149011612.
         return list(array.cast(pa.string()).cast(pa.float64()).to_pylist())
     if types.is_binary(data_type):
         return [None if value is None else base64.b64encode(value).decode() for value in array.to_pylist()]
@@ -53,7 +53,7 @@ def json_values(array: pa.Array, field: pa.Field) -> list[Any]:
 
 
 def text_column(array: pa.Array, field: pa.Field) -> pa.Array:
-    """The column for a CSV file: nested values and variants as JSON text, times in ISO 8601, the rest as it is."""
+    """Convert a column for CSV: nested values and variants to JSON text, times to ISO 8601; keep the rest."""
     types = pa.types
     if types.is_nested(array.type):
         return pa.array(
@@ -67,13 +67,13 @@ def text_column(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch under a schema of `plain_schema`."""
+    """Convert a batch to a schema from `plain_schema`."""
     pairs = zip(batch.columns, batch.schema, strict=True)
     return pa.RecordBatch.from_arrays([_plain(array, field) for array, field in pairs], schema=schema)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with variants as JSON text, and without our own marks."""
+    """The schema with variants as JSON text, and without Lakeport's own metadata."""
     return pa.schema([_plain_field(field) for field in schema])
 
 
@@ -87,7 +87,7 @@ def _objects(array: pa.StructArray, data_type: pa.StructType) -> list[Any]:
 
 
 def _parts(array: pa.Array, values: list[Any]) -> list[Any]:
-    """The values of all lists, cut into one list each."""
+    """Split the flat values into one list per row."""
     ends = array.offsets.to_pylist()
     valid = array.is_valid().to_pylist()
     return [values[ends[i] : ends[i + 1]] if there else None for i, there in enumerate(valid)]
@@ -101,7 +101,7 @@ def _times(array: pa.Array) -> pa.Array:
     """ISO 8601: `2026-01-31`, `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.000001`; any year that Arrow can hold."""
     if pa.types.is_date(array.type):
         return array.cast(pa.string())
-    # Arrow writes time without a zone twenty times as fast; the zone is always UTC.
+    # Arrow formats timestamps without a zone twenty times faster; the zone is always UTC.
     text = array.view(pa.timestamp(array.type.unit)).cast(pa.string())
     text = pc.replace_substring(text, " ", "T", max_replacements=1)
     text = pc.replace_substring(text, ".000000", "", max_replacements=1)

@@ -1,4 +1,4 @@
-"""What the commands that write have in common: a bar, the result, and what an interrupt has left."""
+"""What the commands that write share: a progress bar, the result, and a report after an interrupt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMMIT = re.compile(r"/_delta_log/(\d{20})\.json$")
 
 @dataclass(frozen=True)
 class Work:
-    """What an operation on a table is given."""
+    """What an operation on a table needs."""
 
     engine: Engine
     bar: Bar
@@ -36,8 +36,8 @@ class Work:
 
 @contextmanager
 def working(verb: str, target: str, option: list[str] | None, unit: str = "rows") -> Iterator[Work]:
-    """An engine whose work is shown on a terminal. An interrupt ends the program with 130, and says whether the table
-    may have changed."""
+    """Yield an engine whose progress is shown on a terminal. On an interrupt, print whether the table may have changed
+    and exit with 130."""
     options = parse_options(option or [])
     storage = _WatchedStorage(options)
     try:
@@ -50,7 +50,7 @@ def working(verb: str, target: str, option: list[str] | None, unit: str = "rows"
 
 
 def print_result(target: str, result: Result, sentence: str, json: bool, **more: Any) -> None:
-    """One line for people, or one object for machines."""
+    """Print one line for people, or one JSON object for machines."""
     if json:
         print_json({"table": target, "version": result.version, "metrics": result.metrics, **more})
     else:
@@ -59,14 +59,12 @@ def print_result(target: str, result: Result, sentence: str, json: bool, **more:
 
 def _left_behind(target: str, commit: int | None) -> str:
     if commit is None:
-        return f"interrupted: {target} is as it was"
-    return (
-        f"interrupted when version {commit} of {target} was being written: lakeport history tells whether it is there"
-    )
+        return f"interrupted: {target} is unchanged"
+    return f"interrupted while writing version {commit} of {target}: see lakeport history for whether it was committed"
 
 
 class _WatchedStorage(Storage):
-    """Knows which version it has last tried to write."""
+    """Remembers the last version it tried to write."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -80,7 +78,7 @@ class _WatchedStorage(Storage):
 
 @dataclass(frozen=True)
 class _WatchedParquet:
-    """Tells the size of each file that it has written."""
+    """Reports the size of each file it writes."""
 
     parquet: ParquetHandler
     told: Callable[[int], None]

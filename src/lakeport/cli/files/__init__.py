@@ -1,4 +1,4 @@
-"""Files of rows, read and written: formats, their types, their values.
+"""Reading and writing files of rows: formats, types and values.
 
-May import what is directly in `cli`.
+May import modules directly in `cli`.
 """

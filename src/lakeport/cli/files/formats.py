@@ -1,4 +1,4 @@
-"""The formats of files, and how `export` writes them: rows in, batch by batch, and never many of them in memory."""
+"""File formats, and how `export` writes them: batch by batch, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lakeport.cli.values import ENCODER, json_rows, plain_batch, plain_schema, t
 
 _ROW_GROUP_ROWS = 1 << 20
 _ROW_GROUP_BYTES = 64 << 20
-"""A Parquet row group ends when it has so many rows, or so many bytes before compression."""
+"""A Parquet row group is complete at this many rows, or this many bytes before compression."""
 
 _ROWS_AT_ONCE = 8192
-"""How many rows become Python objects at once."""
+"""How many rows are converted to Python objects at once."""
 
 
 class Format(StrEnum):
@@ -34,21 +34,21 @@ _SUFFIXES |= {".feather": Format.arrow, ".ipc": Format.arrow}
 
 
 def format_of(path: str) -> Format:
-    """The format that the name of a file asks for."""
+    """The format for the extension of a file."""
     if not is_file_name(path):
         raise ValueError(
-            f"{path!r} does not tell the format: end it with one of {' '.join(_SUFFIXES)}, or give --format"
+            f"cannot tell the format of {path!r}: end it with one of {' '.join(_SUFFIXES)}, or pass --format"
         )
     return _SUFFIXES[PurePath(path).suffix.lower()]
 
 
 def is_file_name(path: str) -> bool:
-    """Whether the name asks for a format."""
+    """Whether the extension stands for a format."""
     return PurePath(path).suffix.lower() in _SUFFIXES
 
 
 class Writer(Protocol):
-    """Writes rows into a file, which stays open. Nothing is complete before `close`."""
+    """Writes rows to a file, which stays open. The content is complete only after `close`."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Types for columns that come without any: those of CSV and JSON files for a new table."""
+"""Type inference for the columns of CSV and JSON files that a new table is created from."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _STRING, _LONG, _DOUBLE = PrimitiveType("string"), PrimitiveType("long"), Primit
 _MOMENTS = (PrimitiveType("date"), PrimitiveType("timestamp"))
 _EMPTY = scalar_of("", pa.string())
 _CODE = r"^[+-]?0\d"
-"""Digits that are no quantity, as in a postal code."""
+"""Digits that are not a quantity, as in a postal code."""
 _LONG_NUMBER = r"^[+-]?\d{16}"
-"""Digits that a double would not keep."""
+"""Digits that a double would lose."""
 
 
 def infer_from_texts(texts: pa.StringArray) -> PrimitiveType:
-    """The type that all texts of a CSV column have; a string where they have none in common, or are all empty."""
+    """The common type of all texts in a CSV column; string if there is none, or if all are empty."""
     known = pc.utf8_trim_whitespace(texts)
     known = known.filter(pc.not_equal(known, _EMPTY))
     if not len(known) or _any_matches(known, _CODE):
@@ -36,9 +36,9 @@ def infer_from_texts(texts: pa.StringArray) -> PrimitiveType:
 
 
 def infer_from_values(values: list[Any], name: str) -> DataType:
-    """The type that all values of a JSON column have; a string where they are all null.
+    """The common type of all values in a JSON column; string if all are null.
 
-    Raises `ValueError` where they have none in common."""
+    Raises `ValueError` if there is none."""
     known = [value for value in values if value is not None]
     kinds = set(map(type, known))
     if kinds <= {str}:
@@ -54,14 +54,14 @@ def infer_from_values(values: list[Any], name: str) -> DataType:
     if kinds == {dict} and any(known):
         return StructType(tuple(infer_fields(known, f"{name}.")))
     told = " and ".join(sorted(_NAMES[kind] for kind in kinds))
-    raise ValueError(f"the column {name!r} holds {told}, which have no type in common: give --schema")
+    raise ValueError(f"the column {name!r} holds {told}, which have no common type: pass --schema")
 
 
 _NAMES = {str: "strings", bool: "booleans", int: "numbers", float: "numbers", list: "lists", dict: "objects"}
 
 
 def infer_fields(objects: list[dict[str, Any]], prefix: str = "") -> list[StructField]:
-    """A field for each key that one of the objects has, in the order in which they come."""
+    """A field for each key in the objects, in order of appearance."""
     names = dict.fromkeys(key for row in objects for key in row)
     return [StructField(n, infer_from_values([row.get(n) for row in objects], prefix + n)) for n in names]
 

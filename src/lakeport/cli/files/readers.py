@@ -1,4 +1,4 @@
-"""The files that `create`, `append` and others read: rows out, batch by batch, and never many of them in memory."""
+"""Readers for the files that `create`, `append` and others take: batch by batch, in bounded memory."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from lakeport.kernel.schema import (
 BinaryFile: TypeAlias = "BufferedReader[Any]"
 
 _BLOCK_BYTES = 4 << 20
-"""How much of a text is read at once; the types of a new table are those of the first so many bytes."""
+"""How much text is read at once; the types of a new table are inferred from the first block."""
 _BATCH_ROWS = 1 << 16
 _ARROW_FILE = b"ARROW1"
-_GUESSED = "; the types were taken from the first rows: give them with --schema"
+_GUESSED = "; the types were inferred from the first rows: set them with --schema"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """An open file: its columns, its rows, and how many of them there are, if the file tells."""
+    """An open file: its columns, its rows, and their number if the file has it."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -50,9 +50,9 @@ class Reader:
 
 
 def open_reader(kind: Format, file: BinaryFile, name: str, types: StructType | None) -> Reader:
-    """Reads `file`, which stays open. Columns of text files have the types of those in `types`; others are guessed.
+    """Read `file`, which stays open. Columns of text files take their types from `types`; others are inferred.
 
-    It and the batches raise `InvalidDataError` with `name`, and with the row or the line where it is known."""
+    Both this and the batches raise `InvalidDataError` with `name`, and with the row or line if known."""
     try:
         return _READERS[kind](file, name, types)
     except pa.ArrowException as error:
@@ -60,7 +60,7 @@ def open_reader(kind: Format, file: BinaryFile, name: str, types: StructType | N
 
 
 def _unreadable(kind: Format, name: str, error: Exception) -> InvalidDataError:
-    return InvalidDataError(f"it cannot be read as {kind}: {str(error).splitlines()[0]} [{name}]")
+    return InvalidDataError(f"{name} cannot be read as {kind}: {str(error).splitlines()[0]}")
 
 
 # --- columnar files ----------------------------------------------------------------------------------------------
@@ -101,12 +101,12 @@ def _open_csv(file: BinaryFile, name: str, types: StructType | None) -> Reader:
 
 
 def _header(file: BinaryFile, name: str) -> list[str]:
-    """The names in the first line; the rest stays in the file."""
+    """Read the names in the first line, and leave the rest in the file."""
     try:
         lines = iter(lambda: file.readline().decode("utf-8-sig"), "")
         return next(csv.reader(lines, strict=True))
     except (StopIteration, csv.Error, UnicodeError):
-        raise InvalidDataError(f"it has no header: the first line of CSV names the columns [{name}]") from None
+        raise InvalidDataError(f"{name} has no header: the first line of CSV must name the columns") from None
 
 
 def _texts(file: BinaryFile, names: list[str], name: str) -> Iterator[pa.RecordBatch]:
@@ -120,13 +120,13 @@ def _texts(file: BinaryFile, names: list[str], name: str) -> Iterator[pa.RecordB
             raise _unreadable(Format.csv, name, error) from error
         row = bad[0]
         raise InvalidDataError(
-            f"row {row.number} of {name}: it has {row.actual_columns} values, but the header {row.expected_columns}"
+            f"row {row.number} of {name}: expected {row.expected_columns} values, found {row.actual_columns}"
         ) from error
 
 
 def _open_texts(file: BinaryFile, names: list[str], bad: list[pa.csv.InvalidRow]) -> pa.csv.CSVStreamingReader:
-    """All columns as strings; null is what is empty without quotes. Rows with too many values or too few go to `bad`,
-    and end it."""
+    """Read all columns as strings; empty text without quotes is null. A row with too many or too few values is added
+    to `bad` and stops the reader."""
 
     def refuse(row: pa.csv.InvalidRow) -> str:
         bad.append(row)
@@ -134,7 +134,7 @@ def _open_texts(file: BinaryFile, names: list[str], bad: list[pa.csv.InvalidRow]
 
     return pa.csv.open_csv(
         file,
-        # Rows are numbered only by one thread, which is no slower: the parser is not what takes the time.
+        # Rows are numbered only with a single thread, which is no slower: parsing is not the bottleneck.
         read_options=pa.csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse),
         convert_options=pa.csv.ConvertOptions(
@@ -169,14 +169,14 @@ def _csv_batches(
 
 @dataclass(frozen=True)
 class _Lines:
-    """Objects, and the numbers of the lines that they come from."""
+    """Objects and their line numbers."""
 
     objects: list[dict[str, Any]]
     numbers: list[int]
 
 
 def _open_jsonl(file: BinaryFile, name: str, types: StructType | None) -> Reader:
-    # Only decimals and variants need more digits than a float has; floats are read much faster.
+    # Only decimals and variants need more digits than a float has; floats are parsed much faster.
     exact = types is not None and any(
         isinstance(t, PrimitiveType) and (t.decimal or is_variant(t)) for t in types_in(types)
     )
@@ -187,8 +187,8 @@ def _open_jsonl(file: BinaryFile, name: str, types: StructType | None) -> Reader
 
 
 def _json_fields(objects: list[dict[str, Any]], types: StructType | None) -> list[StructField]:
-    """The keys of the first objects in their types; and of a table all columns that are null where nothing is given,
-    for a key may well come later."""
+    """The keys of the first objects with their types, and all columns of the table that are null if not given, because
+    their keys may come later."""
     if types is None:
         return infer_fields(objects)
     keys = dict.fromkeys(key for row in objects for key in row)
@@ -211,7 +211,7 @@ def _json_blocks(file: BinaryFile, name: str, float_hook: Any) -> Iterator[_Line
         try:
             objects = decoder.decode_lines(b"".join(line for _, line in numbered))
             if len(objects) != len(numbered) or not all(type(item) is dict for item in objects):
-                raise msgspec.DecodeError("not one object on each line")
+                raise msgspec.DecodeError("expected one object per line")
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise _bad_line(numbered, name, decoder) from error
         yield _Lines(objects, [number for number, _ in numbered])
@@ -221,10 +221,10 @@ def _bad_line(numbered: list[tuple[int, bytes]], name: str, decoder: msgspec.jso
     for number, line in numbered:
         try:
             if type(decoder.decode(line)) is not dict:
-                return InvalidDataError(f"line {number} of {name}: each line of JSON lines is an object in {{}}")
+                return InvalidDataError(f"line {number} of {name}: expected a JSON object in {{}}")
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            return InvalidDataError(f"line {number} of {name} is no JSON: {error}")
-    return InvalidDataError(f"there is not one object on each line [{name}]")
+            return InvalidDataError(f"line {number} of {name} is not valid JSON: {error}")
+    return InvalidDataError(f"{name} must have one object per line")
 
 
 def _json_batches(
@@ -246,7 +246,7 @@ def _refuse_unknown(block: _Lines, names: set[str], name: str, guessed: bool) ->
         if not row.keys() <= names:
             key = next(key for key in row if key not in names)
             hint = _GUESSED if guessed else f"; the table and the first lines have {', '.join(sorted(names))}"
-            raise InvalidDataError(f"line {number} of {name}: the key {key!r} is not expected{hint}", column=key)
+            raise InvalidDataError(f"line {number} of {name}: unexpected key {key!r}{hint}", column=key)
 
 
 def _misplaced(error: InvalidDataError, place: str, guessed: bool) -> InvalidDataError:
@@ -254,7 +254,7 @@ def _misplaced(error: InvalidDataError, place: str, guessed: bool) -> InvalidDat
 
 
 def _nullable(fields: list[StructField]) -> pa.Schema:
-    """Columns as a file has them: whether nulls are allowed is the table's to say."""
+    """The columns of a file, all nullable: the table decides whether nulls are allowed."""
     return pa.schema([field.with_nullable(True) for field in arrow_schema(StructType(tuple(fields)))])
 
 

@@ -1,4 +1,4 @@
-"""Where the rows come from that commands write: files, stdin and other Delta tables, as one stream of batches."""
+"""Sources of the rows that commands write: files, stdin and Delta tables, as one stream of batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STDIN = "-"
 
 
 class Source(Protocol):
-    """Something that has rows. It may be opened more than once, unless it is stdin."""
+    """A source of rows. It can be opened more than once, unless it is stdin."""
 
     @property
     def name(self) -> str: ...
@@ -51,7 +51,7 @@ class Rows:
         return pa.RecordBatchReader.from_batches(self.schema, self.batches)
 
     def each(self, taken: Callable[[int], None]) -> Rows:
-        """The same; as batches are taken, `taken` is told how many rows they have."""
+        """The same rows; `taken` is called with the number of rows of each batch consumed."""
 
         def telling(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -61,12 +61,12 @@ class Rows:
         return replace(self, batches=telling(self.batches))
 
     def begin(self, name: str, row: int) -> None:
-        """Notes where a source begins."""
+        """Record where a source begins."""
         self._names.append(name)
         self._starts.append(row)
 
     def place_of(self, row: int) -> str:
-        """Where a row comes from, counted from 1 as people do."""
+        """The source of a row, and its position there, counted from 1."""
         index = bisect_right(self._starts, row) - 1
         return f"row {row - self._starts[index] + 1} of {self._names[index]}"
 
@@ -75,7 +75,7 @@ class Rows:
 def open_sources(
     texts: list[str], kind: Format | None, types: StructType | None, engine: Engine, options: Mapping[str, str]
 ) -> Iterator[Rows]:
-    """The rows of what people name. `types` are those that text files have to fit.
+    """Yield the rows of the named sources. Text files are parsed as `types`.
 
     Raises `ValueError` and `OSError` for sources that cannot be opened, and `InvalidDataError`."""
     sources = [source for text in texts for source in find_sources(text, kind, types, engine, options)]
@@ -86,7 +86,7 @@ def open_sources(
             yield rows
         return
     if any(isinstance(source, _Stdin) for source in sources):
-        raise ValueError("- stands for all rows: give it alone")
+        raise ValueError("- (stdin) cannot be combined with other sources: use it alone")
     rows = Rows(_unified([_schema_of(source) for source in sources]), iter(()), lambda: _expected_of(sources))
     rows.batches = _one_by_one(sources, rows)
     yield rows
@@ -110,7 +110,7 @@ def find_sources(
     if os.path.isdir(text):
         if not os.path.isdir(os.path.join(text, "_delta_log")):
             raise ValueError(
-                f"{text!r} is a directory, but no Delta table: name the files in it, as '{text}/*.parquet'"
+                f"{text!r} is a directory, but not a Delta table: name its files, such as '{text}/*.parquet'"
             )
         return [_DeltaTable(scan(text, storage_options=dict(options)))]
     return [_File(text, kind or format_of(text), types, engine)]
@@ -128,7 +128,7 @@ class _File:
         storage = self.engine.storage
         status = storage.status(storage.resolve(self.name))
         if status is None:
-            raise FileNotFoundError(errno.ENOENT, "there is no such file", self.name)
+            raise FileNotFoundError(errno.ENOENT, "no such file", self.name)
         with storage.open_input(status) as opened, BufferedReader(opened, 1 << 20) as file:
             yield open_reader(self.kind, file, self.name, self.types)
 
@@ -146,7 +146,7 @@ class _Stdin:
             assert isinstance(given, BufferedReader)
             yield open_reader(self.kind, given, self.name, self.types)
             return
-        with tempfile.TemporaryFile(buffering=0) as copy:  # Parquet is read from its end
+        with tempfile.TemporaryFile(buffering=0) as copy:  # Parquet readers need to seek
             shutil.copyfileobj(given, copy)
             copy.seek(0)
             with BufferedReader(copy) as file:
@@ -182,12 +182,12 @@ def _expected_of(sources: list[Source]) -> int | None:
 
 
 def _unified(schemas: list[pa.Schema]) -> pa.Schema:
-    """The columns of all sources, in types that hold the values of all."""
+    """The columns of all sources, with types that hold all their values."""
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException as error:
         raise InvalidDataError(
-            f"the sources do not agree on their columns: {str(error).splitlines()[0]}; write them one after the other"
+            f"the sources do not agree on their columns: {str(error).splitlines()[0]}; write them in separate commands"
         ) from error
 
 
@@ -202,7 +202,7 @@ def _one_by_one(sources: list[Source], rows: Rows) -> Iterator[pa.RecordBatch]:
 
 
 def _under(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the columns of all sources; those that it lacks are null."""
+    """The batch with the columns of all sources; missing ones are null."""
     if batch.schema.equals(schema):
         return batch
     places = [batch.schema.get_field_index(field.name) for field in schema]

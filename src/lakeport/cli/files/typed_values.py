@@ -1,6 +1,6 @@
-"""The values of JSON and CSV files as Arrow columns of Delta's types: what `values` writes, read back.
+"""Conversion of JSON and CSV values into Arrow columns of Delta's types: the inverse of `values`.
 
-Nothing is guessed: a value is of the type, or `InvalidDataError` says which one is not. Times without a zone are UTC.
+Nothing is guessed: `InvalidDataError` names the first value that does not have the type. Times without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _KINDS: dict[str, Any] = {
     **{"date": date, "timestamp": datetime, "timestamp_ntz": Annotated[datetime, msgspec.Meta(tz=False)]},
     **{"decimal": Decimal, "void": None},
 }
-"""What msgspec has to make of a JSON value, by the type of the column."""
+"""What msgspec converts a JSON value to, by the type of the column."""
 
 
 def json_column(values: list[Any], field: StructField) -> pa.Array:
-    """Decoded JSON as a column. Raises `InvalidDataError` with the row."""
+    """Convert decoded JSON into a column. Raises `InvalidDataError` with the row."""
     goal = arrow_type(field.type)
     return _converted(values, field, lambda part: array_of(_typed(part, field.type), goal))
 
 
 def text_column(texts: pa.StringArray, field: StructField) -> pa.Array:
-    """The texts of a CSV file as a column. An empty one is null, but for strings. Raises `InvalidDataError` with the
-    row."""
+    """Convert texts of a CSV file into a column. Empty text is null, except in string columns. Raises
+    `InvalidDataError` with the row."""
     name = field.type.name if isinstance(field.type, PrimitiveType) else ""
     if name == "string":
         return texts
@@ -82,14 +82,14 @@ def _converted(values: _Values, field: StructField, convert: Callable[[_Values],
     shown = str(values[row])
     told = str(error).partition(" - at ")[0].splitlines()[0]
     raise InvalidDataError(
-        f"{shown[:_SHOWN]!r} in column {field.name!r} is no {format_type(field.type)}: {told}",
+        f"{shown[:_SHOWN]!r} in column {field.name!r} is not a valid {format_type(field.type)}: {told}",
         column=field.name,
         row=row,
     ) from error
 
 
 def _first_failure(values: Any, convert: Callable[[Any], Any]) -> tuple[int, Exception]:
-    """The first value that cannot be converted, found by halves, and why."""
+    """The first value that cannot be converted, found by bisection, and its error."""
     start, end = 0, len(values)
     while end - start > 1:
         middle = (start + end) // 2
@@ -119,7 +119,7 @@ def _moments(texts: pa.StringArray) -> pa.Array:
 
 
 def _typed(values: list[Any], data_type: DataType) -> list[Any]:
-    """JSON values as Python values for `array_of`. Raises `ValidationError` and `ValueError`."""
+    """Convert JSON values into Python values for `array_of`. Raises `ValidationError` and `ValueError`."""
     match data_type:
         case PrimitiveType() if is_variant(data_type):
             return [None if value is None else _variant(value) for value in values]
@@ -140,7 +140,7 @@ def _present(values: list[Any], kind: type) -> Iterator[Any]:
         if isinstance(value, kind):
             yield value
         elif value is not None:
-            raise ValueError(f"{'a list' if kind is list else 'an object'} is expected, not {value!r:.40}")
+            raise ValueError(f"expected {'a list' if kind is list else 'an object'}, not {value!r:.40}")
 
 
 def _maps(values: list[Any], data_type: MapType) -> list[Any]:
@@ -156,7 +156,7 @@ def _objects(values: list[Any], fields: tuple[StructField, ...]) -> list[Any]:
     present = list(_present(values, dict))
     names = [field.name for field in fields]
     if unknown := {key for value in present for key in value}.difference(names):
-        raise ValueError(f"there is no field {min(unknown)!r}: there are {', '.join(names)}")
+        raise ValueError(f"unknown field {min(unknown)!r}; the fields are {', '.join(names)}")
     columns = [_typed([value.get(field.name) for value in present], field.type) for field in fields]
     rows = zip(*columns, strict=True) if columns else iter([()] * len(present))
     return [None if value is None else dict(zip(names, next(rows), strict=True)) for value in values]

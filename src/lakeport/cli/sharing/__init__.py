@@ -1,4 +1,4 @@
 """Commands on shares, recipients and shared tables.
 
-May import what is directly in `cli`.
+May import modules directly in `cli`.
 """

@@ -1,4 +1,4 @@
-"""What the commands that change a catalog of shares have in common: its database, and how names are written."""
+"""What the commands on a catalog of shares have in common: opening its database, parsing names and times."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ CatalogUrl = Annotated[
         "--catalog",
         metavar="URL",
         envvar="LAKEPORT_CATALOG",
-        help="The database of the catalog, as sqlite:///path or postgresql://user@host/name.",
+        help="The catalog's database, such as sqlite:///path or postgresql://user@host/name.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Remove it with the tables that it has.")]
-Rename = Annotated[str | None, typer.Option("--rename", metavar="NAME", help="Give it another name.")]
+Force = Annotated[bool, typer.Option("--force", help="Remove it together with its tables.")]
+Rename = Annotated[str | None, typer.Option("--rename", metavar="NAME", help="The new name.")]
 
 
 @contextmanager
 def opened(url: str, *, create: bool = False) -> Iterator[Database]:
-    """The database at a URL, for the length of the block; a SQLite file that is not there is made only on demand.
+    """Open the database at a URL and close it after the block. A missing SQLite file is created only with `create`.
 
-    Raises `CatalogError` for a catalog that is a configuration file."""
+    Raises `CatalogError` if the catalog is a configuration file."""
     if url.lower().endswith((".yaml", ".yml")):
-        raise CatalogError(f"the catalog in {url} is a file: edit it, and a server that runs takes the change over")
+        raise CatalogError(f"the catalog in {url} is a file: edit it; a running server picks up the change")
     try:
         from lakeport.server.catalog.database import Database
     except ModuleNotFoundError as error:
@@ -58,7 +58,7 @@ def opened(url: str, *, create: bool = False) -> Iterator[Database]:
 
 @contextmanager
 def share_admin(url: str, *, create: bool = False) -> Iterator[ShareAdmin]:
-    """Changes of what is shared."""
+    """Open the catalog to change what is shared."""
     with opened(url, create=create) as database:
         from lakeport.server.catalog.admin import ShareAdmin
 
@@ -67,7 +67,7 @@ def share_admin(url: str, *, create: bool = False) -> Iterator[ShareAdmin]:
 
 @contextmanager
 def recipient_admin(url: str, *, create: bool = False) -> Iterator[RecipientAdmin]:
-    """Changes of who may read it."""
+    """Open the catalog to change who may read it."""
     with opened(url, create=create) as database:
         from lakeport.server.catalog.recipient_admin import RecipientAdmin
 
@@ -75,7 +75,7 @@ def recipient_admin(url: str, *, create: bool = False) -> Iterator[RecipientAdmi
 
 
 def loaded(url: str) -> CatalogContent:
-    """All that the catalog holds."""
+    """Return everything in the catalog."""
     with opened(url) as database, database.reading() as connection:
         from lakeport.server.catalog.sql_source import read_content
 
@@ -83,7 +83,7 @@ def loaded(url: str) -> CatalogContent:
 
 
 def print_listed(documents: Sequence[dict[str, Any]], columns: Sequence[str], json: bool) -> None:
-    """One object per line for machines, or a table with some of their fields for people."""
+    """Print one JSON object per line, or a table of some fields for people."""
     if json:
         print_json_lines(documents)
         return
@@ -92,30 +92,30 @@ def print_listed(documents: Sequence[dict[str, Any]], columns: Sequence[str], js
 
 
 def say(message: str) -> None:
-    """A word for people, beside what a command prints."""
+    """Print a note to stderr."""
     print(f"lakeport: {message}", file=sys.stderr)
 
 
 def parse_schema_name(text: str) -> tuple[str, str]:
-    """`share.schema`; the name of the share may have periods itself. Raises `CatalogError`."""
+    """Split `share.schema`; the share's name may contain periods. Raises `CatalogError`."""
     share, _, schema = text.rpartition(".")
     if not share or not schema:
-        raise CatalogError(f"{text!r} is no schema of a share: write it as share.schema")
+        raise CatalogError(f"{text!r} is not a schema of a share: write it as share.schema")
     return share, schema
 
 
 def parse_duration(text: str, option: str) -> int:
-    """Milliseconds in `30m`, `24h`, `90d` or `2w`. Raises `ValueError` that names the option."""
+    """Convert `30m`, `24h`, `90d` or `2w` to milliseconds. Raises `ValueError` that names the option."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
-        raise ValueError(f"{option} takes a time like 24h, 90d or 2w, not {text!r}")
+        raise ValueError(f"{option} takes a duration like 24h, 90d or 2w, not {text!r}")
     return int(match[1]) * _UNITS[match[2]]
 
 
 def parse_expiry(text: str, now_ms: int) -> int:
-    """When something expires, in milliseconds since the epoch: after a duration, or at a time in ISO 8601.
+    """Convert a duration or an ISO 8601 time to an expiry in milliseconds since the epoch.
 
-    Raises `ValueError` for another text and for a time that is over."""
+    Raises `ValueError` for other text and for a time that is not in the future."""
     try:
         expires = parse_timestamp(text, "--expires")
     except SharingError:
@@ -123,7 +123,7 @@ def parse_expiry(text: str, now_ms: int) -> int:
             raise ValueError(f"--expires takes a time like 90d or 2027-01-01T00:00:00Z, not {text!r}") from None
         expires = now_ms + parse_duration(text, "--expires")
     if expires <= now_ms:
-        raise ValueError(f"--expires {text} is over: give a time to come, like 90d")
+        raise ValueError(f"--expires {text} is not in the future: pass a time like 90d")
     return expires
 
 

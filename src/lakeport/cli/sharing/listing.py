@@ -22,11 +22,11 @@ def ls(
         str | None,
         typer.Argument(
             metavar="[PROFILE[#SHARE[.SCHEMA]]]",
-            help="A profile that a provider has sent; else the one of LAKEPORT_PROFILE.",
+            help="A profile from a provider; by default, the one in LAKEPORT_PROFILE.",
             show_default=False,
         ),
     ] = None,
-    all: Annotated[bool, typer.Option("--all", "-a", help="The tables of all shares, or of all schemas.")] = False,
+    all: Annotated[bool, typer.Option("--all", "-a", help="List the tables of all shares, or of all schemas.")] = False,
     json: Json = False,
 ) -> None:
     """List the shares of a profile, the schemas of a share, or the tables of a schema. As JSON, one object per line."""
@@ -37,7 +37,7 @@ def ls(
 
 
 def _split(target: str) -> tuple[str, str]:
-    """The profile, which may itself contain `#`, and the name behind it."""
+    """Split a target into the profile, which may itself contain `#`, and the name after it."""
     if "#" not in target or target.rstrip().endswith("}") or os.path.isfile(target):
         return target, ""
     profile, _, name = target.rpartition("#")
@@ -45,7 +45,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _parts(connection: Connection, name: str) -> tuple[str, str]:
-    """The share and the schema in a name; the name of a share may have periods itself."""
+    """Split a name into share and schema; the share's name may contain periods."""
     share, _, schema = name.rpartition(".")
     if not share or name.lower() in (found.name.lower() for found in connection.shares()):
         return name, ""
@@ -61,7 +61,7 @@ def _listed(connection: Connection, share: str, schema: str, all: bool) -> _List
 
 
 def print_listed(found: _Listed, json: bool) -> None:
-    """One object per line for machines, or the names, as they are written elsewhere, for people."""
+    """Print one JSON object per line, or a table of full names for people."""
     documents: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in found]
     if json:
         print_json_lines(documents)
@@ -86,6 +86,6 @@ def _about(one: Share | Schema | Table) -> str:
         case Share():
             return one.comment or one.display_name or ""
         case Table() if one.access_modes and "url" not in one.access_modes:
-            return "by its directory"
+            return "directory access only"
         case _:
             return ""

@@ -30,34 +30,37 @@ from lakeport.sharing.timestamps import format_timestamp
 if TYPE_CHECKING:
     from lakeport.server.catalog.model import Recipient
 
-app = typer.Typer(help="Add, list, change and remove recipients, and their tokens.", no_args_is_help=True)
+app = typer.Typer(help="Add, list, change and remove recipients and their tokens.", no_args_is_help=True)
 grant_app = typer.Typer(help="Grant shares, schemas and tables to recipients.", no_args_is_help=True)
 
 _LOCAL = "http://localhost:8080/delta-sharing"
-"""Where `lakeport serve` listens if nobody says anything else."""
+"""Where `lakeport serve` listens by default."""
 
 Name = Annotated[str, typer.Argument(metavar="RECIPIENT", help="The name of the recipient.", show_default=False)]
 Addresses = Annotated[
     list[str] | None,
-    typer.Option("--ip", metavar="ADDRESS", help="From where it may come: an address or a network; may be repeated."),
+    typer.Option("--ip", metavar="ADDRESS", help="An address or network it may connect from; may be repeated."),
 ]
 Expires = Annotated[
     str | None, typer.Option(metavar="TIME", help="When its token expires: 90d, 2027-01-01T00:00:00Z, or never.")
 ]
 ProfileFile = Annotated[
     Path | None,
-    typer.Option("--profile", metavar="FILE", help="A new file for the profile; without it, it is printed."),
+    typer.Option("--profile", metavar="FILE", help="Write the profile to this new file instead of printing it."),
 ]
 Endpoint = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="What the recipient reaches the server by, as https://host/delta-sharing."),
+    typer.Option(metavar="URL", help="The server's URL for recipients, such as https://host/delta-sharing."),
 ]
 Config = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The server's configuration: it tells the endpoint and the catalog.")
+    Path | None,
+    typer.Option(metavar="FILE", help="The server's configuration, which names the endpoint and the catalog."),
 ]
 Target = Annotated[
     str,
-    typer.Argument(metavar="WHAT", help="share, share.schema, share.schema.table, or * for all.", show_default=False),
+    typer.Argument(
+        metavar="WHAT", help="share, share.schema, share.schema.table, or * for everything.", show_default=False
+    ),
 ]
 
 
@@ -71,7 +74,7 @@ def add(
     config: Config = None,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Make a recipient and its profile. The token in it cannot be shown again."""
+    """Create a recipient and its profile. The token in the profile cannot be shown again."""
     now = now_ms()
     end = None if expires is None else _parse_end(expires, now)
     given, database = _server(endpoint, config, catalog)
@@ -82,7 +85,7 @@ def add(
         output.append(_format_profile(url, token, end))
     if profile is not None:
         print_text(f"added recipient {name!r}; its profile is in {profile}")
-    say(f"`lakeport grant add {name} SHARE` lets it read a share")
+    say(f"run `lakeport grant add {name} SHARE` to let it read a share")
 
 
 @app.command("list")
@@ -98,14 +101,14 @@ def update(
     name: Name,
     rename: Rename = None,
     ip: Addresses = None,
-    any_ip: Annotated[bool, typer.Option("--any-ip", help="Let it come from anywhere.")] = False,
+    any_ip: Annotated[bool, typer.Option("--any-ip", help="Allow connections from any address.")] = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Change what is given; its tokens and grants stay."""
+    """Change the given settings; tokens and grants stay."""
     if rename is None and ip is None and not any_ip:
-        raise ValueError("give what is to be changed: --rename, --ip or --any-ip")
+        raise ValueError("nothing to change: pass --rename, --ip or --any-ip")
     if ip is not None and any_ip:
-        raise ValueError("give either --ip or --any-ip")
+        raise ValueError("pass either --ip or --any-ip, not both")
     with recipient_admin(catalog) as admin:
         admin.update(name, new_name=rename, ip_allow_list=() if any_ip else ip)
     print_text(f"changed recipient {rename or name!r}")
@@ -114,16 +117,16 @@ def update(
 @app.command()
 def rotate(
     name: Name,
-    overlap: Annotated[str, typer.Option(metavar="TIME", help="How long older tokens work still: 24h, 7d.")] = "24h",
+    overlap: Annotated[str, typer.Option(metavar="TIME", help="How long older tokens keep working: 24h, 7d.")] = "24h",
     expires: Expires = None,
     profile: ProfileFile = None,
     endpoint: Endpoint = None,
     config: Config = None,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Make a new token and its profile; older tokens expire after the overlap.
+    """Create a new token and its profile; older tokens expire after the overlap.
 
-    The profile names the same server as the one before, and the token is good for as long, unless told otherwise."""
+    By default, the new profile names the same server as the last one, and the token has the same lifetime."""
     now = now_ms()
     end = None if expires is None else _parse_end(expires, now)
     kept = parse_duration(overlap, "--overlap")
@@ -138,12 +141,12 @@ def rotate(
         output.append(_format_profile(url, token, end))
     if profile is not None:
         print_text(f"recipient {name!r} has a new token; its profile is in {profile}")
-    say(f"older tokens of {name!r} expire at {format_timestamp(now + kept)} at the latest")
+    say(f"older tokens of {name!r} expire no later than {format_timestamp(now + kept)}")
 
 
 @app.command()
 def revoke(name: Name, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """Take all its tokens away at once; `lakeport recipient rotate` gives it a new one."""
+    """Revoke all tokens of a recipient immediately; `lakeport recipient rotate` issues a new one."""
     with recipient_admin(catalog) as admin:
         admin.revoke(name)
     print_text(f"revoked the tokens of recipient {name!r}")
@@ -151,7 +154,7 @@ def revoke(name: Name, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
 
 @app.command()
 def remove(name: Name, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """Remove a recipient with its tokens and grants."""
+    """Remove a recipient, its tokens and its grants."""
     with recipient_admin(catalog) as admin:
         admin.remove(name)
     print_text(f"removed recipient {name!r}")
@@ -167,11 +170,11 @@ def grant(name: Name, what: Target, catalog: CatalogUrl = DEFAULT_CATALOG) -> No
 
 @grant_app.command("list")
 def list_grants(
-    name: Annotated[str | None, typer.Argument(metavar="[RECIPIENT]", help="Only those of this recipient.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[RECIPIENT]", help="Only this recipient's grants.")] = None,
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """List what is granted to whom. As JSON, one object per line."""
+    """List the grants of recipients. As JSON, one object per line."""
     documents = [
         {"recipient": recipient.name, "grant": grant}
         for recipient in loaded(catalog).recipients
@@ -183,7 +186,7 @@ def list_grants(
 
 @grant_app.command("remove")
 def ungrant(name: Name, what: Target, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """Take a grant back."""
+    """Revoke a grant."""
     with recipient_admin(catalog) as admin:
         admin.ungrant(name, what)
     print_text(f"recipient {name!r} is no longer granted {what!r}")
@@ -191,8 +194,8 @@ def ungrant(name: Name, what: Target, catalog: CatalogUrl = DEFAULT_CATALOG) -> 
 
 @contextmanager
 def _profile_output(path: Path | None) -> Iterator[list[str]]:
-    """Writes the text that the block puts into the list. A file is made before the block runs, so that no token is lost
-    for want of a place, and is for its owner only. Raises `FileExistsError`, and other `OSError`s."""
+    """Write the text that the block adds to the list. A file is created before the block runs, so that no token is
+    lost if that fails; only its owner can read it. Raises `FileExistsError` and other `OSError`s."""
     text: list[str] = []
     if path is None:
         yield text
@@ -201,7 +204,9 @@ def _profile_output(path: Path | None) -> Iterator[list[str]]:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        raise FileExistsError(error.errno, "File exists: no profile is overwritten, name a new file", path) from None
+        raise FileExistsError(
+            error.errno, "File exists: profiles are never overwritten, name a new file", path
+        ) from None
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             yield text
@@ -221,13 +226,12 @@ def _parse_end(text: str, now: int) -> int | None:
 
 
 def _local_server() -> str:
-    say(f"the profile is for a server on this machine ({_LOCAL}): --endpoint tells another one")
+    say(f"the profile is for a server on this machine ({_LOCAL}): use --endpoint for another")
     return _LOCAL
 
 
 def _server(endpoint: str | None, config: Path | None, catalog: str) -> tuple[str | None, str]:
-    """What recipients reach the server by, if it is given, and its catalog; options come before what the configuration
-    says."""
+    """The server's URL for recipients, if given, and its catalog; options override the configuration."""
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
         raise ValueError(f"--endpoint takes a URL like https://host/delta-sharing, not {endpoint!r}")
     if config is None:
@@ -240,7 +244,7 @@ def _server(endpoint: str | None, config: Path | None, catalog: str) -> tuple[st
 
 
 def _document(recipient: Recipient, now: int | None) -> dict[str, Any]:
-    """For machines; for people, if it is told what time it is."""
+    """A recipient as JSON; with `now`, its tokens are described for people."""
     return {
         "name": recipient.name,
         "id": recipient.id,

@@ -24,7 +24,7 @@ _SHOW = "show"
 
 
 class _ShowsTables(TyperGroup):
-    """What is none of the commands is a Delta table whose columns are to be shown."""
+    """Treats any argument that is not a command as a Delta table whose columns to show."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {*self.commands, "-h", "--help"}
@@ -32,7 +32,7 @@ class _ShowsTables(TyperGroup):
 
 
 app = typer.Typer(
-    help="Show the columns of a Delta table: `lakeport schema TARGET`. Or look after the schemas of shares.",
+    help="Show the columns of a Delta table with `lakeport schema TARGET`, or manage the schemas of shares.",
     cls=_ShowsTables,
 )
 app.command(_SHOW)(show_schema)
@@ -42,7 +42,7 @@ SchemaName = Annotated[str, typer.Argument(metavar="SHARE.SCHEMA", help="The nam
 
 @app.command()
 def add(name: SchemaName, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """Make a schema in a share; `lakeport table add` does it by itself."""
+    """Create a schema in a share; `lakeport table add` also does this when needed."""
     with share_admin(catalog) as admin:
         admin.add_schema(*parse_schema_name(name))
     print_text(f"added schema {name!r}")
@@ -50,7 +50,7 @@ def add(name: SchemaName, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
 
 @app.command("list")
 def list_all(
-    share: Annotated[str | None, typer.Argument(metavar="[SHARE]", help="Only those of this share.")] = None,
+    share: Annotated[str | None, typer.Argument(metavar="[SHARE]", help="Only schemas of this share.")] = None,
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
@@ -71,10 +71,10 @@ def list_all(
 @app.command()
 def update(
     name: SchemaName,
-    rename: Annotated[str, typer.Option(metavar="NAME", help="Its new name, without the share.")],
+    rename: Annotated[str, typer.Option(metavar="NAME", help="The new name, without the share.")],
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Give a schema another name; its tables and grants stay."""
+    """Rename a schema; its tables and grants stay."""
     share, schema = parse_schema_name(name)
     with share_admin(catalog) as admin:
         admin.rename_schema(share, schema, rename)
@@ -83,7 +83,7 @@ def update(
 
 @app.command()
 def remove(name: SchemaName, force: Force = False, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """Remove a schema from a share, and all grants of it. The tables themselves stay as they are."""
+    """Remove a schema and all its grants from a share. The tables themselves are not touched."""
     with share_admin(catalog) as admin:
         admin.remove_schema(*parse_schema_name(name), force=force)
     print_text(f"removed schema {name!r}")

@@ -19,33 +19,34 @@ _DEFAULT_PORT = 8080
 
 def serve(
     config: Annotated[
-        str | None, typer.Argument(metavar="[CONFIG]", help="A YAML file, as that of the reference server.")
+        str | None, typer.Argument(metavar="[CONFIG]", help="A YAML file in the reference server's format.")
     ] = None,
     host: Annotated[
         str | None, typer.Option(metavar="NAME", help="The address to listen on: localhost, or 0.0.0.0 for all.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port to listen on: 8080 without CONFIG; 0 is any.")
+        int | None,
+        typer.Option(min=0, max=65535, help="The port to listen on: 8080 without CONFIG; 0 picks a free one."),
     ] = None,
     catalog: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The database of shares and recipients, as sqlite:///path or postgresql://…"),
+        typer.Option(metavar="URL", help="The database of shares and recipients: sqlite:///path or postgresql://…"),
     ] = None,
     public_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="What recipients reach the server by, without the endpoint.")
+        str | None, typer.Option(metavar="URL", help="The server's URL for recipients, without the endpoint.")
     ] = None,
-    log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="How the log is written.")] = None,
+    log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="The format of the log.")] = None,
     audit_log: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where requests on tables are recorded; - is stdout.")
+        str | None, typer.Option(metavar="FILE", help="Where to record requests for tables; - is stdout.")
     ] = None,
     drain_seconds: Annotated[
-        float, typer.Option(min=0, metavar="N", help="How long /ready says no before the server stops listening.")
+        float, typer.Option(min=0, metavar="N", help="How long /ready fails before the server stops listening.")
     ] = 0,
     grace_seconds: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How long answers that have begun may take at the end.")
+        int, typer.Option(min=0, metavar="N", help="How long responses in progress may take during shutdown.")
     ] = 30,
 ) -> None:
-    """Share tables by Delta Sharing. Without CONFIG: what `lakeport share add` has put into ./lakeport.db."""
+    """Share tables with Delta Sharing. Without CONFIG, serve what `lakeport share add` put into ./lakeport.db."""
     try:
         from lakeport.server.serve import serve as run
     except ModuleNotFoundError as error:
@@ -68,7 +69,7 @@ def serve(
 
 
 def _settings(path: str | None, given: dict[str, Any]) -> ServerConfig:
-    """The settings of the file, or the defaults of a server without one, under what the options say."""
+    """The settings of the file, or the defaults without one, overridden by the options."""
     from lakeport.server.config import ServerConfig, load_config
 
     if path is None:
@@ -76,5 +77,5 @@ def _settings(path: str | None, given: dict[str, Any]) -> ServerConfig:
         return replace(ServerConfig(port=_DEFAULT_PORT, catalog=url), **given)
     config = load_config(path)
     if "catalog" in given and config.has_catalog:
-        raise CatalogError(f"{path} has shares or recipients of its own: take them away, or leave --catalog away")
+        raise CatalogError(f"{path} has shares or recipients of its own: remove them, or drop --catalog")
     return replace(config, **given)

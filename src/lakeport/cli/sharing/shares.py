@@ -13,8 +13,8 @@ from lakeport.cli.sharing.catalog import DEFAULT_CATALOG, CatalogUrl, Force, Ren
 app = typer.Typer(help="Add, list, change and remove shares.", no_args_is_help=True)
 
 ShareName = Annotated[str, typer.Argument(metavar="SHARE", help="The name of the share.", show_default=False)]
-DisplayName = Annotated[str | None, typer.Option(metavar="TEXT", help="The name that people are shown.")]
-Comment = Annotated[str | None, typer.Option(metavar="TEXT", help="What the share is.")]
+DisplayName = Annotated[str | None, typer.Option(metavar="TEXT", help="The name shown to people.")]
+Comment = Annotated[str | None, typer.Option(metavar="TEXT", help="A description of the share.")]
 Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="A property; may be repeated.")
 ]
@@ -28,11 +28,11 @@ def add(
     properties: Properties = None,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Make a share, which holds nothing yet. Makes the catalog, too, if it is a SQLite file that is not there."""
+    """Create an empty share, and the catalog if it is a SQLite file that does not exist yet."""
     given = parse_options(properties or [], "--property")
     with share_admin(catalog, create=True) as admin:
         admin.add_share(name, display_name=display_name, comment=comment, properties=given)
-    print_text(f"added share {name!r}; `lakeport table add {name}.SCHEMA.TABLE LOCATION` puts a table into it")
+    print_text(f"added share {name!r}; run `lakeport table add {name}.SCHEMA.TABLE LOCATION` to add a table")
 
 
 @app.command("list")
@@ -62,13 +62,13 @@ def update(
     properties: Properties = None,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Change what is given; an empty display name or comment takes it away. Grants stay when a share is renamed."""
+    """Change the given settings; an empty display name or comment removes it. A renamed share keeps its grants."""
     changes: dict[str, Any] = {} if rename is None else {"name": rename}
     changes |= {} if display_name is None else {"display_name": display_name or None}
     changes |= {} if comment is None else {"comment": comment or None}
     changes |= {} if properties is None else {"properties": parse_options(properties, "--property")}
     if not changes:
-        raise ValueError("give what is to be changed: --rename, --display-name, --comment or --property")
+        raise ValueError("nothing to change: pass --rename, --display-name, --comment or --property")
     with share_admin(catalog) as admin:
         share = admin.update_share(name, **changes)
     print_text(f"changed share {share.name!r}")
@@ -76,7 +76,7 @@ def update(
 
 @app.command()
 def remove(name: ShareName, force: Force = False, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """Remove a share, and all grants of it. The tables themselves stay as they are."""
+    """Remove a share and all its grants. The tables themselves are not touched."""
     with share_admin(catalog) as admin:
         admin.remove_share(name, force=force)
     print_text(f"removed share {name!r}")

@@ -19,39 +19,37 @@ if TYPE_CHECKING:
 Shared = Annotated[
     str, typer.Argument(metavar="TARGET", help="A shared table: profile#share.schema.table", show_default=False)
 ]
-Dest = Annotated[
-    str, typer.Argument(metavar="DEST", help="Where the copy is, or will be: a path, or a URL like s3://…")
-]
+Dest = Annotated[str, typer.Argument(metavar="DEST", help="Where the copy is or will be: a path, or a URL like s3://…")]
 
 
 def sync(
     target: Shared,
     dest: Dest,
     full: Annotated[
-        bool, typer.Option("--full", help="Make the copy what is shared now, whatever it was changed to.")
+        bool, typer.Option("--full", help="Reset the copy to what is shared now, undoing other changes.")
     ] = False,
     squash: Annotated[
-        bool, typer.Option("--squash", help="One version for all that is new, not one for each of the provider's.")
+        bool, typer.Option("--squash", help="Write one version for all changes, not one for each of the provider's.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare all files with those of the share, byte for byte.")
+        bool, typer.Option("--verify", help="Compare all files with the shared ones, byte for byte.")
     ] = False,
     vacuum: Annotated[
         bool, typer.Option("--vacuum", help="Then delete files that no version within the copy's retention needs.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; write nothing.")] = False,
     json: Json = False,
     access: Access = None,
     shared_option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the storage that the shared table's directory is in."),
+        typer.Option(metavar="KEY=VALUE", help="A storage option for the shared table's directory; may be repeated."),
     ] = None,
     option: StorageOption = None,
 ) -> None:
-    """Copy a shared table into a Delta table of your own, or bring the copy up to date.
+    """Copy a shared table into your own Delta table, or update the copy.
 
-    What the share has removed is removed from the copy; the bytes stay, for its older versions, until a vacuum."""
-    from lakeport.client import ClientOptions  # the other commands need not pay for its memory
+    Data removed from the share is removed from the copy; its files stay for older versions until a vacuum."""
+    from lakeport.client import ClientOptions  # imported late to save the other commands memory
     from lakeport.client.sync import sync_table
 
     client = ClientOptions(access=access, storage_options=parse_options(shared_option or [], "--shared-option"))
@@ -82,7 +80,7 @@ def _print(target: str, dest: str, result: SyncResult, vacuumed: VacuumResult | 
         return
     print_text(_told(dest, result))
     if result.verified_files is not None:
-        print_text(f"verified: {counted(result.verified_files, 'file')}, as shared")
+        print_text(f"verified: {counted(result.verified_files, 'file')}, identical to the shared ones")
     if vacuumed is not None:
         print_text(f"deleted {counted(len(vacuumed.files), 'file')} ({format_size(vacuumed.bytes)})")
 
@@ -90,7 +88,7 @@ def _print(target: str, dest: str, result: SyncResult, vacuumed: VacuumResult | 
 def _told(dest: str, result: SyncResult) -> str:
     shared = f"version {result.source_version} of the shared table"
     if not result.commits:
-        return f"nothing to do: {printable(dest)} has {shared}"
+        return f"nothing to do: {printable(dest)} already has {shared}"
     fetched = f"{counted(result.fetched_files, 'file')} ({format_size(result.fetched_bytes)})"
     if result.dry_run:
         versions = counted(result.commits, "version")

@@ -27,17 +27,21 @@ StartVersion = Annotated[
 ]
 Auxiliary = Annotated[
     list[str] | None,
-    typer.Option("--auxiliary-location", metavar="URL", help="Another place where its files may be; may be repeated."),
+    typer.Option(
+        "--auxiliary-location", metavar="URL", help="Another location that may hold its files; may be repeated."
+    ),
 ]
 AccessModes = Annotated[
     list[str] | None,
-    typer.Option("--access-mode", metavar="url|dir", help="Signed URLs, or credentials for the directory; or both."),
+    typer.Option(
+        "--access-mode", metavar="url|dir", help="Signed URLs or credentials for the directory; repeat for both."
+    ),
 ]
 Storage = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An option of the table's storage; may be repeated."),
+    typer.Option("--option", metavar="KEY=VALUE", help="A storage option for the table; may be repeated."),
 ]
-Check = Annotated[bool, typer.Option("--check/--no-check", help="See whether a Delta table is there.")]
+Check = Annotated[bool, typer.Option("--check/--no-check", help="Check that there is a Delta table.")]
 
 
 @app.command()
@@ -52,7 +56,7 @@ def add(
     check: Check = True,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Put a table into a share; the schema is made if need be."""
+    """Add a table to a share; a missing schema is created."""
     address = astuple(parse_table_name(name))
     changes = _changes(None, location, history, start_version, auxiliary_location, access_mode, option)
     with share_admin(catalog) as admin:
@@ -65,12 +69,12 @@ def add(
 @app.command("list")
 def list_all(
     within: Annotated[
-        str | None, typer.Argument(metavar="[SHARE[.SCHEMA]]", help="Only those of this share or schema.")
+        str | None, typer.Argument(metavar="[SHARE[.SCHEMA]]", help="Only tables of this share or schema.")
     ] = None,
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """List the tables of shares. As JSON, one object per line; options of the storage are not shown."""
+    """List the tables of shares. As JSON, one object per line; storage options are not shown."""
     documents = [
         {
             "name": f"{table.share}.{table.schema}.{table.name}",
@@ -92,7 +96,7 @@ def list_all(
 def update(
     name: TableName,
     rename: Rename = None,
-    location: Annotated[str | None, typer.Option(metavar="URL", help="Where the table is now.")] = None,
+    location: Annotated[str | None, typer.Option(metavar="URL", help="The table's new location.")] = None,
     history: History = None,
     start_version: StartVersion = None,
     auxiliary_location: Auxiliary = None,
@@ -101,10 +105,10 @@ def update(
     check: Check = True,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """Change what is given; grants and the id stay when a table is renamed."""
+    """Change the given settings; a renamed table keeps its grants and its id."""
     changes = _changes(rename, location, history, start_version, auxiliary_location, access_mode, option)
     if not changes:
-        raise ValueError("give what is to be changed: --rename, --location, --history or another of the options")
+        raise ValueError("nothing to change: pass --rename, --location, --history or another option")
     with share_admin(catalog) as admin:
         table = admin.update_table(*astuple(parse_table_name(name)), **changes)
     print_text(f"changed table {f'{table.share}.{table.schema}.{table.name}'!r}")
@@ -114,7 +118,7 @@ def update(
 
 @app.command()
 def remove(name: TableName, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """Take a table out of a share, and all grants of it away. The table itself stays as it is."""
+    """Remove a table and all its grants from a share. The table itself is not touched."""
     with share_admin(catalog) as admin:
         admin.remove_table(*astuple(parse_table_name(name)))
     print_text(f"removed table {name!r}")
@@ -129,7 +133,7 @@ def _changes(
     access_modes: list[str] | None,
     options: list[str] | None,
 ) -> dict[str, Any]:
-    """The fields of a table for which there is a value."""
+    """The fields of a table that were given a value."""
     given = {
         "name": rename,
         "location": location,
@@ -143,7 +147,7 @@ def _changes(
 
 
 def _check(location: str, storage: dict[str, str]) -> None:
-    """Warns if no table can be opened there; a server may have access where this program has none."""
+    """Warn if no table can be opened there; a server may have access that this program lacks."""
     try:
         _ = scan(location, storage_options=storage).snapshot
     except LakeportError as error:

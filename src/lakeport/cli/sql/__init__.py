@@ -1,4 +1,4 @@
-"""`lakeport sql`: tables as DuckDB's, a prompt, filters pushed down.
+"""`lakeport sql`: queries with DuckDB, a prompt, and filter pushdown.
 
-May import what is directly in `cli`.
+May import modules directly in `cli`.
 """

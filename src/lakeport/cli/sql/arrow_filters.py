@@ -1,7 +1,7 @@
-"""Arrow's filters as the kernel's.
+"""Translation of Arrow's filters into the kernel's.
 
-An Arrow expression can be looked at only as text. So what the text is read as is built again, and used only if Arrow
-says that the two are equal.
+An Arrow expression can be inspected only as text. So the parsed text is built again as an Arrow expression, and used
+only if Arrow finds the two equal.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _OPERATORS: dict[str, CompareOp] = {"==": "=", "!=": "<>", "<": "<", "<=": "<=",
 
 
 def parse_arrow_filter(filter: pc.Expression, schema: pa.Schema) -> Expression | None:
-    """The filter over the columns of a schema, or None if it is not one of those that are understood: comparisons with
-    a constant, IN, tests for null, and AND and OR of such."""
+    """Translate a filter over the columns of a schema; return None if it is not supported. Supported are comparisons
+    with a constant, IN, null tests, and AND and OR of these."""
     parser = _Parser(str(filter), schema)
     try:
         read = parser.node()
@@ -36,21 +36,21 @@ def parse_arrow_filter(filter: pc.Expression, schema: pa.Schema) -> Expression |
 
 
 def columns_in_arrow_filter(filter: pc.Expression | None, schema: pa.Schema) -> list[str]:
-    """The columns that the filter may read: all whose names are in its text."""
+    """The columns that the filter may read: all whose names occur in its text."""
     text = "" if filter is None else str(filter)
     return [name for name in schema.names if name in text]
 
 
 @dataclass(frozen=True)
 class _Read:
-    """What a part of the text is read as, twice."""
+    """A parsed part of the text, as the kernel's expression and as Arrow's."""
 
     ours: Expression
     arrow: pc.Expression
 
 
 class _Parser:
-    """Its methods raise `ValueError` and others for a text that is not understood."""
+    """Its methods raise `ValueError` and other errors for unsupported text."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._tokens = _TOKEN.findall(text)
@@ -119,8 +119,8 @@ class _Parser:
         return _Read(In(Column((field.name,)), tuple(map(Literal, values))), arrow)
 
     def _set(self) -> list[str]:
-        """The values between brackets. Of very many the text leaves some out: then it is not equal in the end."""
-        while not self._take().endswith(":["):  # the type, which may have commas in it
+        """The values between brackets. Arrow abbreviates long lists; the final comparison then fails."""
+        while not self._take().endswith(":["):  # the type, which may contain commas
             pass
         values = [self._until(",", "]")]
         while self._tokens[self._next - 1] == ",":
@@ -165,13 +165,13 @@ _ARROW: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _value(text: str, data_type: pa.DataType) -> Any:
-    """A constant as Arrow writes it. Raises `ValueError` for one of a type whose order Arrow and others may not share,
-    as floats."""
+    """Parse a constant as Arrow writes it. Raises `ValueError` for types that Arrow and others may order differently,
+    such as floats."""
     types = pa.types
     if types.is_signed_integer(data_type):
         return int(text)
     if types.is_string(data_type):
-        return literal_eval(text)  # its escapes are those of C
+        return literal_eval(text)  # Arrow escapes text as C does
     if types.is_date32(data_type):
         return date.fromisoformat(text)
     if types.is_timestamp(data_type):

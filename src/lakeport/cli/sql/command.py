@@ -1,4 +1,4 @@
-"""`sql`: queries over shared tables and Delta tables, once or at a prompt."""
+"""`sql`: query shared tables and Delta tables, once or at a prompt."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def sql(
     query: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUERY]", help="SQL over share.schema.table; without it, a prompt.", show_default=False
+            metavar="[QUERY]", help="SQL over share.schema.table; without it, open a prompt.", show_default=False
         ),
     ] = None,
     profile: Annotated[
         list[str] | None,
-        typer.Option("--profile", "-p", metavar="PROFILE", help="Whose shares to query; may be repeated."),
+        typer.Option("--profile", "-p", metavar="PROFILE", help="A profile whose shares to query; may be repeated."),
     ] = None,
     format: Annotated[
-        Format | None, typer.Option(help="How to write rows; by default a table, or what the name of --out ends with.")
+        Format | None, typer.Option(help="The output format; by default a table, or the extension of --out.")
     ] = None,
     out: Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="The file to write.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
@@ -44,7 +44,7 @@ def sql(
     option: StorageOption = None,
 ) -> None:
     """Query shared tables as share.schema.table, and Delta tables by their quoted paths, with DuckDB's SQL. The profile
-    is that of --profile, or of LAKEPORT_PROFILE."""
+    comes from --profile or LAKEPORT_PROFILE."""
     from lakeport.cli.sql.session import SqlSession
     from lakeport.cli.sql.tables import Catalog
     from lakeport.client import ClientOptions
@@ -61,9 +61,9 @@ def sql(
 
 
 _SHOWN = 200
-"""How many rows are shown at a prompt."""
+"""The most rows shown at a prompt."""
 _PLAN = ["explain_key", "explain_value"]
-"""What EXPLAIN gives: a drawing."""
+"""The columns of EXPLAIN, whose result is a drawing."""
 
 
 def _run(
@@ -86,12 +86,12 @@ def _print(schema: pa.Schema, batches: Iterable[pa.RecordBatch], most: int | Non
     shown = list(rows if most is None else islice(rows, most + 1))
     print_table(schema.names, shown[:most], [is_number(field) for field in schema])
     if most is not None and len(shown) > most:
-        print_text(f"and more rows: these are the first {most}")
+        print_text(f"only the first {most} rows are shown")
 
 
 def _write(kind: Format, schema: pa.Schema, batches: Iterator[pa.RecordBatch], out: str | None, force: bool) -> None:
     if out is None and kind in (Format.parquet, Format.arrow) and sys.stdout.isatty():
-        raise ValueError(f"{kind} is not for a terminal: give --out FILE")
+        raise ValueError(f"{kind} cannot be printed to a terminal: pass --out FILE")
     file: nullcontext[BinaryIO] = nullcontext(sys.stdout.buffer)
     with (
         file if out is None else replacing(out, force=force) as opened,
@@ -103,7 +103,7 @@ def _write(kind: Format, schema: pa.Schema, batches: Iterator[pa.RecordBatch], o
 
 
 def _schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with a name of its own for each column, and the types that files have."""
+    """The schema with unique column names, and with types that files support."""
     names: list[str] = []
     for name in schema.names:
         names.append(name if name not in names else _numbered(name, names))

@@ -1,4 +1,4 @@
-"""The prompt of `lakeport sql`: lines with a history, and a few commands that begin with a backslash."""
+"""The prompt of `lakeport sql`: line editing with a history, and a few backslash commands."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lakeport.cli.display import print_text
 from lakeport.cli.sql.session import SqlSession
 from lakeport.errors import LakeportError, visible
 
-_HELP = r"""SQL ends with a semicolon. Tables are share.schema.table, or Delta tables by their paths: 'data/orders'.
-\d        list the tables that are shared     \d TABLE  show the columns of a table
-\?        this help                           \q        leave"""
+_HELP = r"""End SQL with a semicolon. Tables are share.schema.table, or Delta tables by quoted path: 'data/orders'.
+\d        list the shared tables              \d TABLE  show the columns of a table
+\?        show this help                      \q        quit"""
 _LEAVE = frozenset({r"\q", "exit", "quit", ".exit", ".quit"})
 _MOST_LINES = 10_000
 
 
 def prompt(session: SqlSession, run: Callable[[str], None]) -> None:
-    """Reads statements and runs them, until the end of the input. A failure is told, and the next is read."""
-    print_text(r"SQL over shared tables: \d lists them, \? helps, \q leaves.")
+    """Read and run statements until the end of the input. Failures are printed and do not end the prompt."""
+    print_text(r"SQL over shared tables. Type \d to list them, \? for help, \q to quit.")
     history = Path("~/.lakeport_history").expanduser()
     with suppress(OSError):
         readline.read_history_file(history)
@@ -39,7 +39,7 @@ def prompt(session: SqlSession, run: Callable[[str], None]) -> None:
 
 
 def _read() -> str | None:
-    """A statement, over as many lines as it takes, or a command; None at the end."""
+    """Read a statement, which may span lines, or a command; None at the end."""
     lines: list[str] = []
     while True:
         try:
@@ -85,11 +85,11 @@ def _command(command: str, name: str, session: SqlSession, run: Callable[[str], 
         case r"\?" | ".help":
             print_text(_HELP)
         case _:
-            raise ValueError(rf"there is no command {command}: \? lists those that there are")
+            raise ValueError(rf"unknown command {command}: type \? for help")
 
 
 def _save(history: Path) -> None:
-    """Queries may tell secrets: only their owner can read them."""
+    """Save the history for its owner only: queries may contain secrets."""
     with suppress(OSError):
         os.close(os.open(history, os.O_WRONLY | os.O_CREAT, 0o600))
         readline.set_history_length(_MOST_LINES)
@@ -97,7 +97,7 @@ def _save(history: Path) -> None:
 
 
 class _Completer:
-    """Completes the names of tables, which are asked for at the first need."""
+    """Completes table names, which are fetched on first use."""
 
     def __init__(self, session: SqlSession) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""A frame as something that DuckDB scans: it asks for columns and a filter, and gets no others."""
+"""A frame that DuckDB scans with projection and filter pushdown."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lakeport.frame import Frame
 
 
 class FrameDataset(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """What DuckDB takes an Arrow dataset for. Every scan of it reads the frame, at one version of the table.
+    """A frame in the form of an Arrow dataset for DuckDB. All scans read the same version of the table.
 
-    `error` is what went wrong in the last scan that failed; DuckDB has only its text."""
+    `error` is the error of the last failed scan; DuckDB keeps only its text."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -27,8 +27,8 @@ class FrameDataset(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no 
         return self._frame.schema
 
     def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> FrameScanner:
-        """The rows for which the filter holds. The frame applies it, if it is understood; otherwise it is applied to
-        all that the frame gives."""
+        """Scan the rows that match the filter. The frame applies the filter if it can be translated; otherwise it is
+        applied to all rows of the frame."""
         wanted = self.schema.names if columns is None else columns
         understood = None if filter is None else parse_arrow_filter(filter, self.schema)
         if understood is not None:
@@ -38,20 +38,20 @@ class FrameDataset(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no 
 
 
 class FrameScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types
-    """One scan. An Arrow scanner over the frame's batches would read ahead in threads of its own, which nobody can
-    stop; this one reads when it is asked to."""
+    """One scan, which reads on demand. An Arrow scanner over the frame's batches would read ahead in its own threads,
+    which cannot be stopped."""
 
     def __init__(self, dataset: FrameDataset, frame: Frame, filter: pc.Expression | None, columns: list[str]) -> None:
         self._dataset, self._frame, self._filter, self._columns = dataset, frame, filter, columns
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """What is read."""
+        """The columns read from the frame."""
         return self._frame.schema
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """What is given."""
+        """The columns returned."""
         return pa.schema([self._frame.schema.field(name) for name in self._columns])
 
     def to_reader(self) -> pa.RecordBatchReader:

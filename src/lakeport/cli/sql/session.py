@@ -1,4 +1,4 @@
-"""SQL over shared tables and Delta tables, by DuckDB. Each statement sees the latest version of its tables."""
+"""SQL over shared tables and Delta tables, run by DuckDB. Each statement sees the latest version of its tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ T = TypeVar("T")
 _AGAIN_SECONDS = 0.2
 
 _OWN_DATABASES = frozenset({"memory", "system", "temp", "main"})
-"""Names that DuckDB keeps for itself."""
+"""Names that DuckDB reserves."""
 
 
 class SqlSession:
-    """Raises what reading the tables raises, `InvalidFilterError` for SQL that is wrong, and `LakeportError` for what
-    goes wrong while it runs."""
+    """Raises what reading the tables raises, `InvalidFilterError` for invalid SQL, and `LakeportError` for failures
+    while it runs."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -44,7 +44,7 @@ class SqlSession:
         self.catalog.close()
 
     def run(self, text: str) -> Iterator[pa.RecordBatchReader]:
-        """The rows of each statement that has some; none runs before those of the one before it are taken."""
+        """Yield the rows of each statement that has some. A statement runs once the rows before it are consumed."""
         with self._errors():
             statements = self._duckdb.extract_statements(text)
         for statement in statements:
@@ -52,7 +52,7 @@ class SqlSession:
 
     @contextmanager
     def reading(self, reader: pa.RecordBatchReader) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The batches of a result; what goes wrong while they are taken is raised as `run` raises it."""
+        """Yield the batches of a result; reading them raises the same errors as `run`."""
         with closing(reader):
             yield self._batches(reader)
 
@@ -66,7 +66,7 @@ class SqlSession:
             yield reader
 
     def _start(self, query: str) -> pa.RecordBatchReader | None:
-        relation: Any = self._duckdb.sql(query)  # None if there are no rows to tell
+        relation: Any = self._duckdb.sql(query)  # None for statements without a result
         return None if relation is None else pa.RecordBatchReader.from_stream(relation)
 
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -79,13 +79,13 @@ class SqlSession:
             yield batch
 
     def _wait_for(self, work: Callable[[], T]) -> T:
-        """What the work gives. It is done in another thread: this one listens for an interrupt, which DuckDB does
+        """Run the work in another thread and return its result. This thread handles interrupts, which DuckDB does
         not."""
         done = self._worker.submit(work)
         try:
             return done.result()
         except KeyboardInterrupt:
-            while not done.done():  # a call that has not begun to run is not interrupted, but the next time
+            while not done.done():  # repeat: a call that has not started yet is not interrupted
                 self._duckdb.interrupt()
                 wait([done], _AGAIN_SECONDS)
             raise
@@ -97,7 +97,7 @@ class SqlSession:
         if frame is None:
             return
         dataset = FrameDataset(frame)
-        _ = dataset.schema  # what is wrong with the table is told as it is
+        _ = dataset.schema  # raise errors of the table here, not wrapped by DuckDB
         self._datasets.append(dataset)
         with self._errors():
             if not table.database:
@@ -113,11 +113,11 @@ class SqlSession:
         return {name.lower() for (name,) in rows} - _OWN_DATABASES
 
     def _attach(self, table: NamedTable) -> None:
-        """Makes a database of a share, and a schema of a schema."""
+        """Create a database for the share, and in it the schema."""
         share = table.database.lower()
         if share in _OWN_DATABASES:
             raise ValueError(
-                f"DuckDB has a database {share!r} of its own: write 'PROFILE#{'.'.join(table)}', with quotes"
+                f"DuckDB reserves the database name {share!r}: write 'PROFILE#{'.'.join(table)}', with quotes"
             )
         if share not in self._attached:
             self._duckdb.execute(f"ATTACH ':memory:' AS {_quoted(table.database)}")
@@ -126,7 +126,7 @@ class SqlSession:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """DuckDB's errors, and Arrow's of its results, as ours; those of a scan as they were."""
+        """Translate errors of DuckDB and of Arrow reading its results; raise errors of a scan unchanged."""
         import duckdb
 
         try:
@@ -137,7 +137,7 @@ class SqlSession:
                     raise dataset.error from None
             if isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
                 raise InvalidFilterError(str(error)) from error
-            raise LakeportError(f"the query failed: {error}") from error
+            raise LakeportError(f"query failed: {error}") from error
 
 
 def _open_duckdb() -> duckdb.DuckDBPyConnection:
@@ -146,7 +146,7 @@ def _open_duckdb() -> duckdb.DuckDBPyConnection:
     except ModuleNotFoundError as error:
         raise LakeportError("SQL needs DuckDB: pip install 'lakeport[duckdb]'") from error
     opened = duckdb.connect()
-    # A variable of this program must not be taken for a table.
+    # Do not resolve table names to Python variables.
     opened.execute("SET python_enable_replacements = false")
     return opened
 

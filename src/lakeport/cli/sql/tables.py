@@ -1,4 +1,4 @@
-"""The tables that SQL text names: shared ones, and Delta tables by their paths."""
+"""The tables named in SQL: shared tables, and Delta tables by their paths."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lakeport.sharing.names import TableName, is_table_url
 
 _STORAGE = re.compile(r"(s3|s3a|gs|az|azure|adl|abfs|abfss)://", re.IGNORECASE)
 _FILES = frozenset({".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".db", ".duckdb", ".xlsx"})
-"""What DuckDB reads by itself."""
+"""Files that DuckDB reads itself."""
 
 
 class NamedTable(NamedTuple):
-    """A table as SQL names it; what it leaves out is empty."""
+    """A table as SQL names it; omitted parts are empty."""
 
     database: str
     schema: str
@@ -29,12 +29,12 @@ class NamedTable(NamedTuple):
 
 
 def tables_in(text: str) -> set[NamedTable]:
-    """The tables that the statements name in full, or by a quoted place. Text that cannot be read has none: DuckDB says
-    what is wrong with it."""
+    """The tables that the statements name in full or by a quoted path. None if the text cannot be parsed: DuckDB
+    reports the error."""
     from sqlglot import ErrorLevel, exp, parse
     from sqlglot.errors import SqlglotError
 
-    # It says on the log which statements it does not know; they are DuckDB's to judge.
+    # It logs statements that it does not know; DuckDB decides whether they are valid.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         statements = parse(_EXPLAIN.sub("", text), read="duckdb", error_level=ErrorLevel.IGNORE)
@@ -49,11 +49,11 @@ def tables_in(text: str) -> set[NamedTable]:
 
 
 _EXPLAIN = re.compile(r"^\s*EXPLAIN(\s+ANALYZE)?\b(\s*\([^)]*\))?", re.IGNORECASE)
-"""sqlglot does not look into what is explained."""
+"""Removed because sqlglot does not parse the explained statement."""
 
 
 class Catalog:
-    """Frames over the tables that SQL names. Without profiles, the one of the environment is taken if it is needed."""
+    """Opens frames over the tables that SQL names. Without profiles, uses the one in the environment when needed."""
 
     def __init__(self, profiles: Sequence[GivenProfile], options: ClientOptions) -> None:
         self._profiles, self._options = profiles, options
@@ -69,7 +69,7 @@ class Catalog:
             connection.close()
 
     def open(self, table: NamedTable) -> Frame | None:
-        """The frame over a table, or None if it is DuckDB's own affair."""
+        """Return the frame over a table, or None to leave the name to DuckDB."""
         if table.database and table.schema:
             return self._connection(table).scan(TableName(*table))
         if table.schema or not _is_place(table.name):
@@ -79,7 +79,7 @@ class Catalog:
         return scan(table.name, storage_options=self._options.storage_options)
 
     def _connection(self, table: NamedTable) -> Connection:
-        """The one that has the share."""
+        """The connection that has the share."""
         if len(self.connections) == 1:
             return self.connections[0]
         having = [c for c in self.connections if table.database.lower() in self._shares[c]]
@@ -89,7 +89,7 @@ class Catalog:
             )
         if not having:
             shares = sorted(name for names in self._shares.values() for name in names)
-            raise ValueError(f"no profile has a share {table.database!r}; there are {', '.join(shares) or 'none'}")
+            raise ValueError(f"no profile has a share {table.database!r}; available: {', '.join(shares) or 'none'}")
         return having[0]
 
     @cached_property
@@ -97,14 +97,14 @@ class Catalog:
         return {c: {share.name.lower() for share in c.shares()} for c in self.connections}
 
     def names(self) -> Iterator[str]:
-        """The names of all tables that are shared."""
+        """The names of all shared tables."""
         for connection in self.connections:
             for table in connection.all_tables():
                 yield f"{table.share}.{table.schema}.{table.name}"
 
 
 def _is_place(name: str) -> bool:
-    """Whether a name is a table of Delta: a shared one, or a place in a storage or on a disk that is no file."""
+    """Whether a name is a Delta table: a shared one, or a location in storage or on disk that is not a file."""
     if is_table_url(name):
         return True
     if PurePath(name).suffix.lower() in _FILES:

@@ -1,4 +1,4 @@
 """Commands on tables.
 
-May import `files` and what is directly in `cli`.
+May import `files` and modules directly in `cli`.
 """

@@ -1,4 +1,4 @@
-"""`schema`, `files` and `history`: what the log says about a table."""
+"""`schema`, `files` and `history`: a table according to its log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def schema(
         for f in snapshot.schema
     ]
     print_table(["column", "type", "null", "partition"], rows, [False] * 4)
-    made = "" if table.made is None else f", made {table.made}"
+    made = "" if table.made is None else f", committed {table.made}"
     print_text(f"\n{printable(table.place)} at version {snapshot.version}{made}")
     for name, value in sorted(snapshot.properties.items()):
         print_text(f"  {printable(name)} = {printable(str(value))}")
@@ -52,7 +52,7 @@ def files(
     access: Access = None,
     option: StorageOption = None,
 ) -> None:
-    """List the data files; with --where, those that have to be read. As JSON, one object per line."""
+    """List the data files; with --where, only those that need to be read. As JSON, one object per line."""
     frame = open_frame(target, option, version, timestamp, access=access, where=where)
     snapshot = frame.snapshot
     documents = [_file_document(file, snapshot) for file in frame.files()[:limit]]
@@ -86,14 +86,14 @@ def history(
 
 
 class Described(NamedTuple):
-    """Where a table is, and when its version was made, if that is known."""
+    """A table's location, and the time of its version, if known."""
 
     place: str
     made: str | None
 
     @classmethod
     def of(cls, frame: Frame) -> Self:
-        """Of a table behind signed URLs there is only a name."""
+        """Describe a frame's table; one behind signed URLs has only a name."""
         if frame.source.prunes:
             return cls(frame.target, None)
         snapshot = frame.definition

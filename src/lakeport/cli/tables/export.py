@@ -1,4 +1,4 @@
-"""`export`: rows of a table into a file."""
+"""`export`: write rows of a table to a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lakeport.cli.progress import expected_rows, showing
 def export(
     target: ReadTarget,
     out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write.", show_default=False)],
-    format: Annotated[Format | None, typer.Option(help="By default, what the name of OUT ends with.")] = None,
+    format: Annotated[Format | None, typer.Option(help="By default, taken from the extension of OUT.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     where: Where = None,
     columns: Columns = None,
@@ -44,7 +44,7 @@ def export(
     cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
-    """Write the rows to a Parquet, CSV, JSON lines or Arrow file, whole or not at all."""
+    """Write the rows to a Parquet, CSV, JSON lines or Arrow file, atomically."""
     kind = format or format_of(out)
     frame = open_frame(
         target, option, version, timestamp, access=access, cache=cache, where=where, columns=columns, limit=limit
@@ -66,14 +66,14 @@ def export(
 
 @contextmanager
 def replacing(path: str, *, force: bool) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends well, and is gone when it does not.
+    """Yield a file that replaces `path` if the block succeeds, and is deleted if it fails.
 
-    Without `force`, a file that is there already is never touched: `FileExistsError`."""
+    Without `force`, an existing file is never touched. Raises `FileExistsError`."""
     if "://" in path:
-        raise ValueError(f"OUT is a file on this machine, not a URL: {path}")
+        raise ValueError(f"the output must be a local file, not a URL: {path}")
     folder, name = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):
-        raise FileNotFoundError(errno.ENOENT, "there is no such directory", folder)
+        raise FileNotFoundError(errno.ENOENT, "no such directory", folder)
     if os.path.lexists(path) and not (force and os.path.isfile(path)):
         raise _exists(path)
     temporary = os.path.join(folder, f".{name}.{uuid4().hex}.tmp")
@@ -95,12 +95,12 @@ def _publish(temporary: str, path: str, force: bool) -> None:
             return
         except FileExistsError:
             raise _exists(path) from None
-        except OSError:  # a file system without links: a look before the leap has to do
+        except OSError:  # no hard links here: fall back to a check, which can race
             if os.path.lexists(path):
                 raise _exists(path) from None
     os.replace(temporary, path)
 
 
 def _exists(path: str) -> FileExistsError:
-    hint = "it exists and is not a file" if not os.path.isfile(path) else "the file exists; --force replaces it"
+    hint = "it exists and is not a file" if not os.path.isfile(path) else "the file exists; pass --force to replace it"
     return FileExistsError(errno.EEXIST, hint, path)

@@ -1,4 +1,4 @@
-"""`optimize`, `vacuum`, `restore`, `set` and `checkpoint`: the care of tables."""
+"""`optimize`, `vacuum`, `restore`, `set` and `checkpoint`: table maintenance."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from lakeport.kernel.definition import parse_size
 from lakeport.tables import Result, VacuumResult
 
 _SHOWN = 100
-"""How many of the files that could be deleted people are shown."""
+"""The most deletable files printed without --json."""
 
 
 def optimize(
     target: Target,
-    where: Annotated[str | None, typer.Option(metavar="SQL", help="Only partitions for which this holds.")] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help="Only partitions that match.")] = None,
     target_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="How large files become, as 128mb; else the table says it.")
+        str | None,
+        typer.Option(metavar="SIZE", help="The size of new files, such as 128mb; by default, the table's setting."),
     ] = None,
     purge: Annotated[bool, typer.Option("--purge", help="Rewrite all files that have deleted rows.")] = False,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Put small files together into larger ones, without their deleted rows."""
+    """Compact small files into larger ones, without their deleted rows."""
     size = None if target_size is None else _parsed_size(target_size)
     with working("optimizing", target, option, "bytes") as work:
         result = tables.optimize(
@@ -40,17 +41,19 @@ def optimize(
 def vacuum(
     target: Target,
     retention: Annotated[
-        str | None, typer.Option(metavar="INTERVAL", help="Keep what was needed within it, as '7 days'.")
+        str | None, typer.Option(metavar="INTERVAL", help="Keep files needed within this interval, such as '7 days'.")
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the files; otherwise they are only listed.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the files; by default they are only listed.")
+    ] = False,
     retention_check: Annotated[
-        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
+        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse a retention below the table's.")
     ] = True,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
     """List the files that no version within the retention needs; delete them with --delete."""
-    with working("deleting" if delete else "looking", target, option, "files") as work:
+    with working("deleting" if delete else "listing", target, option, "files") as work:
         result = tables.vacuum(
             target,
             retention=retention,
@@ -68,17 +71,18 @@ def vacuum(
 
 def restore(
     target: Target,
-    version: Annotated[int | None, typer.Option(min=0, metavar="N", help="The version.")] = None,
+    version: Annotated[int | None, typer.Option(min=0, metavar="N", help="The version to restore.")] = None,
     timestamp: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The version at a time: ISO 8601, UTC if it has no zone.")
+        str | None,
+        typer.Option(metavar="TIME", help="Restore the version at this time: ISO 8601, UTC unless it has a zone."),
     ] = None,
     ignore_missing_files: Annotated[
-        bool, typer.Option("--ignore-missing-files", help="Restore what is left if files are gone.")
+        bool, typer.Option("--ignore-missing-files", help="Restore what is left if files are missing.")
     ] = False,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Make a table what it was at an earlier version, as a new version."""
+    """Restore a table to an earlier version, as a new version."""
     with working("restoring", target, option, "files") as work:
         result = tables.restore(
             target,
@@ -89,7 +93,7 @@ def restore(
         )
     metrics = result.metrics
     files = (
-        f"{counted(metrics.get('numRestoredFiles', 0), 'file')} came back, {metrics.get('numRemovedFiles', 0):,} went"
+        f"{counted(metrics.get('numRestoredFiles', 0), 'file')} added, {metrics.get('numRemovedFiles', 0):,} removed"
     )
     print_result(target, result, f"restored {timestamp or f'version {version}'}: {files}", json)
 
@@ -98,14 +102,14 @@ def set_properties(
     target: Target,
     pairs: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Table properties.")] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="A property to take away; may be repeated.")
+        list[str] | None, typer.Option(metavar="KEY", help="A property to remove; may be repeated.")
     ] = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Set properties of a table, or take them away."""
+    """Set or remove properties of a table."""
     if bool(pairs) == bool(unset):
-        raise ValueError("give properties as KEY=VALUE, or their names with --unset")
+        raise ValueError("pass either properties as KEY=VALUE or their names with --unset")
     properties = parse_options(pairs or [], "lakeport set")
     with working("setting", target, option) as work:
         if unset:
@@ -137,12 +141,12 @@ def _optimized(result: Result) -> str:
         f"{counted(metrics[f'num{which}Files'], 'file')} ({format_size(metrics[f'num{which}Bytes'])})"
         for which in ("Removed", "Added")
     )
-    return f"made {after} of {before}"
+    return f"rewrote {before} as {after}"
 
 
 def _print_files(target: str, result: VacuumResult, work: Work) -> None:
     if not result.files:
-        print_text("there is nothing to delete")
+        print_text("nothing to delete")
         return
     storage = work.engine.storage
     root = storage.resolve(target)
@@ -153,4 +157,4 @@ def _print_files(target: str, result: VacuumResult, work: Work) -> None:
     if more > 0:
         print_text(f"and {more:,} more; --json lists all of them")
     total = f"{counted(len(result.files), 'file')} ({format_size(result.bytes)})"
-    print_text(f"{total} can be deleted; nothing was deleted: --delete does it")
+    print_text(f"{total} can be deleted: run again with --delete")

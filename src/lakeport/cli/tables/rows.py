@@ -1,4 +1,4 @@
-"""`head`, `count` and `changes`: the rows of a table, and what its commits did to them."""
+"""`head`, `count` and `changes`: the rows of a table, and how its commits changed them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakeport.kernel.schema import is_variant_field
 
 def head(
     target: ReadTarget,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=0, metavar="N", help="How many rows.")] = 10,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=0, metavar="N", help="The number of rows.")] = 10,
     where: Where = None,
     columns: Columns = None,
     version: Version = None,
@@ -39,7 +39,7 @@ def head(
     cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
-    """Print some rows; as JSON, one object per line."""
+    """Print some rows. As JSON, one object per line."""
     frame = open_frame(
         target, option, version, timestamp, access=access, cache=cache, where=where, columns=columns, limit=limit
     )
@@ -57,7 +57,7 @@ def count(
     cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
-    """Count the rows: from the log alone, where its statistics tell."""
+    """Count the rows, from the log alone if its statistics suffice."""
     frame = open_frame(target, option, version, timestamp, access=access, cache=cache, where=where, limit=limit)
     rows = frame.count()
     if json:
@@ -67,7 +67,7 @@ def count(
 
 
 def print_rows(view: Frame | Changes, json: bool) -> None:
-    """The rows as a table, or as JSON, one object per line."""
+    """Print the rows as a table, or as JSON, one object per line."""
     rows = (row for batch in view.to_batches() for row in json_rows(batch))
     if json:
         print_json_lines(rows)
@@ -77,7 +77,7 @@ def print_rows(view: Frame | Changes, json: bool) -> None:
 
 
 def is_number(field: pa.Field) -> bool:
-    """Whether a column is aligned to the right."""
+    """Whether to right-align a column."""
     types, data_type = pa.types, field.type
     is_numeric = types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type)
     return bool(is_numeric) and not is_variant_field(field)
@@ -87,22 +87,26 @@ def changes(
     target: ReadTarget,
     start_version: Annotated[int | None, typer.Option(min=0, metavar="N", help="The first version.")] = None,
     end_version: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="The last version; else the latest.")
+        int | None, typer.Option(min=0, metavar="N", help="The last version; by default the latest.")
     ] = None,
     start_timestamp: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The first version from this time on: ISO 8601, UTC if no zone.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Start with the first version from this time on: ISO 8601, UTC unless it has a zone."
+        ),
     ] = None,
-    end_timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="The last version up to this time.")] = None,
+    end_timestamp: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End with the last version up to this time.")
+    ] = None,
     where: Where = None,
     columns: Columns = None,
-    limit: Annotated[int | None, typer.Option("-n", "--limit", min=0, metavar="N", help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option("-n", "--limit", min=0, metavar="N", help="At most N.")] = None,
     json: Json = False,
     access: Access = None,
     cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
-    """Print what changed from one version to another, for a table with the change data feed on; as JSON, one object per
-    line."""
+    """Print the changes between versions of a table whose change data feed is on. As JSON, one object per line."""
     feed = open_frame(target, option, None, None, access=access, cache=cache).changes(
         start_version, end_version, start_timestamp=start_timestamp, end_timestamp=end_timestamp
     )

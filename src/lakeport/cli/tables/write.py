@@ -1,4 +1,4 @@
-"""`create`, `append`, `overwrite`, `delete`, `update` and `merge`: rows into tables, and out of them."""
+"""`create`, `append`, `overwrite`, `delete`, `update` and `merge`: write, change and delete rows."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _SOURCE = (
 )
 
 Sources = Annotated[list[str], typer.Argument(metavar="SOURCE...", help=_SOURCE, show_default=False)]
-Kind = Annotated[Format | None, typer.Option("--format", help="By default, what the name of SOURCE ends with.")]
+Kind = Annotated[Format | None, typer.Option("--format", help="By default, taken from the extension of SOURCE.")]
 MergeSchema = Annotated[bool, typer.Option("--merge-schema", help="Add columns that the table lacks.")]
 Application = Annotated[
     str | None,
-    typer.Option(metavar="NAME:VERSION", help="Do nothing if the table has this version of this work already."),
+    typer.Option(metavar="NAME:VERSION", help="Do nothing if application NAME already wrote VERSION or a later one."),
 ]
-Rule = Annotated[str | None, typer.Option("--where", metavar="SQL", help="Only rows for which this holds.")]
+Rule = Annotated[str | None, typer.Option("--where", metavar="SQL", help="Only rows that match.")]
 
 
 def create(
@@ -41,25 +41,25 @@ def create(
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="The columns, as 'id long not null, price double default 0'."),
+        typer.Option(metavar="COLUMNS", help="The columns, such as 'id long not null, price double default 0'."),
     ] = None,
     format: Kind = None,
     partition_by: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="A directory for each value of these columns.")
+        list[str] | None, typer.Option(metavar="A,B", help="Partition by these columns, a directory per value.")
     ] = None,
     cluster_by: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="Columns by which writers may group rows.")
+        list[str] | None, typer.Option(metavar="A,B", help="Columns that writers may cluster rows by.")
     ] = None,
     property: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A table property, as delta.enableDeletionVectors=true."),
+        typer.Option(metavar="KEY=VALUE", help="A table property, such as delta.enableDeletionVectors=true."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
-    description: Annotated[str | None, typer.Option(help="What the table is.")] = None,
+    name: Annotated[str | None, typer.Option(help="A human-readable name.")] = None,
+    description: Annotated[str | None, typer.Option(help="A description of the table.")] = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Make a table: with the columns and rows of the sources, or with those of --schema."""
+    """Create a table with the columns and rows of the sources, or with the columns of --schema."""
     columns = None if schema is None else parse_schema_text(schema)
     with working("creating", target, option) as work, _reading(sources or [], format, columns, work) as rows:
         result = tables.create(
@@ -85,7 +85,7 @@ def append(
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Add the rows of the sources to a table. CSV and JSON are read as the table's types."""
+    """Append the rows of the sources to a table. CSV and JSON are parsed as the table's types."""
     done = parse_application(application)
     with working("appending", target, option) as work, _reading(sources, format, _schema(target, work), work) as rows:
         assert rows is not None
@@ -100,18 +100,18 @@ def overwrite(
     sources: Sources,
     format: Kind = None,
     where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="Replace only rows for which this holds, as for the new ones.")
+        str | None, typer.Option(metavar="SQL", help="Replace only rows that match; new rows must match too.")
     ] = None,
-    dynamic: Annotated[bool, typer.Option("--dynamic", help="Replace only partitions that the new rows have.")] = False,
+    dynamic: Annotated[bool, typer.Option("--dynamic", help="Replace only partitions that get new rows.")] = False,
     overwrite_schema: Annotated[
-        bool, typer.Option("--overwrite-schema", help="Give the table the columns of the sources.")
+        bool, typer.Option("--overwrite-schema", help="Replace the table's columns with those of the sources.")
     ] = False,
     merge_schema: MergeSchema = False,
     application: Application = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Put the rows of the sources in the place of those that the table has."""
+    """Replace the rows of a table with those of the sources."""
     done = parse_application(application)
     with working("overwriting", target, option) as work:
         types = None if overwrite_schema else _schema(target, work)
@@ -127,7 +127,7 @@ def overwrite(
                 application=done,
                 engine=work.engine,
             )
-    print_result(target, result, _unless_done(result, f"wrote {_written(result)} in place of others"), json)
+    print_result(target, result, _unless_done(result, f"overwritten with {_written(result)}"), json)
 
 
 def delete(
@@ -138,7 +138,7 @@ def delete(
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Delete the rows for which a condition holds."""
+    """Delete the rows that match a condition."""
     _check_choice(where, all, "deletes")
     done = parse_application(application)
     with working("deleting", target, option) as work:
@@ -151,7 +151,7 @@ def delete(
 def update(
     target: Target,
     set: Annotated[
-        list[str], typer.Option(metavar="COLUMN=SQL", help="A new value, as price='price * 2'; may be repeated.")
+        list[str], typer.Option(metavar="COLUMN=SQL", help="A new value, such as price='price * 2'; may be repeated.")
     ],
     where: Rule = None,
     all: Annotated[bool, typer.Option("--all", help="Update every row.")] = False,
@@ -159,7 +159,7 @@ def update(
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Give columns other values in the rows for which a condition holds."""
+    """Set columns to new values in the rows that match a condition."""
     _check_choice(where, all, "updates")
     values = {column.strip(): sql for column, sql in parse_options(set, "--set").items()}
     done = parse_application(application)
@@ -172,29 +172,27 @@ def update(
 def merge(
     target: Target,
     sources: Sources,
-    on: Annotated[str, typer.Option(metavar="SQL", help="Which rows match, as 'target.id = source.id'.")],
+    on: Annotated[str, typer.Option(metavar="SQL", help="Which rows match, such as 'target.id = source.id'.")],
     format: Kind = None,
     update_matched: Annotated[
-        bool, typer.Option("--update-matched", help="Give rows that match all values of the source.")
+        bool, typer.Option("--update-matched", help="Update matched rows with all values of the source.")
     ] = False,
-    delete_matched: Annotated[bool, typer.Option("--delete-matched", help="Delete rows that match.")] = False,
-    insert_new: Annotated[
-        bool, typer.Option("--insert-new", help="Insert rows of the source without a match.")
-    ] = False,
+    delete_matched: Annotated[bool, typer.Option("--delete-matched", help="Delete matched rows.")] = False,
+    insert_new: Annotated[bool, typer.Option("--insert-new", help="Insert source rows without a match.")] = False,
     delete_missing: Annotated[
-        bool, typer.Option("--delete-missing", help="Delete rows of the table without a match.")
+        bool, typer.Option("--delete-missing", help="Delete table rows without a match.")
     ] = False,
     merge_schema: MergeSchema = False,
     application: Application = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Update, delete and insert rows by those of the sources, which have to fit into memory."""
+    """Update, delete and insert rows by matching them with the sources, which must fit into memory."""
     if update_matched and delete_matched:
-        raise ValueError("rows that match are either updated or deleted: give --update-matched or --delete-matched")
+        raise ValueError("matched rows are either updated or deleted: pass --update-matched or --delete-matched")
     if not (update_matched or delete_matched or insert_new or delete_missing):
         raise ValueError(
-            "the merge does nothing: give --update-matched or --delete-matched, --insert-new, --delete-missing, or "
+            "the merge would do nothing: pass --update-matched or --delete-matched, --insert-new, --delete-missing, or "
             "several of them"
         )
     done = parse_application(application)
@@ -217,8 +215,8 @@ def merge(
 
 @contextmanager
 def _reading(texts: list[str], kind: Format | None, types: StructType | None, work: Work) -> Iterator[Rows | None]:
-    """The rows of the sources, as they are taken counted on the bar; None without sources. What is wrong with a row
-    is told by its place in its file."""
+    """Yield the rows of the sources, counted on the bar as they are read; None without sources. Errors name a row by
+    its position in its file."""
     if not texts:
         yield None
         return
@@ -238,22 +236,22 @@ def _schema(target: str, work: Work) -> StructType:
 
 
 def parse_application(text: str | None) -> tuple[str, int] | None:
-    """The name and the version of an application's work in `NAME:VERSION`."""
+    """Parse `NAME:VERSION` into the name of an application and the version of its work."""
     if text is None:
         return None
     name, _, version = text.rpartition(":")
     if not name or not version.isdecimal():
-        raise ValueError(f"--application takes NAME:VERSION with a number as the version, not {text!r}")
+        raise ValueError(f"--application takes NAME:VERSION with a numeric version, not {text!r}")
     return name, int(version)
 
 
 def _check_choice(where: str | None, all_rows: bool, verb: str) -> None:
     if (where is None) != all_rows:
-        raise ValueError(f"give either --where SQL or --all, which {verb} every row")
+        raise ValueError(f"pass either --where SQL or --all, which {verb} every row")
 
 
 def _unless_done(result: Result, sentence: str) -> str:
-    return sentence if result.metrics else "nothing to do: the table has this already"
+    return sentence if result.metrics else "nothing to do: the table already has this"
 
 
 def _written(result: Result) -> str:
