@@ -140,7 +140,7 @@ _MEASURED = """
 import resource, sys, time
 import numpy as np, pyarrow.parquet
 from lakeport.engine import default_engine
-from lakeport.iceberg import deletes
+from lakeport.iceberg.snapshots import deletes
 from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 size, cardinality = int(sys.argv[3]), int(sys.argv[4])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.engine.storage import confined_files
+from lakeport.engine.storage import confined
 from lakeport.engine.storage.confined import ConfinedStorage
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import (
@@ -158,7 +158,7 @@ def test_tables_that_differ_in_their_auxiliary_locations_are_told_apart(tmp_path
 def _systems(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that have O_PATH, and those that do not."""
     if request.param == "none":
-        monkeypatch.setattr(confined_files, "_DIRECTORY", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        monkeypatch.setattr(confined, "_DIRECTORY", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 Opening = Callable[[Path, str], bytes]

@@ -82,7 +82,7 @@ def test_an_address_at_its_limit_may_still_probe() -> None:
 
 
 def test_connections_for_probes_are_limited_by_address_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeport.server.connections.CROWDED_SECONDS", 60)
+    monkeypatch.setattr("lakeport.server.connections.protocol.CROWDED_SECONDS", 60)
     with (
         running(CONTENT, limits=Limits(connections_per_address=10)) as server,
         crowd(server.url, 10, "127.0.0.2"),
@@ -125,7 +125,7 @@ def test_a_full_server_still_answers_probes(tmp_path: Path) -> None:
 
 
 def test_a_connection_for_probes_ends_soon_whatever_it_sends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeport.server.connections.CROWDED_SECONDS", 0.3)
+    monkeypatch.setattr("lakeport.server.connections.protocol.CROWDED_SECONDS", 0.3)
     with (
         running(CONTENT, limits=Limits(connections=8)) as server,
         crowd(server.url, 5, "127.0.0.2"),
