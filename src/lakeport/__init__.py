@@ -6,7 +6,7 @@
     lakeport.connect("config.share").shares()
     lakeport.scan("config.share#sales.eu.orders").to_pandas()
 
-Everything that Lakeport raises on purpose is a `LakeportError`; the tree is in `lakeport.errors`.
+Every error that Lakeport raises on purpose is a `LakeportError`; `lakeport.errors` has the tree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Changes", "Connection", "Frame", "LakeportError", "__version__", "co
 
 
 def __getattr__(name: str) -> Any:
-    """`sync`, when it is needed: who reads a table on a disk need not pay for its memory."""
+    """Import `sync` lazily: reading a local table should not pay for the client's memory."""
     if name != "sync":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lakeport.client.sync import sync_table

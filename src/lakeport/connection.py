@@ -1,4 +1,4 @@
-"""`Connection`: what a provider shares, and the frames over it."""
+"""`Connection`: a provider's shares, schemas and tables, and frames over them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 def connect(profile: GivenProfile = None, **options: Unpack[ClientChoices]) -> Connection:
-    """The server that a profile leads to: the path of a profile, its JSON text, its content as a dict, or None for what
-    the environment says (LAKEPORT_PROFILE, or LAKEPORT_ENDPOINT and LAKEPORT_BEARER_TOKEN). Nothing is asked of it yet.
+    """Connect to the server of a profile: a path, JSON text, a dict, or None for the environment (LAKEPORT_PROFILE, or
+    LAKEPORT_ENDPOINT and LAKEPORT_BEARER_TOKEN). Sends no request yet.
 
-    `options` are those of `lakeport.client.ClientOptions`: `proxy`, `ca_file`, `connect_seconds`, `read_seconds`,
+    `options` are the fields of `lakeport.client.ClientOptions`: `proxy`, `ca_file`, `connect_seconds`, `read_seconds`,
     `retries`, `total_seconds`, `access`, `storage_options`, `cache`, `cache_bytes`.
 
-    Raises `ValueError` for what is no profile, and `OSError` if its file cannot be read. A token that expires within a
-    week is warned of; with one that has expired, every question raises `AuthenticationError`."""
-    from lakeport.client import ClientOptions, open_server  # who reads a table on a disk need not pay for its memory
+    Raises `ValueError` for an invalid profile and `OSError` if its file cannot be read. Warns if the token expires
+    within a week; once it has expired, every request raises `AuthenticationError`."""
+    from lakeport.client import ClientOptions, open_server  # lazy: local tables do not need the client's memory
 
     chosen = ClientOptions(**options)
     return Connection(open_server(profile, chosen), chosen)
 
 
 class Connection:
-    """A sharing server, as a recipient sees it. Its questions raise `SharingError`. Threads can share it."""
+    """A sharing server, as a recipient sees it. Thread-safe. Requests raise `SharingError`."""
 
     def __init__(self, server: SharingServer, options: ClientOptions) -> None:
         self._server, self._options = server, options
@@ -44,7 +44,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections that are not in use. Frames can still be read; they open others."""
+        """Close idle connections. Frames stay readable; they open new ones."""
         self._server.close()
 
     def shares(self) -> list[Share]:
@@ -57,15 +57,15 @@ class Connection:
         return self._server.tables(share, schema)
 
     def all_tables(self, share: str | None = None) -> list[Table]:
-        """The tables of all schemas of a share, or of all shares."""
+        """The tables in all schemas of a share, or of every share."""
         if share is not None:
             return self._server.all_tables(share)
         return [table for found in self.shares() for table in self._server.all_tables(found.name)]
 
     def scan(self, table: str | Table | TableName) -> Frame:
-        """The rows of a table, named as `share.schema.table` or taken from a list. Nothing is asked of the server yet.
+        """The rows of a table, given as `share.schema.table` or as an item of a listing. Sends no request yet.
 
-        Raises `ValueError` for what cannot be the name of a table."""
+        Raises `ValueError` for an invalid table name."""
         from lakeport.client import open_table
 
         return Frame(open_table(self._server, _name(table), self._options))

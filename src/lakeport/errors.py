@@ -4,30 +4,30 @@
     ├ TableNotFoundError        (also FileNotFoundError)   .path
     ├ VersionNotFoundError      .version .earliest .latest
     ├ CorruptTableError         .path
-    │ └ MissingFileError        (also FileNotFoundError)   a file that the log names is gone
+    │ └ MissingFileError        (also FileNotFoundError)   a file in the log is missing from storage
     ├ UnsupportedFeatureError   .features
-    ├ ChangeFeedError           .version                   a range of versions whose changes cannot be read
-    ├ StreamError               .version                   a stream that cannot go on over what a version did
+    ├ ChangeFeedError           .version                   the changes of a version range cannot be read
+    ├ StreamError               .version                   a stream cannot continue past a version
     ├ InvalidFilterError        (also ValueError)          .position
-    │ └ UnsupportedExpressionError                         an engine that does not know an expression
+    │ └ UnsupportedExpressionError                         the engine cannot evaluate an expression
     ├ UnknownColumnError        (also ValueError)          .column
     ├ InvalidDataError          (also ValueError)          .column .row
     │ └ ConstraintError                                    .constraint
     ├ CommitConflictError       .version
     ├ CommitUnknownError        .version                   may have landed: never retried blindly
-    ├ CatalogError              (also ValueError)          a catalog of shares, or a change of it, that makes no sense
-    ├ SharingError              .status .code              what a sharing server answers instead of a table
+    ├ CatalogError              (also ValueError)          an invalid catalog of shares, or an invalid change to it
+    ├ SharingError              .status .code              a sharing server's error response
     │ ├ AuthenticationError                                the token is wrong or has expired
-    │ ├ PermissionDeniedError                              the token is good, but not for this
-    │ └ UnavailableError                                   no answer, or "come again later", for as long as was waited
-    ├ ConversionError           .reason                    a table that Iceberg cannot express, or no mirror of it
-    ├ SyncError                 a copy of a shared table that cannot be brought up to date, or is not what is shared
+    │ ├ PermissionDeniedError                              the token is valid, but not for this
+    │ └ UnavailableError                                   no response, or "try again later", until the timeout
+    ├ ConversionError           .reason                    not expressible in Iceberg, or the target is not a mirror
+    ├ SyncError                 a copy of a shared table cannot be updated, or differs from the shared table
     └ StorageError              (also OSError)             .path
       ├ AccessDeniedError       (also PermissionError)
-      ├ UnusableStorageError                               it cannot even be opened: its URL or an option is wrong
+      ├ UnusableStorageError                               it cannot be opened: its URL or an option is wrong
       └ OutOfSpaceError                                    the disk is full: nothing was written
 
-A message says what, where, and what to do. Bad arguments are `ValueError`s.
+A message says what happened, where, and what to do. Bad arguments raise `ValueError`.
 """
 
 from collections.abc import Iterable
@@ -35,14 +35,14 @@ from typing import Any
 
 
 class LakeportError(Exception):
-    """The root of the tree: catching it catches everything that Lakeport raises on purpose. It can be pickled, so that
-    it comes back from a worker as it is."""
+    """The root of the tree: catch it to catch every error that Lakeport raises on purpose. Picklable, so it survives
+    the trip back from a worker."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
-        """Servers' words are in many messages: what would move a terminal's cursor or colour it is shown escaped."""
+        """Escape terminal control sequences: many messages quote a server."""
         return visible(super().__str__())
 
 
@@ -61,7 +61,7 @@ def _restored(kind: type[LakeportError], args: tuple[Any, ...], state: dict[str,
 
 
 class TableNotFoundError(LakeportError, FileNotFoundError):
-    """There is no Delta table at `path`."""
+    """No Delta table at `path`."""
 
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class TableNotFoundError(LakeportError, FileNotFoundError):
 
 
 class VersionNotFoundError(LakeportError):
-    """The table has no such version, or no version at such a time; it can read `earliest` to `latest`."""
+    """No such version, or none at that time; the readable versions are `earliest` to `latest`."""
 
     def __init__(
         self, message: str, *, version: int | None = None, earliest: int | None = None, latest: int | None = None
@@ -87,11 +87,11 @@ class CorruptTableError(LakeportError):
 
 
 class MissingFileError(CorruptTableError, FileNotFoundError):
-    """The log names the file at `path`, but the storage does not have it."""
+    """The log lists the file at `path`, but storage does not have it."""
 
 
 class UnsupportedFeatureError(LakeportError):
-    """The table needs `features` that this version of Lakeport does not read."""
+    """The table needs `features` that this version of Lakeport does not support."""
 
     def __init__(self, message: str, *, features: Iterable[str]) -> None:
         super().__init__(message)
@@ -99,7 +99,7 @@ class UnsupportedFeatureError(LakeportError):
 
 
 class ChangeFeedError(LakeportError):
-    """The changes of the range cannot be read because of what the table is, or holds, at `version`."""
+    """The changes cannot be read because of the table's state or content at `version`."""
 
     def __init__(self, message: str, *, version: int) -> None:
         super().__init__(message)
@@ -107,7 +107,7 @@ class ChangeFeedError(LakeportError):
 
 
 class StreamError(LakeportError):
-    """A stream that reads a table cannot go on because of what the table is, or what was done to it, at `version`."""
+    """A stream cannot continue because of the table's state, or a change to it, at `version`."""
 
     def __init__(self, message: str, *, version: int) -> None:
         super().__init__(message)
@@ -115,7 +115,7 @@ class StreamError(LakeportError):
 
 
 class InvalidFilterError(LakeportError, ValueError):
-    """A filter that does not parse or does not fit the schema; `position` is an offset into its text, if known."""
+    """A filter does not parse or does not fit the schema; `position` is the offset into its text, if known."""
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
         super().__init__(message)
@@ -135,8 +135,8 @@ class UnknownColumnError(LakeportError, ValueError):
 
 
 class InvalidDataError(LakeportError, ValueError):
-    """Data that cannot be written: it does not fit the schema, or an expression over it fails. `row` counts from 0 in
-    what was given, if it is known."""
+    """Data cannot be written: it does not fit the schema, or an expression over it fails. `row`, if known, counts from
+    0 in the input."""
 
     def __init__(self, message: str, *, column: str | None = None, row: int | None = None) -> None:
         super().__init__(message)
@@ -144,7 +144,7 @@ class InvalidDataError(LakeportError, ValueError):
 
 
 class ConstraintError(InvalidDataError):
-    """A row breaks a constraint of the table."""
+    """A row violates a constraint of the table."""
 
     def __init__(self, message: str, *, constraint: str, column: str | None = None, row: int | None = None) -> None:
         super().__init__(message, column=column, row=row)
@@ -152,8 +152,8 @@ class ConstraintError(InvalidDataError):
 
 
 class CommitConflictError(LakeportError):
-    """Another writer's commit, `version`, contradicts what this transaction read or changes. Nothing was written to
-    the log: read the table again and repeat the operation."""
+    """Another writer's commit, `version`, conflicts with what this transaction read or changes. Nothing was written to
+    the log: reload the table and retry the operation."""
 
     def __init__(self, message: str, *, version: int) -> None:
         super().__init__(message)
@@ -161,8 +161,8 @@ class CommitConflictError(LakeportError):
 
 
 class CommitUnknownError(LakeportError):
-    """The storage did not tell whether `version` was written, and could not be asked. Look at the table's history
-    before repeating the operation."""
+    """Storage did not confirm whether `version` was written, and checking failed too. Check the table's history before
+    retrying."""
 
     def __init__(self, message: str, *, version: int) -> None:
         super().__init__(message)
@@ -170,11 +170,11 @@ class CommitUnknownError(LakeportError):
 
 
 class CatalogError(LakeportError, ValueError):
-    """A catalog of shares, or a change of it, that makes no sense: a name that is taken, or that nothing has."""
+    """An invalid catalog of shares, or an invalid change to it: a name is taken or does not exist."""
 
 
 class SharingError(LakeportError):
-    """A sharing server's answer that is not a success: the status of HTTP and the protocol's `errorCode`."""
+    """A sharing server's error response: the HTTP status and the protocol's `errorCode`."""
 
     def __init__(self, message: str, *, status: int, code: str) -> None:
         super().__init__(message)
@@ -182,17 +182,17 @@ class SharingError(LakeportError):
 
 
 class AuthenticationError(SharingError):
-    """The server, or the one that gives tokens for it, does not accept the credentials of the profile: they are wrong
-    or have expired. A provider can send a new profile."""
+    """The server, or its token endpoint, rejected the profile's credentials: they are wrong or have expired. Ask the
+    provider for a new profile."""
 
 
 class PermissionDeniedError(SharingError):
-    """The server knows the recipient and refuses this request: the provider has to grant it."""
+    """The server knows the recipient and refuses this request: the provider has to grant access."""
 
 
 class UnavailableError(SharingError):
-    """The server did not answer, broke its answer off, or is overloaded: the same request may succeed later. The status
-    is 0 if there was no whole answer. `wait_seconds` is how long the server asked to be left alone, if it did."""
+    """The server did not respond, broke off, or is overloaded; a retry may succeed. The status is 0 without a complete
+    response. `wait_seconds` is the delay that the server asked for, if any."""
 
     def __init__(self, message: str, *, status: int, code: str, wait_seconds: float = 0.0) -> None:
         super().__init__(message, status=status, code=code)
@@ -200,13 +200,13 @@ class UnavailableError(SharingError):
 
 
 class SyncError(LakeportError):
-    """A copy of a shared table cannot be brought up to date: it is no copy, or no longer one, or the shared table is
-    another now. Or it is not what is shared."""
+    """A copy of a shared table cannot be updated: it is not a copy, another writer changed it, or the shared table was
+    replaced. Or it differs from the shared table."""
 
 
 class ConversionError(LakeportError):
-    """The table cannot be converted, or what is at the target is no mirror of it. `reason` says why in a few words, the
-    same for all tables with the same obstacle: `type void`, `widening integer to double`, `another table` …"""
+    """The table cannot be converted, or the target is not its mirror. `reason` is a short phrase, the same for every
+    table with the same obstacle: `type void`, `widening integer to double`, `another table` …"""
 
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
@@ -214,7 +214,7 @@ class ConversionError(LakeportError):
 
 
 class StorageError(LakeportError, OSError):
-    """The storage did not answer, or answered with a failure."""
+    """Storage did not respond, or the request failed."""
 
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(f"{message} [{path}]")
@@ -222,12 +222,12 @@ class StorageError(LakeportError, OSError):
 
 
 class UnusableStorageError(StorageError):
-    """The storage of `path` cannot be opened: its URL, or an option, is not one that such a storage has."""
+    """The storage of `path` cannot be opened: its URL or an option is invalid."""
 
 
 class OutOfSpaceError(StorageError):
-    """There is no room for `path`: it was not written."""
+    """No space left for `path`: it was not written."""
 
 
 class AccessDeniedError(StorageError, PermissionError):
-    """The storage refused access to `path`: check the credentials and the permissions."""
+    """Storage denied access to `path`: check the credentials and permissions."""

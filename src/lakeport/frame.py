@@ -1,5 +1,4 @@
-"""`Frame` and `Changes`: rows of a table, or its changes, by columns and a filter; nothing is read until rows are asked
-for."""
+"""`Frame` and `Changes`: lazy views of a table's rows or changes, narrowed by columns and a filter."""
 
 from __future__ import annotations
 
@@ -44,20 +43,19 @@ def scan(
     storage_options: Mapping[str, Any] | None = None,
     engine: Engine | None = None,
 ) -> Frame:
-    """The Delta table at a path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, a disk), or the shared table
-    `profile#share.schema.table`. The first question that needs the table opens its latest version; the frame, and all
-    that are derived from it, stay at that version. A new `scan` sees newer ones.
+    """The Delta table at a path or URL (`s3://`, `gs://`, `az://`, `abfss://`, local), or the shared table
+    `profile#share.schema.table`. Lazy: first use opens the latest version, and the frame and everything derived from it
+    stay at that version. Call `scan` again to see newer ones.
 
-    `access` is how the files of a shared table are read: by signed URLs (`url`), or in the table's own directory
-    (`dir`); otherwise as the provider offers it. `cache` is a directory in which is kept what has been read by signed
-    URLs. `storage_options` are obstore's; what they leave out comes from the environment, or, for a shared table that
-    is read in its own directory, from the server. `engine` is for tables at a path. Raises `ValueError` for options
-    that make no sense."""
+    `access` selects how a shared table's files are read: through signed URLs (`url`) or in the table's own directory
+    (`dir`); the default is what the provider offers. `cache` is a directory for data read through signed URLs.
+    `storage_options` are obstore's; missing ones come from the environment, or from the server for a shared table read
+    in its directory. `engine` is for tables at a path. Raises `ValueError` for options that do not fit together."""
     text = parse_target(target)
     if is_table_url(text):
         if engine is not None:
             raise ValueError("a shared table is read with the client's own engine: engine is for tables at a path")
-        from lakeport.client import ClientOptions, open_shared  # who reads a table on a disk need not pay for it
+        from lakeport.client import ClientOptions, open_shared  # lazy: local tables do not need the client
 
         options = ClientOptions(access=access, cache=cache, storage_options=storage_options or {})
         return Frame(open_shared(text, options))
@@ -71,26 +69,26 @@ _Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)
 
 @dataclass(frozen=True, eq=False)
 class Rows(ABC, Generic[_Plan]):
-    """A lazy view of rows. Every method that narrows it gives a new one."""
+    """A lazy view of rows. Every method that narrows it returns a new view."""
 
     source: TableSource
     _columns: tuple[str, ...] | None = None
     _filters: tuple[Expression, ...] = ()
     _limit: int | None = None
     _opened: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What the rows come from, once it is loaded; shared by all views of the same."""
+    """Opened snapshots and feeds, shared by all views of the same table."""
 
     def __copy__(self) -> Self:
         return replace(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: what is open stays here, and the versions that it is of are named instead."""
+        """Pickle version numbers instead of open snapshots."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         return state | {"_opened": {}} | (self._pinned() if self._opened else {})
 
     @abstractmethod
     def _pinned(self) -> dict[str, Any]:
-        """The fields that name the versions that are open."""
+        """The fields that pin the open versions."""
 
     @property
     def engine(self) -> Engine:
@@ -107,22 +105,22 @@ class Rows(ABC, Generic[_Plan]):
 
     @property
     def definition(self) -> Snapshot | None:
-        """The schema, the properties and the protocol of the one version that is read; None if it is several."""
+        """The schema, properties and protocol of the version being read; None if there are several."""
         return None
 
     @property
     def tracks_rows(self) -> bool:
-        """Whether the rows come with `_row_id` and `_row_commit_version`."""
+        """Whether the rows include `_row_id` and `_row_commit_version`."""
         return False
 
     @property
     @abstractmethod
     def whole_schema(self) -> StructType:
-        """All columns that can be selected and filtered."""
+        """All columns available to select and filter."""
 
     @abstractmethod
     def _scan_builder(self) -> PlanBuilder[_Plan]:
-        """A plan of all rows."""
+        """A plan for all rows."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -132,7 +130,7 @@ class Rows(ABC, Generic[_Plan]):
     # Narrowing
 
     def select(self, *columns: str) -> Self:
-        """These columns only, in this order; `a.b` takes one field of a struct. Raises `UnknownColumnError`."""
+        """Keep only these columns, in this order; `a.b` selects a struct field. Raises `UnknownColumnError`."""
         if not columns:
             raise ValueError("select at least one column")
         narrowed = replace(self, _columns=columns)
@@ -141,15 +139,15 @@ class Rows(ABC, Generic[_Plan]):
         return narrowed
 
     def where(self, condition: str | Expression) -> Self:
-        """The rows for which the condition holds: SQL text, or an expression made with `lakeport.col`. Several are
-        combined by AND. Raises `InvalidFilterError`, saying where the text is wrong."""
+        """Keep the rows that satisfy a condition: SQL text, or an expression built with `lakeport.col`. Repeated calls
+        are combined with AND. Raises `InvalidFilterError` with the position of the error."""
         parsed = parse_filter(condition) if isinstance(condition, str) else condition
         if not isinstance(parsed, Expression):
             raise ValueError(f"a filter is SQL text or an expression, not {type(condition).__name__}")
         return replace(self, _filters=(*self._filters, parsed))
 
     def limit(self, rows: int) -> Self:
-        """At most so many rows."""
+        """Keep at most this many rows."""
         if rows < 0:
             raise ValueError(f"a limit is 0 or more, not {rows}")
         return replace(self, _limit=rows if self._limit is None else min(rows, self._limit))
@@ -157,7 +155,7 @@ class Rows(ABC, Generic[_Plan]):
     # Rows
 
     def to_batches(self, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches, of at most `batch_size` rows; memory stays bounded."""
+        """Stream the rows as Arrow batches of at most `batch_size` rows, in bounded memory."""
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"a batch has 1 row or more, not {batch_size}")
         plan = self.plan()
@@ -167,20 +165,20 @@ class Rows(ABC, Generic[_Plan]):
         return batches if self._limit is None else _take(batches, self._limit)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The same as an Arrow reader, which Polars, DuckDB and others take."""
+        """Stream the rows as an Arrow reader, for Polars, DuckDB and others."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """What Arrow's stream interface asks for: so a frame is data for whatever takes such streams."""
+        """Arrow's C stream interface: a frame is input for anything that accepts such streams."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
         return pa.Table.from_batches(list(self.to_batches()), self.schema)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
-        """A pandas DataFrame; `options` go to `pyarrow.Table.to_pandas`."""
+        """A pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`."""
         with _extra("pandas"):
-            import pandas  # noqa: F401  # pyarrow's message does not say how to get it
+            import pandas  # noqa: F401  # pyarrow's error does not explain how to install it
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> pl.DataFrame:
@@ -195,14 +193,14 @@ class Rows(ABC, Generic[_Plan]):
         return (connection or duckdb.connect()).from_arrow(self.to_arrow())
 
     def to_spark(self, spark: SparkSession, *, reader: Literal["python"] | None = None) -> DataFrame:
-        """A Spark DataFrame of the same rows, with the columns, the filter and the limit of this; Spark's tasks read
-        the files, by Spark's own reader where it can, unless `reader` says `python`."""
+        """A Spark DataFrame with the same columns, filter and limit. Spark tasks read the files, with Spark's own
+        reader where possible, unless `reader` is `python`."""
         with _extra("spark"):
             from lakeport.spark.frames import to_spark
         return to_spark(self, spark, reader)
 
     def count(self) -> int:
-        """How many rows there are: from the log where its statistics tell, else by reading as little as possible."""
+        """The number of rows: from log statistics if present, otherwise by reading as little as possible."""
         total = 0
         for rows in self._counted():
             total += rows
@@ -226,17 +224,17 @@ class Rows(ABC, Generic[_Plan]):
 
     @cached_property
     def selected(self) -> StructType:
-        """The columns of the rows, as the table has them."""
+        """The selected columns, with the table's types."""
         schema = self.whole_schema
         return schema if self._columns is None else schema.select(map(schema.path_of, self._columns))
 
     def plan(self, *, with_stats: bool = False) -> _Plan:
-        """What to read, in the words of the kernel. Reads the log only."""
+        """The kernel's scan plan. Reads only the log."""
         paths = [column.path for condition in self._filters for column in columns_in(condition)]
         return self._read_plan(paths, with_stats=with_stats)
 
     def _read_plan(self, filter_columns: list[tuple[str, ...]], *, with_stats: bool = False) -> _Plan:
-        """A scan of the selected columns and of those that the filter needs."""
+        """A scan of the selected columns and those the filter needs."""
         builder = self._scan_builder()
         schema = self.whole_schema
         if (condition := all_of(self._filters)) is not None:
@@ -262,12 +260,11 @@ class Rows(ABC, Generic[_Plan]):
 
 @dataclass(frozen=True, eq=False)
 class Frame(Rows[Scan]):
-    """The rows of a table, at one version of it: the one that `at` names, or the one that was the latest when this
-    frame, or one that shares its origin, first needed the table. Every answer is about that version, whatever is
-    committed meanwhile; a new `lakeport.scan` sees the newer one.
+    """The rows of a table at one version: the one given to `at`, or the latest when this frame or a related one first
+    used the table. Later commits do not affect it; call `lakeport.scan` again to see them.
 
-    A server that does not share a table's history may not give a version again. Then a read raises `SharingError` with
-    the code `VERSION_CHANGED`."""
+    A server that does not share a table's history may be unable to return the version again. Reads then raise
+    `SharingError` with the code `VERSION_CHANGED`."""
 
     _version: int | None = None
     _timestamp: int | datetime | None = None
@@ -278,7 +275,7 @@ class Frame(Rows[Scan]):
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version of the table that this frame reads, with all its files."""
+        """The version that this frame reads, with all its files."""
         return self._snapshot(None, None)
 
     def _snapshot(self, condition: Expression | None, limit: int | None) -> Snapshot:
@@ -289,14 +286,14 @@ class Frame(Rows[Scan]):
 
     @property
     def _head(self) -> Snapshot:
-        """The version that this frame reads; perhaps without its files."""
+        """The version that this frame reads, possibly without its files."""
         opened: list[Snapshot] = list(self._opened.values())
         return (
             opened[-1] if opened else self._open_once("head", lambda: self.source.head(self._version, self._timestamp))
         )
 
     def _open_once(self, key: str, open_snapshot: Callable[[], Snapshot]) -> Snapshot:
-        """What is open under a key. Of threads that open it at once, all get the same."""
+        """Open a snapshot once per key; concurrent threads get the same one."""
         if key not in self._opened:
             self._opened.setdefault(key, open_snapshot())
         snapshot: Snapshot = self._opened[key]
@@ -304,7 +301,7 @@ class Frame(Rows[Scan]):
 
     @property
     def definition(self) -> Snapshot:
-        """The version that this frame reads; its files need not be there."""
+        """The version that this frame reads, possibly without its files."""
         return self._head
 
     @property
@@ -326,11 +323,11 @@ class Frame(Rows[Scan]):
         return list(self.source.history(self._head, limit))
 
     def files(self) -> list[ScanFile]:
-        """The data files that have to be read, with their statistics. Opens none of them."""
+        """The data files to read, with statistics. Opens none of them."""
         return list(self.plan(with_stats=True).files())
 
     def explain(self) -> str:
-        """What a read would do, for people."""
+        """A readable description of what a read would do."""
         total = 0
         files: list[ScanFile] = []
         plan = self.plan()
@@ -346,14 +343,14 @@ class Frame(Rows[Scan]):
         )
 
     def at(self, *, version: int | None = None, timestamp: int | str | datetime | None = None) -> Frame:
-        """Another version: by number, or the one that was the latest at a time (milliseconds since the epoch, a
-        datetime, or ISO 8601 text; UTC if it has no zone)."""
+        """Another version: by number, or the latest at a time (milliseconds since the epoch, a datetime, or ISO 8601
+        text; UTC if it has no zone)."""
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
         return replace(self, _version=_version(version), _timestamp=_moment(timestamp), _opened={})
 
     def with_row_tracking(self) -> Frame:
-        """The rows with `_row_id` and `_row_commit_version`, for a table that tracks rows."""
+        """Add `_row_id` and `_row_commit_version`; the table must track rows."""
         return replace(self, _row_tracking=True)
 
     def changes(
@@ -364,9 +361,9 @@ class Frame(Rows[Scan]):
         start_timestamp: int | str | datetime | None = None,
         end_timestamp: int | str | datetime | None = None,
     ) -> Changes:
-        """What changed from one version to another, both included; the end is the version that this frame reads,
-        unless another is given. A time, as `at` takes it, stands for the first version from it on, or for the last one
-        up to it. Columns, filters and a limit that were asked for before stay."""
+        """The changes between two versions, inclusive; `end` defaults to the version that this frame reads. A
+        timestamp, in the forms that `at` accepts, stands for the first version at or after it (start) or the last one
+        at or before it (end). Columns, filters and limits set earlier still apply."""
         if (start is None) == (start_timestamp is None):
             raise ValueError("give either a start version or a start timestamp")
         if end is not None and end_timestamp is not None:
@@ -401,28 +398,28 @@ class Frame(Rows[Scan]):
 
 @dataclass(frozen=True, eq=False)
 class Changes(Rows[ChangeScan]):
-    """The rows that a table's commits inserted, updated and deleted, with `_change_type` (`insert`, `delete`,
-    `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`, oldest commit first.
+    """The rows that a table's commits inserted, updated and deleted, oldest commit first, with `_change_type`
+    (`insert`, `delete`, `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`.
 
-    Raises `ChangeFeedError` where the feed was off, and where the schema was another; `VersionNotFoundError` for
-    versions that the table does not have, or no longer has."""
+    Raises `ChangeFeedError` where the feed was off or the schema was different, and `VersionNotFoundError` for versions
+    that the table never had or no longer has."""
 
     _start: int | None = None
     _end: int | None = None
     _since: int | datetime | None = None
     _until: int | datetime | None = None
     _origin: Frame | None = field(default=None, repr=False)
-    """The frame whose version is the end, if no end is given."""
+    """The frame whose version is the end, if none is given."""
 
     def _pinned(self) -> dict[str, Any]:
         start, end = self.feed.start, self.feed.end
-        if start > end:  # no commit was made between the two times
+        if start > end:  # no commit between the two times
             return {}
         return {"_start": start, "_end": end, "_since": None, "_until": None, "_origin": None}
 
     @property
     def feed(self) -> TableChanges:
-        """The range of versions that this reads. Of threads that open it at once, all get the same."""
+        """The version range to read. Concurrent threads get the same one."""
         if "feed" not in self._opened:
             changes = self.source.changes(self._start, self._resolve_end(), self._since, self._until)
             self._opened.setdefault("feed", changes)
@@ -434,14 +431,14 @@ class Changes(Rows[ChangeScan]):
             return self._end
         if self._origin._opened:
             return self._origin.version
-        return max(self._origin.version, self._start or 0)  # a start that is too late is not found, not "backwards"
+        return max(self._origin.version, self._start or 0)  # a start past the end is "not found", not "backwards"
 
     def files(self) -> list[ChangeFile]:
-        """The files that have to be read, with their statistics. Opens none of them."""
+        """The files to read, with statistics. Opens none of them."""
         return list(self.plan(with_stats=True).files())
 
     def explain(self) -> str:
-        """What a read would do, for people."""
+        """A readable description of what a read would do."""
         files = list(self.plan().files())
         return self._explained(
             "partitions and commits decide",
@@ -460,12 +457,12 @@ class Changes(Rows[ChangeScan]):
 
 
 _SMALL_LIMIT = 10_000
-"""Up to so many rows one thread is enough: reading ahead would be wasted."""
+"""Up to this many rows, one thread is enough: read-ahead would be wasted."""
 
 
 @contextmanager
 def _extra(name: str) -> Iterator[None]:
-    """Says how to get an optional package that is missing."""
+    """Explain how to install a missing optional package."""
     try:
         yield
     except ModuleNotFoundError as error:

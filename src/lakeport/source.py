@@ -1,4 +1,4 @@
-"""Where a frame's rows come from: a Delta table at a path; `lakeport.client` has the same for a shared table."""
+"""Where a frame's rows come from: a Delta table at a path. `lakeport.client` has the equivalent for shared tables."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ Moment = int | datetime
 
 
 class TableSource(Protocol):
-    """A table that can be opened. What it gives is read with its engine."""
+    """A table that can be opened. Its snapshots and changes are read with its engine."""
 
     @property
     def engine(self) -> Engine: ...
 
     @property
     def target(self) -> str:
-        """What a person called it."""
+        """The path or name that the user gave."""
 
     @property
     def prunes(self) -> bool:
-        """Whether a snapshot depends on the condition and the limit that it was opened with."""
+        """Whether a snapshot depends on the condition and limit it was opened with."""
 
     def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
-        """The schema and the properties at a version, or at the latest one. Its files need not be there."""
+        """The schema and properties of a version, or of the latest. It may lack its files."""
 
     def snapshot(
         self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
     ) -> Snapshot:
-        """A version, or the latest one. Files that hold no row that the condition is true for may be left out; and
-        files may be, as long as the others hold `limit` rows."""
+        """A version, or the latest. May omit files without rows that satisfy the condition, and any files beyond those
+        needed for `limit` rows."""
 
     def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
-        """The changes from a version, or a time, to another, or to the latest."""
+        """The changes from a version or time to another, or to the latest."""
 
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
-        """The commits that led to a snapshot, newest first."""
+        """The commits up to a snapshot, newest first."""
 
     def latest_version(self) -> int:
-        """The number of the latest version, asked for anew."""
+        """The latest version number, always fetched anew."""
 
     def version_since(self, moment: Moment) -> int:
-        """The first version that was made at a time or after it. Raises as the table's way does if there is none."""
+        """The first version at or after a time. If there is none, raises the error of this kind of table."""
 
     def commits(self, start: int, end: int) -> TableCommits:
-        """The commits of the versions from one to another, both included."""
+        """The commits of a version range, inclusive."""
 
     def forget(self, root: str) -> None:
-        """What was opened under this root of a snapshot, of changes or of commits is not read again."""
+        """Release everything opened under the root of a snapshot, changes or commits; it is not read again."""
 
     def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
-        """An engine that can be pickled, with which another process reads these files; others it need not find."""
+        """A picklable engine with which another process can read these files; it need not find any others."""
 
 
 class PathTable:
-    """The table at a path or a URL of a storage."""
+    """The table at a path or storage URL."""
 
     prunes = False
 
@@ -113,7 +113,7 @@ class PathTable:
         return TableCommits(Table.for_path(self.engine, self.target), start, end)
 
     def forget(self, root: str) -> None:
-        """There is nothing of it that only this table has."""
+        """Nothing to release."""
 
     @property
     def _root(self) -> str:

@@ -1,3 +1,3 @@
-"""The version of Lakeport, for people and for the tables that it writes."""
+"""Lakeport's version, shown to users and recorded in the tables it writes."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Spark finds the format `lakeport` by the name of this module."""
+"""Spark finds the format `lakeport` by this module's name."""
 
 from lakeport.spark.formats.sources import LakeportSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Spark finds the format `deltaSharing` by the name of this module."""
+"""Spark finds the format `deltaSharing` by this module's name."""
 
 from lakeport.spark.formats.sources import DeltaSharingSource as DefaultSource
 

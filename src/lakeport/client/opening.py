@@ -1,4 +1,4 @@
-"""From what a person writes to a shared table."""
+"""Open a shared table from user input."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lakeport.source import TableSource
 
 
 def open_shared(text: str, options: ClientOptions = ClientOptions()) -> TableSource:  # noqa: B008  # frozen
-    """The table `profile#share.schema.table`. Nothing is asked of the server yet.
+    """Open the table `profile#share.schema.table`. Sends no request yet.
 
-    Raises `ValueError` for a text, or a profile, that makes no sense, and `OSError` if the profile cannot be read."""
+    Raises `ValueError` for invalid text or an invalid profile, and `OSError` if the profile cannot be read."""
     url = parse_table_url(text)
     return open_table(open_server(url.profile, options), url.name, options)
 
 
 def open_server(profile: GivenProfile, options: ClientOptions) -> SharingServer:
-    """The server that a profile leads to. Nothing is asked of it yet. Raises as `open_profile` does."""
+    """A profile's server. Sends no request yet. Raises the errors of `open_profile`."""
     return SharingServer(open_profile(profile), HttpPool(options.http), formats=options.formats)
 
 
 def open_table(server: SharingServer, name: TableName, options: ClientOptions) -> TableSource:
-    """A table, by the way that was chosen or that its provider offers. Nothing is asked of the server yet."""
+    """A table by the chosen access mode, or the one its provider offers. Sends no request yet."""
     by_urls = SharedTable(server, name, options.open_cache())
     by_directory = DirectoryTable(server, name, options.storage_options)
     ways: dict[str | None, list[TableSource]] = {"url": [by_urls], "dir": [by_directory], None: [by_urls, by_directory]}

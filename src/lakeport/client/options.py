@@ -1,4 +1,4 @@
-"""What a recipient can choose about reading shared tables."""
+"""A recipient's options for reading shared tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AccessMode = Literal["url", "dir"]
 
 
 class ClientChoices(TypedDict, total=False):
-    """The fields of `ClientOptions`, all of which can be left out."""
+    """The fields of `ClientOptions`, all optional."""
 
     access: AccessMode | None
     storage_options: Mapping[str, Any]
@@ -35,33 +35,33 @@ class ClientChoices(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Raises `ValueError` for an access mode that there is not, or that has no cache."""
+    """Raises `ValueError` for an unknown access mode, or one that does not support the cache."""
 
     access: AccessMode | None = None
-    """`url`: files by signed URLs. `dir`: the table's own directory, by temporary credentials. None takes what the
-    provider offers, and signed URLs if both are."""
+    """`url`: files by signed URLs. `dir`: the table's own directory, with temporary credentials. None uses what the
+    provider offers, preferring signed URLs."""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Obstore's, for the storage that a directory is in: `region`, `endpoint` …"""
+    """Obstore's, for the storage of a directory: `region`, `endpoint` …"""
     formats: tuple[str, ...] = FORMATS
-    """In which the server may answer about tables; it chooses."""
+    """Response formats that the server may choose from."""
     caller_org: str | None = None
-    """Who is asking, for the provider's logs; told in the User-Agent."""
+    """The caller's organization, for the provider's logs; sent in the User-Agent."""
     proxy: str | None = None
-    """The URL of a proxy; None takes what the environment says (HTTPS_PROXY, NO_PROXY …)."""
+    """The URL of a proxy; None uses the environment (HTTPS_PROXY, NO_PROXY …)."""
     ca_file: str | None = None
-    """A file of certificates, in PEM, that are trusted beside those of the system."""
+    """A PEM file of certificates to trust in addition to the system's."""
     connect_seconds: float = 15.0
     read_seconds: float = 60.0
     """The longest time without a single byte."""
     cache: str | PathLike[str] | None = None
-    """A directory where contents of files are kept, so that they are fetched only once, by signed URLs. What is read in
-    a table's own directory is not kept: there is nothing that tells a file from another one that took its place."""
+    """A cache directory for file contents read by signed URLs. Files in a table's own directory are not cached: nothing
+    distinguishes a file from one that replaced it."""
     cache_bytes: int = DEFAULT_LIMIT
-    """As much is kept, at most."""
+    """The maximum size of the cache."""
     retries: int = 8
-    """How often a request is tried again."""
+    """The number of retries per request."""
     total_seconds: float = 300.0
-    """For how long it is."""
+    """The time limit for retries."""
 
     def __post_init__(self) -> None:
         if self.access not in ("url", "dir", None):

@@ -19,7 +19,7 @@ __all__ = ["ComposedEngine", "default_engine", "engine_over", "memory_engine"]
 
 @dataclass(frozen=True)
 class ComposedEngine:
-    """An engine put together from handlers and a clock; replace any of them by your own."""
+    """An engine composed of handlers and a clock; replace any of them with your own."""
 
     storage: StorageClient
     json: JsonHandler
@@ -32,15 +32,15 @@ class ComposedEngine:
 
 
 def default_engine(storage_options: Mapping[str, Any] | None = None) -> ComposedEngine:
-    """Disks, S3, GCS, Azure and HTTP; `storage_options` by obstore's names, the rest from the environment."""
+    """Local disk, S3, GCS, Azure and HTTP; `storage_options` use obstore's names, defaulting to the environment."""
     return engine_over(Storage(storage_options))
 
 
 def memory_engine() -> ComposedEngine:
-    """Everything in memory: for tests, and for logs that are made up on the way."""
+    """Everything in memory: for tests, and for synthetic logs."""
     return engine_over(MemoryStorage())
 
 
 def engine_over(storage: StorageClient, clock: Callable[[], int] = system_clock) -> ComposedEngine:
-    """The default handlers over another storage, with milliseconds since the epoch from `clock`."""
+    """The default handlers over another storage; `clock` returns milliseconds since the epoch."""
     return ComposedEngine(storage, JsonFiles(storage), ParquetFiles(storage, clock), ArrowExpressions(), clock)

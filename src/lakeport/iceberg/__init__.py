@@ -1,10 +1,10 @@
-"""Iceberg mirrors of Delta tables: the same data files, seen by readers of Iceberg.
+"""Iceberg mirrors of Delta tables: the same data files, for Iceberg readers.
 
     from lakeport import iceberg
-    iceberg.convert("orders")  # makes the mirror, or brings it up to date
+    iceberg.convert("orders")  # create or update the mirror
     iceberg.convert("orders", format_version=3, out="s3://bucket/mirrors/orders")
     iceberg.verify("orders", rows=True).is_equal
-    iceberg.clean("orders")  # what can go; with dry_run=False it goes
+    iceberg.clean("orders")  # list what can be deleted; dry_run=False deletes it
 
 A mirror follows its table version by version; data files are shared, deletion vectors become delete files.
 """

@@ -1,4 +1,4 @@
-"""`convert`: makes the Iceberg mirror of a Delta table, or brings it up to date."""
+"""`convert`: create the Iceberg mirror of a Delta table, or update it."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
 
 _DEFAULT_FORMAT_VERSION = 2
 _OWN_FILES = {"gc.enabled": "false"}
-"""The data files are Delta's: Iceberg's own maintenance must not delete them."""
+"""The data files belong to Delta: Iceberg's own maintenance must not delete them."""
 
 Progress = Callable[[int, int], object]
-"""Told the version that is mirrored, and the latest one."""
+"""Called with the mirrored version and the latest one."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What `convert` did."""
+    """The result of `convert`."""
 
     version: int
-    """The version of the Delta table that the mirror shows."""
+    """The Delta version that the mirror shows."""
     kind: str
-    """`full`, `incremental`, or `none` if there was nothing to do."""
+    """`full`, `incremental`, or `none` if the mirror was up to date."""
     versions: tuple[int, ...]
-    """Those that got a snapshot."""
+    """The versions that got a snapshot."""
     format_version: int
     location: str
     """The directory of the Iceberg table."""
     metadata_location: str
-    """Its metadata file, by which readers without a catalog can open it."""
+    """Its metadata file, for readers without a catalog."""
     snapshot_id: int
 
 
@@ -75,30 +75,30 @@ def convert(
     storage_options: Mapping[str, Any] | None = None,
     engine: Engine | None = None,
 ) -> Conversion:
-    """Makes the Iceberg mirror of the Delta table at a path or a URL, or brings it up to date. Data files are neither
-    copied nor changed; what is generated goes into the directory `out`, the location of the Iceberg table: `_iceberg`
-    in the directory of the Delta table unless given. No two mirrors may have the same one.
+    """Create the Iceberg mirror of the Delta table at a path or a URL, or update it. Data files are neither copied nor
+    changed. Generated files are written to the directory `out`, the location of the Iceberg table; the default is
+    `_iceberg` in the Delta table's directory. Mirrors must not share a directory.
 
-    With `catalog` the mirror is published there as `table`, which is `namespace.name`: it is a catalog of pyiceberg's,
-    the name of one in pyiceberg's configuration, or its properties. Then `out` is `_iceberg-namespace.name` unless
-    given. Otherwise the mirror is opened by its directory.
+    With `catalog`, the mirror is published there as `table` (`namespace.name`). `catalog` is a pyiceberg catalog, its
+    name in pyiceberg's configuration, or its properties. The default of `out` is then `_iceberg-namespace.name`.
+    Without a catalog, readers open the mirror by its directory.
 
     A new mirror has one snapshot, of the latest version; with `since`, one of that version and of each later one. After
-    that, each new version of the Delta table becomes a snapshot. With `squash`, all new ones become one; also all after
-    that of `since`, which does not count for a mirror that is there already. With `full`, which excludes `since`, or
-    where the new versions cannot be mirrored one by one, one snapshot takes the place of all that there was: the log
-    no longer tells what changed, files of a version in between were vacuumed, or Iceberg cannot express it; the Delta
-    table has got another history, or somebody else has written to the mirror or rolled it back.
+    that, each new Delta version becomes a snapshot. `squash` combines all new versions into one snapshot, also those
+    after `since`. `since` is ignored if the mirror exists. With `full`, which excludes `since`, the mirror is rebuilt
+    in one snapshot. The same happens if new versions cannot be mirrored one by one: the log was truncated, files of an
+    intermediate version were vacuumed, Iceberg cannot express it, the Delta table's history has changed, or somebody
+    else has written to the mirror or rolled it back.
 
-    A table that `CREATE OR REPLACE` has made anew gets one more snapshot, with another schema; the earlier ones stay.
-    Where another Delta table has taken the place of the former, or the table has moved, or gives columns other ids, one
-    snapshot takes the place of all earlier ones, in one step.
+    After `CREATE OR REPLACE`, the mirror gets one more snapshot, with another schema; earlier ones stay. If another
+    Delta table has taken the place of the mirrored one, or the table has moved or has new column ids, one snapshot
+    atomically replaces all earlier ones.
 
-    `format_version` is 2 (the default) or 3; a mirror keeps its own, and can go from 2 to 3. `progress` is told the
-    version that is mirrored, and the latest one. With a session in `spark`, delete files are written by its
-    tasks, otherwise by threads.
+    `format_version` is 2 (the default) or 3; a mirror keeps its own, and can be upgraded from 2 to 3. `progress` is
+    called with the mirrored version and the latest one. With a session in `spark`, its tasks write delete files,
+    otherwise threads do.
 
-    It can be repeated, broken off, and run twice at once: the mirror always shows a whole version.
+    Conversions are idempotent, and safe to interrupt or run concurrently: the mirror always shows a whole version.
 
     Raises `ConversionError` for a table that Iceberg cannot express, before anything is written, and if something else
     is at `out`; also `TableNotFoundError`, `VersionNotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`."""
@@ -130,7 +130,7 @@ class _Converter:
     workers: Workers
 
     def run(self) -> Conversion:
-        while True:  # who is overtaken by another has less to do the next time
+        while True:  # lost the race; retry on the winner's metadata
             with suppress(CommitLostError):
                 return self._attempt()
 
@@ -140,23 +140,23 @@ class _Converter:
         try:
             plan = self._plan(base, ahead)
             return self._carry_out(plan, base, ahead.latest)
-        except (OutOfStepError, LogTruncatedError) as error:  # also: it is cleaned up while it is read
+        except (OutOfStepError, LogTruncatedError) as error:  # or the log was cleaned up meanwhile
             return self._start_over(error)
         except FieldIdConflict:
             base = self.target.load()
             return self._carry_out(self._plan_anew(base, ahead.latest, None), base, ahead.latest)
         except MissingFileError as error:
-            # A snapshot that is no longer current can be expired, and its files deleted, while it is being read.
+            # A superseded snapshot can be expired, and its files deleted, while it is being read.
             if self._is_overtaken(base):
                 raise CommitLostError from error
             if plan is None or plan.kind != "incremental":
                 raise
-            return self._start_over(error)  # files of a version in between were vacuumed
+            return self._start_over(error)  # files of an intermediate version were vacuumed
         except ConversionError as error:
             if plan is None or plan.kind != "incremental":
                 raise
             plan_shape(plan.begun, ahead.latest)
-            return self._start_over(error)  # only a version in between is refused
+            return self._start_over(error)  # only an intermediate version is rejected
 
     def _look_ahead(self, base: Published | None) -> Ahead:
         if base is None or self.options.full:
@@ -164,8 +164,8 @@ class _Converter:
         return look_ahead(self.table, base.metadata)
 
     def _start_over(self, error: Exception) -> Conversion:
-        """Mirrors the latest version as a whole; some before it may have been published. Raises `error` if the mirror
-        does not even have its first version."""
+        """Mirror the latest version as a whole; some versions before it may be published already. Raises `error` if the
+        mirror does not even have its first version."""
         base, latest = self.target.load(), self.table.latest_snapshot()
         if base is None or not self._is_mirrored(base, latest):
             raise error
@@ -176,13 +176,13 @@ class _Converter:
         return now is not None and (base is None or now.path != base.path)
 
     def _is_mirrored(self, base: Published, latest: Snapshot) -> bool:
-        """Whether what is published is a mirror of this table, at this place. Raises `ConversionError` if it is none,
-        or one of another table at another place."""
+        """Whether the published table is a mirror of this table, at this location. Raises `ConversionError` if it is
+        not a mirror, or mirrors another table elsewhere."""
         return check_mirror(base, latest) and not self._began_anew(base, latest)
 
     def _began_anew(self, base: Published, latest: Snapshot) -> bool:
-        """Whether another table, with a log of its own, has taken the place of the mirrored one. One that was replaced
-        within its log has got another id, but had the former one at the mirrored version."""
+        """Whether another table, with its own log, has taken the place of the mirrored one. A table replaced within its
+        log has a new id, but had the old one at the mirrored version."""
         known: str | None = base.metadata["properties"].get(DELTA_TABLE_ID)
         version = mirrored_version(base.metadata)
         if known == latest.metadata.id or version is None:
@@ -191,7 +191,7 @@ class _Converter:
             return True
         try:
             return self.table.snapshot_at_version(version).metadata.id != known
-        except VersionNotFoundError:  # cleaned up, and not taken by the log of another table
+        except VersionNotFoundError:  # cleaned up, not reused by another table's log
             return False
 
     # Plans
@@ -214,11 +214,11 @@ class _Converter:
         return Plan("incremental", base.metadata, updates, None, partial(increment.changes, squash=self.options.squash))
 
     def _plan_whole(self, base: Published, latest: Snapshot) -> Plan:
-        """One snapshot for all; the earlier ones stay."""
+        """One snapshot of the whole table; earlier ones stay."""
         return Plan("full", base.metadata, self._upgrades(base.metadata), plan_full(latest), _no_changes)
 
     def _plan_anew(self, base: Published | None, latest: Snapshot, since: int | None) -> Plan:
-        """A new mirror, or one that forgets its snapshots and the ids of its columns."""
+        """A new mirror, or one that discards its snapshots and column ids."""
         if base is None:
             start = new_metadata(self.target.location, self.options.format_version or _DEFAULT_FORMAT_VERSION)
             updates = []
@@ -244,11 +244,11 @@ class _Converter:
             )
         return [{"action": "upgrade-format-version", "format-version": wanted}]
 
-    # Carrying them out
+    # Execution
 
     def _carry_out(self, plan: Plan, base: Published | None, latest: Snapshot) -> Conversion:
         self.target.check_format_version(plan.begun["format-version"])
-        plan_shape(plan.begun, latest)  # what is refused is refused before anything is written
+        plan_shape(plan.begun, latest)  # reject before anything is written
         session = Session(self.engine, self.target, plan, base, self.workers)
         try:
             versions = tuple(session.write(lambda version: self._tell(version, latest.version)))

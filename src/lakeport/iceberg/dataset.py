@@ -1,4 +1,4 @@
-"""Apache XTable's configuration of datasets, so that who has one can use it as it is.
+"""Apache XTable's dataset configuration, usable unchanged.
 
 sourceFormat: DELTA
 targetFormats: [ICEBERG]
@@ -17,7 +17,7 @@ import msgspec
 
 @dataclass(frozen=True)
 class Dataset:
-    """A Delta table to convert, and what a catalog calls it."""
+    """A Delta table to convert, and its name in a catalog."""
 
     path: str
     name: str
@@ -35,7 +35,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     namespace: str | None = None
     table_data_path: str | None = None
     partition_spec: str | None = None
-    """These two are for other sources: the log knows them."""
+    """Both are for other sources: Delta's log has them."""
 
 
 class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -45,7 +45,7 @@ class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 def parse_datasets(text: str) -> tuple[Dataset, ...]:
-    """The datasets of a configuration. Raises `ValueError` for one that is none, or that asks for other formats."""
+    """The datasets of a configuration. Raises `ValueError` if it is malformed, or asks for other formats."""
     config = _parse(text)
     if config.source_format.upper() != "DELTA":
         raise ValueError(f"sourceFormat is {config.source_format}, but Lakeport converts tables of DELTA only")
@@ -56,7 +56,7 @@ def parse_datasets(text: str) -> tuple[Dataset, ...]:
 
 
 def _parse(text: str) -> _Config:
-    import yaml  # of the extra `iceberg`
+    import yaml  # from the extra `iceberg`
 
     try:
         return msgspec.convert(yaml.safe_load(text), _Config)

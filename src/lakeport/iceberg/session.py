@@ -1,4 +1,4 @@
-"""A run of a conversion: snapshots are written one by one, and published some at a time."""
+"""A conversion run: snapshots are written one by one, and published in groups."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from lakeport.workers import Workers
 
 _SNAPSHOTS_AT_ONCE = 50
 _SECONDS_AT_MOST = 10.0
-"""So many are published together, or those of so long: what a crash undoes is little, and so is the metadata that is
-written again and again."""
+"""Limits of a group published together: a crash loses little work, and metadata is not rewritten too often."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a mirror is brought up to date."""
+    """The steps to update a mirror."""
 
     kind: str
     start: Json
-    """The metadata that it begins with."""
+    """The metadata to start from."""
     updates: list[Json]
-    """What comes before the snapshots."""
+    """Updates before the first snapshot."""
     whole: TableChange | None
-    """The table as a whole, in place of what there was."""
+    """The whole table, replacing the previous contents."""
     changes: Callable[[KnownFiles], Iterator[TableChange]]
-    """What changed since, for who knows the files of the mirror."""
+    """The later changes, given the mirror's known files."""
 
     @property
     def begun(self) -> Json:
@@ -43,17 +42,17 @@ class Plan:
 
 
 class Session:
-    """Writes snapshots, and publishes them some at a time."""
+    """Writes snapshots and publishes them in groups."""
 
     def __init__(self, engine: Engine, target: Target, plan: Plan, base: Published | None, workers: Workers) -> None:
-        """`base` is what is published, `plan` what shall be."""
+        """`base` is the published state, `plan` the intended one."""
         self._engine, self._target, self._plan = engine, target, plan
         self.published, self._start = base, plan.start
         self._writer = SnapshotWriter(engine, target.location, plan.begun, workers)
         self._writer.updates += plan.updates
 
     def write(self, tell: Callable[[int], object]) -> Iterator[int]:
-        """Carries out the plan; gives the versions that got a snapshot, once they are published. `tell` is told each
+        """Execute the plan; yield the versions that got a snapshot, once published. `tell` is called with each version
         when its snapshot is written."""
         waiting: list[int] = []
         since = time.monotonic()
@@ -77,7 +76,7 @@ class Session:
 
     def _publish(self) -> None:
         written = list(self._writer.written)
-        self._writer.written.clear()  # unless it is known that they are not published, they stay
+        self._writer.written.clear()  # keep them unless publishing is known to have failed
         try:
             self.published = self._target.publish(self.published, self._start, self._writer.finished_updates())
         except CommitLostError:
@@ -87,6 +86,6 @@ class Session:
         self._writer.restart(self._start)
 
     def discard(self) -> None:
-        """Removes what was written and is not published. What stays nevertheless, `clean` finds."""
+        """Remove written but unpublished files. `clean` finds any that remain."""
         with suppress(StorageError):
             self._engine.storage.delete(self._writer.written)

@@ -1,9 +1,9 @@
-"""The Delta protocol as pure logic on Arrow data: what a connector is built on. See docs/connectors.md.
+"""The Delta protocol as pure logic on Arrow data, the basis for connectors. See docs/connectors.md.
 
     from lakeport.kernel import Table, FileSplit, transform_physical_data
     snapshot = Table.for_path(engine, "orders").latest_snapshot()
 
-All of it works through an `Engine`; `lakeport.engine` has one. Names are loaded when they are first used.
+Everything works through an `Engine`; `lakeport.engine` has one. Names are imported lazily.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A name of `__all__`, from its room: who reads a table need not load what writes one."""
+    """Import a name of `__all__` lazily, so that readers need not load the writers."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

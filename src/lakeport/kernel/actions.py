@@ -1,4 +1,4 @@
-"""The actions of the log as values, and the Arrow types in which an engine reads them."""
+"""The log's actions as values, and the Arrow types that an engine reads them in."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ REMOVE = pa.field("remove", pa.struct(FILE_KEY))
 
 
 class Protocol(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What a client must be able to do."""
+    """The versions and features that a client must support."""
 
     min_reader_version: int
     min_writer_version: int
@@ -71,11 +71,11 @@ class Protocol(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     writer_features: tuple[str, ...] | None = None
 
     def has_reader_feature(self, name: str) -> bool:
-        """Whether readers are told of a feature, so that writers may use it."""
+        """Whether the feature is listed for readers, so that writers may use it."""
         return self.min_reader_version >= 3 and name in (self.reader_features or ())
 
     def has_feature(self, name: str) -> bool:
-        """Whether files may use a feature. One list is enough: Delta 3.1, asked for the versions 3 and 7, lists column
+        """Whether files may use a feature. Either list is enough: Delta 3.1, given versions 3 and 7, lists column
         mapping for writers only."""
         named_for_writers = self.min_writer_version >= 7 and name in (self.writer_features or ())
         return named_for_writers or self.has_reader_feature(name)
@@ -100,7 +100,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Transaction(msgspec.Struct, frozen=True, rename="camel"):
-    """The last version of an application's own work that the table holds."""
+    """The last version that an application recorded in the table."""
 
     app_id: str
     version: int
@@ -116,7 +116,7 @@ class DomainMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Add(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """A file of the table. `path` is written as the log has it: a URI, relative to the table or absolute."""
+    """A file of the table. `path` is as written in the log: a URI, relative to the table or absolute."""
 
     path: str
     partition_values: dict[str, str | None]
@@ -133,7 +133,7 @@ class Add(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaul
 
 
 class Remove(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """A file that the table no longer has."""
+    """A file removed from the table."""
 
     path: str
     data_change: bool
@@ -172,19 +172,19 @@ Action = Protocol | Metadata | Transaction | DomainMetadata | Add | Remove | Add
 
 
 def encode_actions(actions: Iterable[Action]) -> bytes:
-    """The lines of a log file."""
+    """Encode actions as the lines of a log file."""
     return msgspec.json.Encoder().encode_lines({_KEYS[type(action)]: _written(action)} for action in actions)
 
 
 def _written(action: Action) -> Any:
-    """What the other structs of the log leave out if it is null."""
+    """Omit nulls, which the structs of file actions do by themselves."""
     if isinstance(action, Add | Remove | AddCdc):
         return action
     return {name: value for name, value in msgspec.to_builtins(action).items() if value is not None}
 
 
 def to_action(raw: dict[str, Any], action: type[_Action], path: str) -> _Action:
-    """The action in a cell of a batch or an object of JSON. Raises `CorruptTableError`, naming the log at `path`."""
+    """Convert a batch cell or JSON object to an action. Raises `CorruptTableError` naming the log at `path`."""
     try:
         return msgspec.convert({name: value for name, value in raw.items() if value is not None}, action)
     except msgspec.ValidationError as error:

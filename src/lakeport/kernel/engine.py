@@ -1,9 +1,9 @@
-"""The seam between the kernel and the world: an `Engine` is storage + JSON + Parquet + expressions + a clock.
+"""The interface between the kernel and its environment: storage, JSON, Parquet, expressions and a clock.
 
-The kernel holds the protocol and does no I/O of its own. Whoever implements these Protocols takes on the
-obligations in their docstrings; `tests/engine_contract.py` checks them for every engine.
+The kernel implements the protocol and does no I/O of its own. Implementations must honour the docstrings of these
+Protocols; `tests/engine_contract.py` checks every engine.
 
-Paths are plain text, never percent-encoded: an absolute path on a disk, or `scheme://authority/key`.
+Paths are plain text, never percent-encoded: an absolute local path or `scheme://authority/key`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import ROW_POSITION
 
 FIELD_ID = b"PARQUET:field_id"
-"""Arrow field metadata: the column is matched by this Parquet field id, at every level of nesting."""
+"""Arrow field metadata: match the column by this Parquet field id, at every level of nesting."""
 
 METADATA_COLUMN = b"lakeport.metadata_column"
-"""Arrow field metadata: the column is not in the file but about it; the only one so far is `row_index`."""
+"""Arrow field metadata: a column about the file, not stored in it; only `row_index` so far."""
 
 AS_STORED = b"lakeport.as_stored"
-"""Arrow field metadata: the column is returned with the types that the file has, only its fields are pruned."""
+"""Arrow field metadata: return the column in the file's own types; only prune its fields."""
 
 ROW_INDEX = pa.field(ROW_POSITION.name, pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"row_index"})
-"""The position of each row in the physical file, whatever was skipped before it."""
+"""The position of each row in the physical file, regardless of skipped rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """A file: where it is, its size in bytes and its modification time in milliseconds since the epoch."""
+    """A file's path, size in bytes and modification time in milliseconds since the epoch."""
 
     path: str
     size: int
@@ -41,7 +41,7 @@ class FileStatus:
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """A file to read, or the row groups `first_row_group` … `end_row_group - 1` of it."""
+    """A file to read, or its row groups `first_row_group` … `end_row_group - 1`."""
 
     file: FileStatus
     first_row_group: int = 0
@@ -49,110 +49,108 @@ class FileSplit:
 
 
 class OutputFile(Protocol):
-    """A new file that is written from front to back. Used by one thread at a time.
+    """A new file, written sequentially by one thread at a time.
 
-    Raises what a `StorageClient` raises. After an error only `abort` may be called.
+    Raises the same errors as `StorageClient`. After an error, call only `abort`.
     """
 
     def write(self, data: bytes | memoryview) -> int:
-        """Append all of `data`; returns its length in bytes. May keep some of it in memory, but never much."""
+        """Append all of `data` and return its length in bytes. May buffer a little of it in memory."""
 
     def close(self) -> None:
-        """Finish the file: what was written is there for every reader, and survives a crash of this machine."""
+        """Finish the file: it becomes visible to every reader and survives a crash of this machine."""
 
     def abort(self) -> None:
-        """Give the file up: nothing of it stays. Never raises; does nothing after `close` or a second time."""
+        """Discard the file completely. Never raises; a no-op after `close` or when repeated."""
 
 
 class StorageClient(Protocol):
     """Files by path.
 
-    Raises `MissingFileError` for a file that is not there, `AccessDeniedError` where permission is lacking,
-    and `StorageError` where the storage fails; never another exception.
+    Raises only `MissingFileError` for a missing file, `AccessDeniedError` for lacking permission, and
+    `StorageError` for a storage failure.
     """
 
     def resolve(self, path: str) -> str:
-        """The absolute form of what a person gave: the file system's path or `scheme://authority/key`, no `/` at its
-        end. Does not look whether it exists."""
+        """Return the absolute form of a user's path, a local path or `scheme://authority/key`, without a trailing `/`.
+        Does not check that it exists."""
 
     def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
-        """The files directly in `directory` whose names are >= `first_name`, sorted by name in byte order.
-        Nothing if the directory does not exist."""
+        """The files directly in `directory` with names >= `first_name`, sorted by name in byte order.
+        Empty if the directory does not exist."""
 
     def scans_directories(self, directory: str) -> bool:
-        """Whether `list_from` goes through the whole directory, however late `first_name` is: then a few files are
-        faster found one by one, with `status`."""
+        """Whether `list_from` scans the whole directory regardless of `first_name`. If so, `status` finds a few files
+        faster."""
 
     def status(self, path: str) -> FileStatus | None:
         """The file; None if it does not exist."""
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes of a file or of a part of it; fewer where the file ends earlier."""
+        """The bytes of a file or a range of it; fewer if the file ends earlier."""
 
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
-        """The contents of small files, in order; they may be fetched ahead in parallel."""
+        """The contents of small files, in order; may prefetch in parallel."""
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
-        """The file for random access."""
+        """Open the file for random access."""
 
     def list_all(self, directory: str) -> Iterator[FileStatus]:
-        """Every file below `directory`, at any depth and in any order, also those whose names start with `.` or `_`.
-        Their paths begin with `directory`. Links to directories are not followed. Nothing if it does not exist."""
+        """Every file below `directory`, at any depth and in any order, including names that start with `.` or `_`.
+        Paths begin with `directory`. Does not follow links to directories. Empty if it does not exist."""
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        """Create a file in one atomic step, and the directories above it. It survives a crash of this machine.
-        Without `overwrite`, raises `FileExistsError` if it exists: of several who try at once, exactly one succeeds.
+        """Create a file and its parent directories atomically and durably (it survives a crash of this machine).
+        Put-if-absent without `overwrite`: of several concurrent writers one succeeds, others get `FileExistsError`.
 
-        After `StorageError` it may be there nevertheless. A store that repeats a request whose answer was lost may
-        raise `FileExistsError` for the file that its own first request made: who must know looks at what is in it."""
+        After `StorageError` the file may exist. A store that retries a request after losing the response may raise
+        `FileExistsError` for its own write; to find out, read the file."""
 
     def open_output(self, path: str) -> OutputFile:
-        """A new file for data too large for `write`, and the directories above it. Its name must be unique: where the
-        file exists, it is overwritten or `FileExistsError` is raised. Readers may see a part of it before `close`."""
+        """Open a new file for data too large for `write`, creating parent directories. The name must be unique: an
+        existing file is overwritten or raises `FileExistsError`. Readers may see a partial file before `close`."""
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Remove files; one that is not there is no error. Where one cannot be removed, the others are removed
-        nevertheless before the error is raised."""
+        """Delete files, ignoring missing ones. If one cannot be deleted, delete the others before raising."""
 
 
 class JsonHandler(Protocol):
-    """JSON into Arrow."""
+    """Reads JSON into Arrow."""
 
     def read_json_files(self, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The lines of the files as batches of exactly `schema`, files in the order given, lines in theirs.
+        """The lines of the files as batches of exactly `schema`, in file and line order.
 
-        Keys that the schema does not name are ignored, at every level; keys that a line lacks are null. A JSON object
-        is read as a struct or as a map, as the schema says. Raises `CorruptTableError` with the file and the line for
-        text that is not JSON or does not fit the schema.
+        Keys missing from the schema are ignored at every level; keys missing from a line are null. A JSON object
+        becomes a struct or a map, depending on the schema. Raises `CorruptTableError` with file and line for invalid
+        JSON or values that do not fit the schema.
         """
 
     def parse_json(self, texts: pa.StringArray, schema: pa.Schema) -> pa.RecordBatch:
-        """One row per text. What does not parse, or does not fit its column's type, is null: a bad statistic is an
-        unknown one. Dates, timestamps and decimals are accepted as strings, decimals as numbers too."""
+        """One row per text. A value that does not parse or fit its column's type is null, so a bad statistic is
+        unknown. Accepts dates, timestamps and decimals as strings, and decimals as numbers too."""
 
 
 class DataFileWriter(Protocol):
-    """A new Parquet file. Used by one thread at a time; several writers may work at once."""
+    """A new Parquet file. Used by one thread at a time; several writers may run concurrently."""
 
     @property
     def size(self) -> int:
-        """About how many bytes the file has so far, with those that are not written out yet: for a caller who goes on
-        to another file at some size."""
+        """Approximate file size in bytes so far, including buffered data. Callers use it to roll over to a new file."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Raises `InvalidDataError` for a batch that has not exactly the file's schema (metadata aside),
-        and, here or in `close`, for a null in a required column. Raises what an `OutputFile` raises. After an error
-        only `abort` may be called."""
+        """Append rows. Raises `InvalidDataError` if the batch's schema differs from the file's (ignoring metadata) and,
+        here or in `close`, for a null in a required column. Also raises the errors of `OutputFile`. After an error,
+        call only `abort`."""
 
     def close(self) -> FileStatus:
-        """Finish the file: its path, its exact size and the time. A file without rows is a valid file too."""
+        """Finish the file and return its path, exact size and time. A file without rows is valid."""
 
     def abort(self) -> None:
-        """Give the file up: nothing of it stays. Never raises; does nothing after `close` or a second time."""
+        """Discard the file completely. Never raises; a no-op after `close` or when repeated."""
 
 
 class ParquetHandler(Protocol):
-    """Parquet into Arrow, and Arrow into Parquet."""
+    """Reads Parquet into Arrow and writes Arrow to Parquet."""
 
     def read_parquet_files(
         self,
@@ -161,59 +159,58 @@ class ParquetHandler(Protocol):
         predicate: Expression | None = None,
         batch_size: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows as batches of exactly `schema`: files in the order given, rows in theirs, no batch over two files.
+        """The rows as batches of exactly `schema`, in file and row order; no batch spans two files.
 
-        - A column with `FIELD_ID` is matched by that id, otherwise by its name; nested fields likewise.
-        - A nullable column that the file lacks is all null; a required one raises `CorruptTableError`.
-        - A column of another physical type is cast where Delta's type widening allows it (`columns.conform`),
-          otherwise `CorruptTableError` is raised.
+        - A column with `FIELD_ID` is matched by that id, otherwise by name; nested fields likewise.
+        - A nullable column missing from the file is all null; a missing required one raises `CorruptTableError`.
+        - A column of another physical type is cast if Delta's type widening allows it (`columns.conform`);
+          otherwise raises `CorruptTableError`.
         - Text that is not UTF-8 raises `CorruptTableError`.
-        - A column marked as a variant (`schema.is_variant_field`) or `AS_STORED` keeps the type that the file has.
-        - `ROW_INDEX` is filled with the positions in the physical file, not counted over what was read.
-        - `predicate` is in terms of `schema`. It may be used to leave out row groups in which no row can match. It
-          promises nothing: rows that do not match may be returned.
-        - Batches have at most `batch_size` rows; no more than a few of them are held in memory.
+        - A variant column (`schema.is_variant_field`) or one marked `AS_STORED` keeps the file's type.
+        - `ROW_INDEX` holds positions in the physical file, regardless of skipped rows.
+        - `predicate` refers to `schema`. It may be used to skip row groups without matching rows, but rows that do
+          not match may still be returned.
+        - Batches have at most `batch_size` rows; only a few are held in memory.
 
         Raises `MissingFileError` and `CorruptTableError` with the path.
         """
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
-        """The file cut at row groups into at most `parts` pieces of similar size that together are the whole."""
+        """Split the file at row groups into at most `parts` pieces of similar size that cover it."""
 
     def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> DataFileWriter:
-        """A writer of a new file, whose name must be unique. `compression` is uncompressed, snappy, gzip or zstd.
+        """Open a writer for a new file with a unique name. `compression` is uncompressed, snappy, gzip or zstd.
 
-        - A column with `FIELD_ID` has that id in the file; nested fields likewise.
+        - A column with `FIELD_ID` gets that id in the file; nested fields likewise.
         - Required columns are required in the file, at every level of nesting.
-        - Timestamps are written in microseconds, those with a zone as UTC; a variant as the struct that it is.
-        - Row groups have statistics, and are large however small the batches are; what waits for one is bounded.
+        - Timestamps are written in microseconds, zoned ones as UTC; a variant is written as its struct.
+        - Row groups have statistics and are large even if batches are small; buffering is bounded.
         """
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
-        """A Parquet file in memory, written as `open_writer` writes: for one that must appear under its name in one
-        atomic step."""
+        """Encode a Parquet file in memory, like `open_writer`, for files that must be created atomically."""
 
 
 class ExpressionHandler(Protocol):
-    """Expressions over Arrow batches."""
+    """Evaluates expressions over Arrow batches."""
 
     def evaluator(self, schema: pa.Schema, expression: Expression) -> Callable[[pa.RecordBatch], pa.Array]:
-        """A function from batches of `schema` to one column of values.
+        """Return a function from batches of `schema` to one column of values.
 
-        Raises `UnsupportedExpressionError` for an expression that it does not know."""
+        Raises `UnsupportedExpressionError` for an unknown expression."""
 
     def predicate_evaluator(
         self, schema: pa.Schema, predicate: Expression
     ) -> Callable[[pa.RecordBatch, pa.BooleanArray | None], pa.BooleanArray]:
-        """A function from a batch and what is selected of it so far to what is selected after the predicate: no nulls,
-        and never a row that was not selected before."""
+        """Return a function from a batch and its current selection to the selection after the predicate. The result has
+        no nulls and never selects a row that was not selected before."""
 
 
 class Engine(Protocol):
-    """What the kernel needs from the world. Handlers can be mixed; they must be safe to use from several threads."""
+    """Everything the kernel needs from its environment. Handlers can be mixed and must be thread-safe."""
 
     def now(self) -> int:
-        """The time in milliseconds since the epoch."""
+        """The current time in milliseconds since the epoch."""
 
     @property
     def storage(self) -> StorageClient: ...

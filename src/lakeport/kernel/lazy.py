@@ -1,4 +1,4 @@
-"""Attributes that take long to work out, of objects that several threads use."""
+"""Expensive attributes of objects shared between threads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class lazy_property(Generic[T]):  # noqa: N801  # used like `property`
-    """An attribute that is worked out when it is first asked for. It is worked out once: other threads wait for it, but
-    not for that of other objects; one that fails is tried again.
+    """An attribute computed on first access, once: other threads wait for it, but not for that of other objects. A
+    failed computation is retried.
 
-    `functools.cached_property` makes threads wait for all objects of a class (Python 3.11), or works the value out in
-    each of them (later versions)."""
+    `functools.cached_property` holds one lock for all objects of a class (Python 3.11), or computes the value in each
+    thread (later versions)."""
 
     def __init__(self, work_out: Callable[[Any], T]) -> None:
         self._work_out, self.__doc__ = work_out, work_out.__doc__
@@ -29,7 +29,7 @@ class lazy_property(Generic[T]):  # noqa: N801  # used like `property`
     def __get__(self, instance: object, owner: type[Any]) -> T: ...
 
     def __get__(self, instance: object, owner: type[Any]) -> Self | T:
-        """Called only until the value is there: then the object has it as an attribute of its own."""
+        """Called only until the value is set: then the instance's own attribute shadows it."""
         if instance is None:
             return self
         values = instance.__dict__

@@ -1,6 +1,6 @@
-"""Where a path of the log points: the log writes URIs, storage takes plain text.
+"""Resolve paths of the log: the log holds URIs, storage takes plain text.
 
-A path is decoded exactly once: the directory `a%3Ab` on disk is `a%253Ab` in the log.
+Paths are decoded exactly once: the directory `a%3Ab` on disk is `a%253Ab` in the log.
 """
 
 import re
@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote_to_bytes
 from lakeport.errors import CorruptTableError
 
 ABSOLUTE = re.compile(r"^/|^[a-zA-Z][a-zA-Z0-9+.-]*:/")
-"""What a plain path begins with if it is not relative to the table."""
+"""The start of a plain path that is not relative to the table."""
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
@@ -18,13 +18,13 @@ _ESCAPED = re.compile(
 )
 _AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*")
 _CLIMBS = re.compile(r"/\.\.(?:/|$)")
-_STORAGE = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # one letter would be a drive
+_STORAGE = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # a single letter would be a drive
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 _KINDS = {"https": "http", **dict.fromkeys(("azure", "adl", "abfss", "wasb", "wasbs"), "az")}
 
 
 def parse_target(target: object) -> str:
-    """The text of a path or a URL that a person gave, as text or as a path object. Raises `ValueError`."""
+    """The text of a user's path or URL, given as text or path object. Raises `ValueError`."""
     text = str(target) if hasattr(target, "__fspath__") else target
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"{target!r} is no place for a table: give a path or a URL")
@@ -32,11 +32,11 @@ def parse_target(target: object) -> str:
 
 
 def resolve_path(root: str, uri: str) -> str:
-    """The plain path of `uri` in the table at `root`, which is plain text itself.
+    """The plain path of `uri` in the table at the plain path `root`.
 
-    A relative URI is below `root`; `file:/x` and `file:///x` are `/x`; another scheme stays. A path that starts with
-    `/` but has no scheme is in the storage of `root`. `a:b.parquet` is a file name, for `:` makes a scheme only
-    before `/`. Percent sequences that are invalid, or that are not UTF-8, stand for themselves.
+    A relative URI is below `root`; `file:/x` and `file:///x` are `/x`; other schemes are kept. A path that starts with
+    `/` and has no scheme is in the storage of `root`. `a:b.parquet` is a file name, because `:` ends a scheme only
+    before `/`. Percent sequences that are invalid or not UTF-8 are kept literally.
     """
     if file := _FILE.match(uri):
         return _decode(uri[file.end() :])
@@ -49,10 +49,10 @@ def resolve_path(root: str, uri: str) -> str:
 
 
 def within_reach(path: str, root: str) -> str:
-    """Return `path`, plain and absolute, if the log of the table at `root` may name it.
+    """Return the plain, absolute `path` if the log of the table at `root` may refer to it.
 
-    Below the root it must not climb. Elsewhere (shallow clones) it must be in the same kind of storage: a log in a
-    bucket never names files of the reader's disk, and no log sends requests to another HTTP host. Raises
+    Below the root it must not contain `..`. Elsewhere (shallow clones) it must be in the same kind of storage: a log in
+    a bucket never refers to the reader's disk, and no log sends requests to another HTTP host. Raises
     `CorruptTableError`.
     """
     root = root.rstrip("/")
@@ -71,19 +71,19 @@ def within_reach(path: str, root: str) -> str:
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Whether a plain path is that of a directory or below it, however the scheme is spelled; never if it climbs."""
+    """Whether a plain path is a directory or below it, in any spelling of the scheme; never if it contains `..`."""
     path, directory = f"{_respelled(path)}/", f"{_respelled(directory).rstrip('/')}/"
     return path.startswith(directory) and not _CLIMBS.search(path, len(directory) - 1)
 
 
 def _respelled(path: str) -> str:
-    """The path with one scheme where a storage has several."""
+    """Normalise the scheme of storages that have several."""
     scheme = _scheme(path)
     return _SPELLINGS.get(scheme, scheme) + path[len(scheme) :]
 
 
 def _storage_kind(path: str) -> str:
-    """The same for all paths that the same credentials may open; empty for disks."""
+    """A key shared by all paths that the same credentials may open; empty for disks."""
     scheme = _scheme(path)
     spelled = _SPELLINGS.get(scheme, scheme)
     return _KINDS.get(spelled, spelled)
@@ -107,13 +107,13 @@ def _decode(uri: str) -> str:
 
 
 def encode_path(plain: str) -> str:
-    """A plain path, relative to the table or absolute, as the log writes it.
+    """Encode a plain path, relative to the table or absolute, for the log.
 
-    Letters beyond ASCII stay as they are, but for spaces and controls, as in Java's URIs: VACUUM of Delta's Spark
-    library compares the text of paths, and would delete a live file whose path is spelled in another way."""
+    Non-ASCII characters are kept, except spaces and controls, as in Java's URIs: VACUUM of Delta's Spark library
+    compares paths as text, and would delete a live file whose path is spelled differently."""
     return _ESCAPED.sub(lambda found: quote(found[0], safe=""), plain)
 
 
 def whole_path(path: str, root: str) -> str:
-    """A plain path of the log as storage takes it. Raises `CorruptTableError` for one that the table may not name."""
+    """A plain path of the log in storage form. Raises `CorruptTableError` if the table may not refer to it."""
     return within_reach(path if ABSOLUTE.match(path) else f"{root}/{path}", root)

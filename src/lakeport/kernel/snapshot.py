@@ -1,4 +1,4 @@
-"""`Table` and `Snapshot`: a table by its path, and one version of it."""
+"""`Table`: a Delta table at a path. `Snapshot`: one version of it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from lakeport.kernel.schema import StructField, StructType, parse_schema
 
 
 class Table:
-    """A Delta table at a path. Nothing is read until a snapshot is asked for."""
+    """A Delta table at a path. Reads nothing until a snapshot is requested."""
 
     def __init__(
         self, engine: Engine, root: str, catalog_version: int | None, staged_commits: Sequence[Commit]
@@ -58,10 +58,10 @@ class Table:
         max_catalog_version: int | None = None,
         staged_commits: Sequence[str] = (),
     ) -> Table:
-        """The table at `path`, which need not exist yet.
+        """Return the table at `path`, which need not exist yet.
 
-        A table that a catalog manages is read through the catalog: `max_catalog_version` is the latest version that it
-        has ratified, `staged_commits` are the names in `_staged_commits` of those that are not published."""
+        For a catalog-managed table, `max_catalog_version` is the latest ratified version, and `staged_commits` names
+        the unpublished commits in `_staged_commits`."""
         root = engine.storage.resolve(path)
         commits = [_staged(root, name) for name in staged_commits]
         return cls(engine, root, max_catalog_version, commits)
@@ -71,7 +71,7 @@ class Table:
         return self._snapshot(self._catalog_version)
 
     def snapshot_at_version(self, version: int) -> Snapshot:
-        """Raises `VersionNotFoundError` too."""
+        """Also raises `VersionNotFoundError`."""
         if version < 0:
             raise ValueError(f"a version is 0 or more, not {version}")
         if self._catalog_version is not None and version > self._catalog_version:
@@ -79,14 +79,14 @@ class Table:
         return self._snapshot(version)
 
     def snapshot_at_timestamp(self, timestamp: int | datetime) -> Snapshot:
-        """The version that was the latest at a time: milliseconds since the epoch, or a datetime (naive means UTC)."""
+        """The snapshot that was current at a time: milliseconds since the epoch, or a datetime (naive means UTC)."""
         return self.snapshot_at_version(self.version_at_timestamp(timestamp))
 
     def version_at_timestamp(self, timestamp: int | datetime) -> int:
         return self.commit_times().version_at(to_milliseconds(timestamp))
 
     def latest_version(self) -> int:
-        """The number of the latest version. It is only listed: it need not be readable."""
+        """The latest version number, from a listing only: the version need not be readable."""
         return self._segment(self._catalog_version).version
 
     def commit_times(self) -> CommitTimes:
@@ -95,7 +95,7 @@ class Table:
         return _commit_times(self.engine, self.root, segment, self._newest_metadata(segment))
 
     def _newest_metadata(self, segment: LogSegment) -> Metadata:
-        """That of the newest version that is not damaged. Raises `CorruptTableError` if there is none."""
+        """The metadata of the newest undamaged version. Raises `CorruptTableError` if there is none."""
         try:
             return self._replayed(segment)[1][1]
         except CorruptTableError as damage:
@@ -121,7 +121,7 @@ class Table:
 
 
 class Snapshot:
-    """One version of a table. Its protocol and metadata are read when it is made, its files when they are asked for."""
+    """One version of a table. Loads protocol and metadata eagerly, the file list lazily."""
 
     def __init__(self, engine: Engine, root: str, replay: LogReplay, protocol: Protocol, metadata: Metadata) -> None:
         self.engine, self.root, self._replay = engine, root, replay
@@ -137,7 +137,7 @@ class Snapshot:
 
     @property
     def segment(self) -> LogSegment:
-        """The log files that make this version."""
+        """The log files that make up this version."""
         return self._replay.segment
 
     @property
@@ -146,8 +146,8 @@ class Snapshot:
 
     @property
     def timestamp(self) -> int:
-        """When this version was made, in milliseconds since the epoch. Where the commit is cleaned up and only its
-        checkpoint is left, the checkpoint's modification time."""
+        """The commit time of this version, in milliseconds since the epoch. If log cleanup left only the checkpoint,
+        its modification time."""
         latest = self.segment.latest_file
         is_commit = ".checkpoint." not in latest.path.rpartition("/")[2]
         if is_commit and ENABLE_IN_COMMIT_TIMESTAMPS.of(self.properties, path=self.root):
@@ -161,7 +161,7 @@ class Snapshot:
 
     @cached_property
     def partition_columns(self) -> tuple[str, ...]:
-        """Logical names, as the schema writes them."""
+        """Logical names, spelled as in the schema."""
         return tuple(field.name for field in self.partition_fields)
 
     @cached_property
@@ -179,11 +179,11 @@ class Snapshot:
 
     @property
     def definition(self) -> TableDefinition:
-        """What the table is in this version, apart from its files."""
+        """The table's definition in this version: everything but its files."""
         return TableDefinition.of(self.root, self.protocol, self.metadata, lambda: self.domain_metadata)
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last version of an application's work (`txn`) in the table."""
+        """The last version that an application recorded in the table (`txn`)."""
         transaction = self._replay.state.transactions.get(app_id)
         return None if transaction is None else transaction.version
 
@@ -192,11 +192,11 @@ class Snapshot:
         return ENABLE_ROW_TRACKING.of(self.properties, path=self.root)
 
     def live_files(self, columns: FileColumns) -> Iterator[pa.RecordBatch]:
-        """Batches of `columns.schema` with a row for each file of this version. Reads log files only."""
+        """Batches of `columns.schema`, one row per file of this version. Reads log files only."""
         return self._replay.live_files(columns)
 
     def history(self, limit: int | None = None) -> Iterator[CommitInfo]:
-        """The commits that led here, newest first, as far back as the log goes."""
+        """The commits up to this version, newest first, as far back as the log goes."""
         times = self.commit_times()
         for count, commit in enumerate(read_history(self.engine.storage, times.listing, times, self.version)):
             if limit is not None and count >= limit:
@@ -207,8 +207,8 @@ class Snapshot:
         return _commit_times(self.engine, self.root, self.segment, self.metadata)
 
     def refresh(self) -> Snapshot:
-        """The latest version, by reading only the commits that are newer than this one; itself if there are none. Of a
-        table that a catalog manages, the latest version that is published."""
+        """Return the latest version, reading only commits newer than this one; `self` if there are none. For a
+        catalog-managed table, return the latest published version."""
         newer = self._refreshed()
         if not is_catalog_managed(self.protocol):
             _check_unmanaged(newer)
@@ -235,13 +235,13 @@ class Snapshot:
         if len(set(lowered)) != len(lowered):
             raise CorruptTableError("the schema has two columns of one name", path=self.root)
         for name in self.metadata.partition_columns:
-            if name not in self.schema.names:  # in this case: partition values go by it
+            if name not in self.schema.names:  # exact case: partition values use this name
                 known = ", ".join(map(repr, self.schema.names))
                 raise CorruptTableError(f"the partition column {name!r} is none of the columns {known}", path=self.root)
 
 
 def _continues(segment: LogSegment, older: LogSegment) -> bool:
-    """Whether a segment begins with all files of another: neither was the log cleaned up nor the table replaced."""
+    """Whether a segment starts with all files of `older`, so there was no log cleanup and no table replacement."""
     return segment.checkpoint == older.checkpoint and segment.commits[: len(older.commits)] == older.commits
 
 

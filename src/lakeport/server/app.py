@@ -1,4 +1,4 @@
-"""The application: the routes of the protocol under the configured endpoint, over the services of one server."""
+"""The application: the protocol's routes under the configured endpoint, over the services of one server."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def create_app(
     source: CatalogSource | None = None,
     tables: TableAnswers | None = None,
 ) -> Observed:
-    """The server as an ASGI application. `source` replaces the catalog of the configuration, `tables` what answers
-    about tables. It loads the catalog: raises `CatalogError` if that makes no sense."""
+    """The server as an ASGI application. `source` replaces the configured catalog, `tables` the service that answers
+    requests on tables. Loads the catalog; raises `CatalogError` if it is invalid."""
     source = source or open_catalog(config)
     key = signing_key(config, source)
     watcher = CatalogWatcher(source, max_age_seconds=config.catalog_max_age_seconds)
@@ -123,7 +123,7 @@ def _api(services: Services, closing: Sequence[Callable[[], None]]) -> Any:
 
 @asynccontextmanager
 async def _running(watcher: CatalogWatcher, closing: Sequence[Callable[[], None]]) -> AsyncIterator[None]:
-    """Follows the catalog as long as the server runs."""
+    """Watch the catalog while the server runs."""
     following = asyncio.create_task(watcher.run())
     try:
         yield

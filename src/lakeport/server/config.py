@@ -1,4 +1,4 @@
-"""The settings of a server: a YAML file with the keys of the reference server, and more."""
+"""Server settings: a YAML file with the reference server's keys, and more."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class TlsSettings(Settings, frozen=True):
-    """Files in PEM."""
+    """PEM files."""
 
     certificate_file: str | None = None
     certificate_key_file: str | None = None
@@ -44,31 +44,31 @@ class TlsSettings(Settings, frozen=True):
 
 
 class Limits(Settings, frozen=True):
-    """What the server spends on its clients. A count of 0 means no limit."""
+    """Resource limits. A count of 0 means no limit."""
 
     head_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
-    """Bytes of a request that are not its body: request line, headers, chunk framing and trailers."""
+    """Bytes of a request outside its body: request line, headers, chunk framing and trailers."""
     header_count: Positive = 100
-    """Headers and trailers of a request."""
+    """Headers and trailers per request."""
     head_seconds: Seconds = 30.0
-    """Time for a request line and its headers to arrive; with TLS, also for the handshake."""
+    """Time for the request line and headers to arrive; with TLS, also for the handshake."""
     body_seconds: Seconds = 30.0
-    """Time for the body of a request to arrive."""
+    """Time for a request body to arrive."""
     stall_seconds: Seconds = 120.0
-    """How long a client may leave an answer unread."""
+    """How long a client may leave a response unread."""
     pipelined_requests: Count = 16
-    """Requests of a connection that wait for the answers to earlier ones; no more are read until then."""
+    """Requests on a connection that wait for earlier ones; reading pauses at this number."""
     connections: Count = 0
     """0: as many as the process has file descriptors for."""
     connections_per_address: Count = 500
     partial_requests_per_address: Count = 100
-    """Requests that have begun to arrive and are not complete."""
+    """Requests that have arrived only in part."""
     failed_tokens_per_minute: Count = 60
-    """Bad tokens of an address, before it is refused without a look at its tokens."""
+    """Bad tokens from an address before all its tokens are refused unchecked."""
     lookup_threads: Positive = 32
     """Threads for short work: versions, metadata, credentials. One table uses at most a quarter of them."""
     answer_threads: Positive = 32
-    """Threads that plan queries and write their lines, shared in the same way."""
+    """Threads that plan queries and write their lines, divided the same way."""
 
 
 class ServerConfig(Settings, frozen=True):
@@ -81,7 +81,7 @@ class ServerConfig(Settings, frozen=True):
     host: str = "localhost"
     port: Annotated[int, Meta(ge=0, le=65535)] = 80
     endpoint: str = "/delta-sharing"
-    """The path of the API: it begins with a slash and does not end with one."""
+    """The path of the API, with a leading slash and no trailing one."""
     pre_signed_url_timeout_seconds: Positive = 3600
     temporary_credential_validity_seconds: int = _VALIDITY_SECONDS
     delta_table_cache_size: Count = 10
@@ -96,17 +96,17 @@ class ServerConfig(Settings, frozen=True):
     query_table_page_token_ttl_ms: Positive = 259_200_000
     refresh_token_ttl_ms: Positive = 3_600_000
 
-    # What the reference server does not have.
+    # Not in the reference server.
     recipients: tuple[RecipientSettings, ...] = ()
     anonymous: bool = False
     catalog: str | None = None
-    """A database, as sqlite:///path or postgresql://…, that holds shares and recipients instead of this file."""
+    """A database that holds shares and recipients instead of this file: sqlite:///path or postgresql://…"""
     catalog_max_age_seconds: Annotated[float, Meta(ge=0)] = 30
-    """How long the catalog is served if it does not answer; 0 means for ever."""
+    """How long to serve a catalog whose source does not respond; 0 means forever."""
     storage: dict[str, str] = msgspec.field(default_factory=dict)
-    """Options of the object stores of all tables, by obstore's names."""
+    """Object store options for all tables, by obstore's names."""
     public_url: str | None = None
-    """What recipients reach the server by, without the endpoint; None: what their requests name."""
+    """The URL by which recipients reach the server, without the endpoint; None: taken from their requests."""
     signing_key: str | None = None
     signing_key_file: str | None = None
     rate_limit: Count = 0
@@ -114,18 +114,18 @@ class ServerConfig(Settings, frozen=True):
     max_request_bytes: Positive = 1 << 20
     limits: Limits = Limits()
     audit_log: str | None = None
-    """A file, or `-` for the standard output."""
+    """A file, or `-` for stdout."""
     audit_required: bool = False
-    """Whether requests on tables are refused while the audit log cannot be written."""
+    """Whether to refuse requests on tables while the audit log cannot be written."""
     log_format: Literal["json", "text"] = "text"
     cors_allow_origins: tuple[str, ...] = ()
     metrics: bool = True
     async_query_after_seconds: Annotated[float, Meta(ge=0)] = 20
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks whose X-Forwarded-For counts."""
+    """Addresses and networks whose X-Forwarded-For is trusted."""
     temporary_credentials: dict[str, Any] = msgspec.field(default_factory=dict)
     path: str | None = None
-    """The file that the settings come from; `load_config` sets it."""
+    """The settings file; set by `load_config`."""
 
     def __post_init__(self) -> None:
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
@@ -133,12 +133,12 @@ class ServerConfig(Settings, frozen=True):
 
     @property
     def has_catalog(self) -> bool:
-        """Whether the file itself names shares, or who may read them."""
+        """Whether the file itself defines shares or recipients."""
         return bool(self.shares or self.recipients or self.authorization or self.anonymous)
 
     @property
     def url(self) -> str:
-        """What recipients reach the API by, as far as the settings tell."""
+        """The URL by which recipients reach the API, as far as the settings define it."""
         scheme, standard = ("http", 80) if self.ssl is None else ("https", 443)
         host = f"[{self.host}]" if ":" in self.host else self.host
         here = f"{scheme}://{host}" if self.port == standard else f"{scheme}://{host}:{self.port}"
@@ -146,9 +146,9 @@ class ServerConfig(Settings, frozen=True):
 
 
 def load_config(path: str | Path) -> ServerConfig:
-    """The settings in a YAML file. Keys that are not known are ignored, with a warning.
+    """Load settings from a YAML file. Unknown keys are ignored with a warning.
 
-    Raises `CatalogError` that names the key for a value that makes no sense, `OSError` if the file cannot be read."""
+    Raises `CatalogError` that names the key of an invalid value, `OSError` if the file cannot be read."""
     document = read_yaml(path)
     _check_version(document, path)
     for key in unknown_keys(document, ServerConfig):
@@ -166,9 +166,9 @@ def load_config(path: str | Path) -> ServerConfig:
 
 
 def open_catalog(config: ServerConfig) -> CatalogSource:
-    """Where the shares and recipients are kept: the database, or else the file that the settings come from."""
+    """The source of shares and recipients: the database, or else the settings file."""
     if config.catalog is not None:
-        from lakeport.server.catalog.sql_source import SqlSource  # a YAML catalog need not pay for its memory
+        from lakeport.server.catalog.sql_source import SqlSource  # spare YAML catalogs its memory
 
         return SqlSource(config.catalog)
     if config.path is not None:
@@ -177,8 +177,8 @@ def open_catalog(config: ServerConfig) -> CatalogSource:
 
 
 def signing_key(config: ServerConfig, source: CatalogSource) -> bytes:
-    """The secret that signs tokens and URLs: of the settings, else of the environment, else of the catalog. Without any
-    of them one that is forgotten when the server ends. Raises `CatalogError` for one that can be guessed."""
+    """The secret that signs tokens and URLs: from the settings, else the environment, else the catalog, else a random
+    one that is lost on exit. Raises `CatalogError` for one that can be guessed."""
     if text := _configured_key(config):
         if len(text) < _SHORTEST_KEY:
             raise CatalogError(f"the signing key is too short: it must have at least {_SHORTEST_KEY} characters")
@@ -211,7 +211,7 @@ def _check_version(document: dict[str, Any], path: str | Path) -> None:
 
 
 def _completed(config: ServerConfig, path: str | Path) -> ServerConfig:
-    """The settings with the values that have more than one spelling in the one that the server takes."""
+    """Normalise values that have several spellings."""
     endpoint = config.endpoint.strip("/")
     validity = config.temporary_credential_validity_seconds
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""The outermost layer: every request gets an id, is counted, logged and audited, whatever becomes of it."""
+"""The outermost layer: gives every request an id; counts, logs and audits it, whatever the outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakeport.server.services import Services
 
 
 class Observed:
-    """An application under observation; requests for files go to an application of their own."""
+    """An application under observation; requests for files go to a separate application."""
 
     def __init__(self, api: Application, files: Application, services: Services) -> None:
         self._api, self._files, self.services = api, files, services
@@ -45,7 +45,7 @@ class Observed:
 
 
 class _Watched:
-    """Sends, and notes what was sent. What has to be recorded first and cannot be is refused."""
+    """Sends, and records what was sent. Refuses responses that must be audited first and cannot be."""
 
     def __init__(self, exchange: Exchange, send: Send, audit: AuditLog) -> None:
         self._exchange, self._send, self._audit = exchange, send, audit

@@ -1,4 +1,4 @@
-"""Runs a server: listens, answers, and ends without breaking answers off."""
+"""Runs a server, with graceful shutdown."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _MOST_DESCRIPTORS = 10_240
-"""Where the system sets no limit: macOS does not take more."""
+"""If the system sets no limit: macOS allows no more."""
 _KEEP_ALIVE_SECONDS = 75
-"""Longer than what proxies keep connections open for: else they would send requests into closed ones."""
+"""Longer than proxies keep connections open; otherwise they would send requests into closed ones."""
 
 
 _HOW_TO_SHARE = "add tables and who may read them: `lakeport share add`, `table add`, `recipient add`, `grant add`"
@@ -49,11 +49,11 @@ def serve(
     drain_seconds: float = 0,
     grace_seconds: int = 30,
 ) -> None:
-    """Serves until the process is told to end by SIGINT or SIGTERM. SIGHUP loads the catalog again.
+    """Serve until SIGINT or SIGTERM. SIGHUP reloads the catalog.
 
-    Then `/ready` says no for `drain_seconds`, while all is answered; after that no connection is taken any more, and
-    answers that have begun get `grace_seconds` to finish. Raises `CatalogError` for a configuration that makes no
-    sense, `OSError` if the address cannot be listened on.
+    On shutdown, `/ready` fails for `drain_seconds` while requests are still answered; then no connection is accepted,
+    and responses under way get `grace_seconds` to finish. Raises `CatalogError` for an invalid configuration, `OSError`
+    if the address is not available.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     set_up_logging(config.log_format)
@@ -70,7 +70,7 @@ def serve(
 
 
 def allow_many_connections() -> None:
-    """Every connection takes a file descriptor: as many as the system gives without being asked for more."""
+    """Every connection needs a file descriptor: raise the soft limit as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -78,8 +78,8 @@ def allow_many_connections() -> None:
 
 
 def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> uvicorn.Config:
-    """Raises `CatalogError` for certificates that cannot be used."""
-    # The application itself refuses what exceeds the maximum by less, with a better answer.
+    """Raises `CatalogError` for unusable certificates."""
+    # The application itself refuses smaller excesses, with a better response.
     body_bytes = 2 * config.max_request_bytes + config.limits.head_bytes
     settings = uvicorn.Config(
         app,
@@ -104,7 +104,7 @@ def server_settings(app: Observed, config: ServerConfig, grace_seconds: int) -> 
 
 
 class GracefulServer(uvicorn.Server):
-    """Uvicorn that says first that it is about to end, and ends with success when it was told to."""
+    """Uvicorn that reports not ready before it shuts down, and exits with success when told to stop."""
 
     def __init__(
         self, settings: uvicorn.Config, app: Observed, drain_seconds: float, on_start: Callable[[], None]
@@ -128,7 +128,7 @@ class GracefulServer(uvicorn.Server):
         return made
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Twice means at once. The signal is not raised again at the end: it was obeyed."""
+        """A second signal stops at once. Signals are not re-raised on exit: they were handled."""
         if self._services.draining:
             self.should_exit = self.force_exit = True
         self._services.draining = True
@@ -139,16 +139,16 @@ class GracefulServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, stall_seconds: float) -> list[socket.socket]:
-    """Sockets on all addresses of the host. A peer that takes nothing for so long is cut off by the system, which knows
-    also of what has left the server's own buffers. Raises `OSError` that says what to do."""
+    """Listen on all addresses of the host. The system disconnects a peer that takes nothing for `stall_seconds`; it
+    also sees data that has left the server's own buffers. Raises `OSError` that says what to do."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise OSError(error.errno, f"the host {host} cannot be listened on: {error.strerror}") from error
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    # A port that the system chooses would be another one for each address.
+    # A port chosen by the system would differ for each address.
     sockets = [_listening(family, address) for family, address in addresses[: 1 if port == 0 else None]]
-    for listening in sockets if hasattr(socket, "TCP_USER_TIMEOUT") else ():  # macOS has its own
+    for listening in sockets if hasattr(socket, "TCP_USER_TIMEOUT") else ():  # macOS has its own timeout
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(stall_seconds * 1000))
     return sockets
 
@@ -167,7 +167,7 @@ def _listening(family: int, address: Any) -> socket.socket:
 
 
 def exposures(config: ServerConfig, addresses: Sequence[str], catalog: Catalog) -> Iterator[str]:
-    """Warnings of secrets that others could read."""
+    """Warnings about secrets that others could read."""
     secrets = {"signingKeyFile": config.signing_key_file}
     if config.ssl is not None:
         secrets["ssl.certificateKeyFile"] = config.ssl.certificate_key_file
@@ -185,7 +185,7 @@ def exposures(config: ServerConfig, addresses: Sequence[str], catalog: Catalog) 
 
 
 def _announcement(config: ServerConfig, sockets: list[socket.socket], catalog: Catalog) -> Iterator[str]:
-    """Where the server listens, and what it shares."""
+    """The addresses the server listens on, and what it shares."""
     scheme = "https" if config.ssl else "http"
     for listening in sockets:
         host, port = listening.getsockname()[:2]

@@ -1,4 +1,4 @@
-"""What the routes work with: one of each for a server."""
+"""The services of one server, used by the routes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakeport.sharing.models import ChangesRequest, Credentials, QueryRequest
 
 
 class TableAnswers(Protocol):
-    """What is said about tables. The methods block and may be called from any thread; they raise `LakeportError`s."""
+    """Answers about tables. Methods block, are thread-safe, and raise `LakeportError`s."""
 
     def version(self, caller: Caller, starting_timestamp: str | None) -> int: ...
 
@@ -37,7 +37,7 @@ class TableAnswers(Protocol):
 
 
 class Vendor(Protocol):
-    """Who makes temporary credentials. It blocks."""
+    """Issues temporary credentials. Blocks."""
 
     def credentials(self, table: Table, location: str | None) -> Credentials: ...
 
@@ -61,17 +61,17 @@ class Services:
     document: bytes = b""
     """The OpenAPI document."""
     draining: bool = False
-    """Whether the server is about to end: it answers, but is not ready for more."""
+    """Whether the server is shutting down: it still answers, but is not ready."""
 
     def view(self, scope: Scope) -> CatalogView:
-        """What the one who asks may see. Raises what `Doorkeeper.admit` raises."""
+        """The caller's view of the catalog. Raises as `Doorkeeper.admit` does."""
         return self.watcher.current().view(self.doorkeeper.admit(scope))
 
     def refusal(self, error: BaseException, exchange: Exchange) -> SharingError:
         return refusal_of(error, exchange, self.config.endpoint)
 
     def public_url(self, scope: Scope) -> str:
-        """Where the one who asks reaches this server."""
+        """The URL by which the caller reaches this server."""
         return self.config.public_url or self.proxies.url(scope)
 
 

@@ -1,4 +1,4 @@
-"""The Delta Sharing protocol on the wire: what its two sides say to each other, as values.
+"""The Delta Sharing protocol on the wire: requests and responses as values.
 
 May import the kernel."""
 

@@ -1,8 +1,8 @@
-"""The header `delta-sharing-capabilities`: what a client can read, and in what form a server answers.
+"""The `delta-sharing-capabilities` header: the formats and features that a client can read and a server uses.
 
     responseformat=parquet,delta;readerfeatures=deletionvectors,columnmapping;includeendstreamaction=true
 
-Keys and values have no case: they are read in any, and written in lower case, as the Python client needs it.
+Keys and values are case-insensitive; they are written in lower case, as the Python client requires.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ HEADER = "delta-sharing-capabilities"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What the header of a request, or of an answer, says; the defaults are those of no header. All text is in lower
-    case."""
+    """The parsed header of a request or response, all in lower case; the defaults apply without a header."""
 
     response_formats: tuple[str, ...] = ("parquet",)
-    """In the order in which they were named; never empty."""
+    """In the order given; never empty."""
     reader_features: frozenset[str] = frozenset()
     include_end_stream_action: bool = False
     async_query: bool = False
@@ -26,8 +25,7 @@ class Capabilities:
 
 
 def parse_capabilities(header: str | None) -> Capabilities:
-    """The capabilities in a header; None if there was none. Keys that are not known are ignored, and of a key that
-    comes twice, the last counts."""
+    """Parse the header; None means it is absent. Unknown keys are ignored; the last value of a repeated key wins."""
     values = dict(map(_parse_capability, (header or "").lower().split(";")))
     return Capabilities(
         response_formats=values.get("responseformat") or ("parquet",),
@@ -44,7 +42,7 @@ def _parse_capability(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def format_capabilities(capabilities: Capabilities) -> str:
-    """The header; what has not been asked for, or is not there, is left out."""
+    """The header, without values that are unset."""
     flags = {
         "includeendstreamaction": capabilities.include_end_stream_action,
         "asyncquery": capabilities.async_query,

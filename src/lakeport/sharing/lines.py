@@ -1,6 +1,6 @@
-"""The lines of a table response: one JSON object each, in the parquet format or in the delta format.
+"""The lines of a table response: one JSON object each, in the parquet or delta format.
 
-The delta format wraps actions of the Delta log, with URLs in place of paths; the parquet format has words of its own.
+The delta format wraps actions of the Delta log, with URLs in place of paths; the parquet format has its own objects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class QueryStatus(WireModel, frozen=True):
     status: str | None = None
     error_message: str | None = None
     message: str | None = None
-    """The protocol asks for an error message without giving it a name."""
+    """The protocol requires an error message but does not name the field."""
 
 
 # The parquet format.

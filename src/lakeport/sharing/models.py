@@ -1,6 +1,6 @@
-"""What requests and lists carry, as JSON. The lines of table responses are in `lines`.
+"""JSON models of requests and lists. The lines of table responses are in `lines`.
 
-Fields that are null or empty are left out; fields that a reader does not know are ignored.
+Null and empty fields are omitted; unknown fields are ignored.
 """
 
 from __future__ import annotations

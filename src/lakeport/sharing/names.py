@@ -1,4 +1,4 @@
-"""The names of shares, schemas and tables, and how a recipient writes a table: `profile#share.schema.table`.
+"""Names of shares, schemas and tables, and the URL of a shared table: `profile#share.schema.table`.
 
 See "Names" in the protocol.
 """
@@ -32,7 +32,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class TableUrl:
-    """A shared table: where the recipient's profile is, and the table's name."""
+    """A shared table: the location of the recipient's profile, and the table's name."""
 
     profile: str
     share: str
@@ -45,7 +45,7 @@ class TableUrl:
 
 
 def check_name(kind: Kind, name: str) -> None:
-    """Raises `ValueError`, with the reason, for what cannot be the name of a share, a schema or a table."""
+    """Raises `ValueError`, with the reason, for an invalid name of a share, a schema or a table."""
     if not name:
         raise ValueError(f"the name of a {kind} cannot be empty")
     if len(name) > _MOST_CHARACTERS:
@@ -57,7 +57,7 @@ def check_name(kind: Kind, name: str) -> None:
 
 
 def parse_table_name(text: str) -> TableName:
-    """The parts of `share.schema.table`; the name of the share may have periods itself. Raises `ValueError`."""
+    """Parse `share.schema.table`; the share's name may contain periods. Raises `ValueError`."""
     parts = text.rsplit(".", 2)
     if len(parts) != 3:
         raise ValueError(f"{text!r} is no shared table: write share.schema.table")
@@ -66,7 +66,7 @@ def parse_table_name(text: str) -> TableName:
 
 
 def parse_table_url(text: str) -> TableUrl:
-    """The parts of `profile#share.schema.table`; the profile may itself contain `#`, and a share's name periods.
+    """Parse `profile#share.schema.table`; the profile may contain `#`, and the share's name periods.
 
     Raises `ValueError` for anything else."""
     profile, hash_sign, table = text.rpartition("#")
@@ -87,6 +87,6 @@ def _check_parts(text: str, parts: list[str]) -> None:
 
 
 def is_table_url(text: str) -> bool:
-    """Whether the text is a shared table: it ends with `#` and a name of three parts, and is no URL of a storage."""
+    """Whether the text is a shared table: it ends with `#` and a three-part name, and is not a storage URL."""
     profile, hash_sign, table = text.rpartition("#")
     return bool(profile and hash_sign and table.count(".") >= 2 and "/" not in table and not _STORAGE.match(profile))

@@ -1,7 +1,7 @@
-"""Profiles: the file by which a recipient reaches a server. See "Profile File Format" in the protocol.
+"""Profiles: the file with which a recipient connects to a server. See "Profile File Format" in the protocol.
 
-Version 1 has a bearer token; version 2 names one of several kinds of credentials. Secrets are in no `repr` and in no
-message.
+Version 1 has a bearer token; version 2 has one of several kinds of credentials. Secrets never appear in `repr` or in
+messages.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NEWEST_VERSION = 2
 _URL = re.compile(r"https?://[^/\s\\?#]+[^\s\\]*", re.IGNORECASE)
 _TOKEN = re.compile(r"[!-~]+")
 _MARK = "\ufeff"
-"""Editors put it before text in UTF-8."""
+"""The byte order mark, which some editors put before UTF-8 text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerToken:
     token: str = field(repr=False)
     expiration_time: str | None = None
-    """ISO 8601, as the profile has it; None if the token never expires."""
+    """ISO 8601, as in the profile; None if the token never expires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class OAuthClientCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthPrivateKeyJwt:
-    """A token in exchange for one that the recipient signs with its own key."""
+    """Exchanges a token signed with the recipient's own key for an access token."""
 
     token_endpoint: str
     issuer: str
@@ -65,13 +65,13 @@ ProfileCredentials = BearerToken | Basic | OAuthClientCredentials | OAuthPrivate
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     endpoint: str
-    """The URL of the server, without a slash at the end."""
+    """The URL of the server, without a trailing slash."""
     credentials: ProfileCredentials
     version: int = 1
 
     @property
     def expires(self) -> int | None:
-        """When the token expires, in milliseconds since the epoch; None for never, or for what is no fixed token."""
+        """When the token expires, in milliseconds since the epoch; None for never, or without a fixed token."""
         if not isinstance(self.credentials, BearerToken) or self.credentials.expiration_time is None:
             return None
         return parse_timestamp(self.credentials.expiration_time, "expirationTime")
@@ -81,9 +81,9 @@ class Profile:
 
 
 def read_profile(path_or_text: str | os.PathLike[str]) -> Profile:
-    """The profile in a file, or in its text, which begins with a brace.
+    """Read a profile from a file, or from its JSON text, which begins with a brace.
 
-    Raises `ValueError` for what is no profile, and `OSError` if the file cannot be read."""
+    Raises `ValueError` if it is not a profile, and `OSError` if the file cannot be read."""
     if isinstance(path_or_text, str) and path_or_text.lstrip(f"{_MARK} \t\r\n").startswith("{"):
         return parse_profile(path_or_text)
     path = Path(path_or_text)
@@ -93,19 +93,19 @@ def read_profile(path_or_text: str | os.PathLike[str]) -> Profile:
 
 
 def is_token(text: str) -> bool:
-    """Whether a text can be sent as a token: a header holds visible ASCII only."""
+    """Whether the text can be sent as a token: headers allow visible ASCII only."""
     return _TOKEN.fullmatch(text) is not None
 
 
 def write_profile(profile: Profile, path: str | os.PathLike[str]) -> None:
-    """Writes a new file that only its owner can read. Raises `FileExistsError`, and other `OSError`s."""
+    """Write a new file that only its owner can read. Raises `FileExistsError`, and other `OSError`s."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(format_profile(profile))
 
 
 def parse_profile(text: str | bytes, what: str = "the profile") -> Profile:
-    """The profile that the JSON text is. Raises `ValueError`, which calls the text `what`, and never quotes it."""
+    """Parse the JSON text of a profile. Raises `ValueError`, which calls the text `what` and never quotes it."""
     try:
         decoded = text if isinstance(text, str) else text.decode()
         body = msgspec.json.decode(decoded.removeprefix(_MARK), type=dict[str, Any])
@@ -172,7 +172,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 class _Reader:
-    """Takes fields out of a JSON object; every error is a `ValueError` that names the field."""
+    """Takes fields from a JSON object; every error is a `ValueError` that names the field."""
 
     def __init__(self, body: dict[str, Any], what: str) -> None:
         self._body, self._what = body, what

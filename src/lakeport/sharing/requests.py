@@ -1,7 +1,7 @@
-"""What a client asks for, read from bodies and parameters and checked as far as that goes without the table.
+"""Requests, parsed from bodies and parameters, and validated as far as possible without the table.
 
-What is not JSON, or not of the right types, is refused with MALFORMED_REQUEST; values that make no sense, alone or
-together, with INVALID_PARAMETER_VALUE; both with the status 400.
+Bodies that are not JSON, or have wrong types, are refused with MALFORMED_REQUEST; values that are invalid, alone or
+together, with INVALID_PARAMETER_VALUE; both with status 400.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=WireModel)
 
 
 class _SparkKey(WireModel, frozen=True, rename=None):
-    """What Spark's client calls the idempotency key."""
+    """The idempotency key as Spark's client names it."""
 
     idempotency_key: str | None = None
 
@@ -51,7 +51,7 @@ def decode_credentials_request(body: bytes) -> CredentialsRequest:
 
 
 def parse_changes_request(parameters: Mapping[str, str]) -> ChangesRequest:
-    """The parameters of `GET …/changes`; those that are not known are ignored. Raises `SharingError` (400)."""
+    """The parameters of `GET …/changes`; unknown ones are ignored. Raises `SharingError` (400)."""
     request = ChangesRequest(
         starting_version=_parse_integer(parameters, "startingVersion"),
         starting_timestamp=parameters.get("startingTimestamp"),
@@ -68,7 +68,7 @@ def parse_changes_request(parameters: Mapping[str, str]) -> ChangesRequest:
 
 
 def _decode(body: bytes, kind: type[T]) -> T:
-    """A JSON object; no body is an empty one. Numbers may come as text, as the JSON of Protobuf has them."""
+    """Decode a JSON object; no body means an empty one. Numbers may be text, as in Protobuf's JSON."""
     try:
         return msgspec.json.decode(body if body.strip() else b"{}", type=kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -78,12 +78,12 @@ def _decode(body: bytes, kind: type[T]) -> T:
 
 
 def _without_empty(request: T, *names: str) -> T:
-    """Text that is empty stands for none."""
+    """Treat empty text as None."""
     return msgspec.structs.replace(request, **{name: getattr(request, name) or None for name in names})
 
 
 def _check_numbers(request: WireModel, *names: str) -> None:
-    """No number is negative, a number of files is not 0, and all are in the range of a 64-bit integer."""
+    """Refuse negative numbers, 0 files, and anything beyond a 64-bit integer."""
     for name in names:
         number = getattr(request, name)
         least = 1 if name == "max_files" else 0
@@ -133,7 +133,7 @@ def _parse_integer(parameters: Mapping[str, str], name: str) -> int | None:
 
 
 def _parse_flag(parameters: Mapping[str, str], name: str) -> bool:
-    """True in any case, as the Python client writes it with a capital; everything else is no."""
+    """True in any case, because the Python client capitalises it; anything else is false."""
     return parameters.get(name, "").strip().lower() == "true"
 
 

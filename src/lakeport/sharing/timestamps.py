@@ -1,4 +1,4 @@
-"""Moments on the wire: ISO 8601 with a zone in text, milliseconds since the epoch in numbers.
+"""Timestamps on the wire: ISO 8601 with a zone as text, milliseconds since the epoch as numbers.
 
 See "Timestamp Format" in the protocol.
 """
@@ -20,7 +20,7 @@ _ISO = re.compile(
 
 
 def parse_timestamp(text: str, name: str) -> int:
-    """Milliseconds since the epoch; what is finer is cut off. `name` is the parameter that the text is the value of.
+    """Milliseconds since the epoch, truncated. `name` is the parameter's.
 
     Raises `SharingError` (400, INVALID_PARAMETER_VALUE)."""
     try:
@@ -43,7 +43,7 @@ def _parse(text: str) -> datetime:
 
 
 def format_timestamp(milliseconds: int) -> str:
-    """The moment in UTC, like 2022-01-01T00:00:00Z, with milliseconds where there are any.
+    """The time in UTC, like 2022-01-01T00:00:00Z, with milliseconds if not zero.
 
     Raises `OverflowError` outside the years 1 to 9999."""
     moment = _EPOCH + milliseconds * _MILLISECOND

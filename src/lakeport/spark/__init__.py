@@ -13,7 +13,7 @@ __all__ = ["explain", "load", "session"]
 
 
 def __getattr__(name: str) -> Any:
-    """`explain` and `load`, when they are needed: Spark's Python workers import this package, and need neither."""
+    """Import `explain` and `load` lazily: Spark's Python workers import this package but need neither."""
     if name not in ("explain", "load"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lakeport.spark import loading

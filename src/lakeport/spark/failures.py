@@ -1,4 +1,4 @@
-"""Errors as Spark shows them: our message in the first line, without the stack of a worker process."""
+"""Errors as Spark shows them: our message on the first line, without the worker's stack trace."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _T = TypeVar("_T")
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """In a worker process of Spark: what is raised for the user comes without a stack. Spark ends a worker after an
-    error, so that the setting concerns no other."""
+    """Strip stack traces from user-facing errors in a Spark worker process. Spark stops a worker after an error, so the
+    setting does not leak."""
     try:
         yield
     except (LakeportError, ValueError, OSError):
@@ -27,7 +27,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def with_plain_errors(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same for a method that Spark calls."""
+    """The same for a method called by Spark."""
 
     @wraps(method)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:

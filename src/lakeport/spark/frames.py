@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from lakeport.frame import Rows
 
 _MOST_SHIPPED = 4 << 20
-"""Bytes of tasks that one function carries: each task of Spark gets the whole of it."""
+"""Maximum bytes of tasks in one function: Spark sends the whole function to each task."""
 
 
 Reader = Literal["python"]
-"""Who reads the rows, where it is not left to the session and the table."""
+"""The reader of the rows; by default it depends on the session and the table."""
 
 
 def to_spark(frame: Rows[Any], spark: SparkSession, reader: Reader | None = None) -> DataFrame:
-    """The rows, read by Spark's tasks when they are needed, at the version that the frame has now: by Spark's own
-    reader where it can, else in Python; only in Python if the reader is `python`. Raises `ValueError` for another."""
+    """The rows, read lazily by Spark's tasks, at the frame's current version: by Spark's own reader if possible, else
+    in Python; only in Python if the reader is `python`. Raises `ValueError` for another."""
     if reader not in (None, "python"):
         raise ValueError(f"the reader is 'python' if it is given, not {reader!r}")
     native = to_native_frame(frame, spark) if reader is None else None
@@ -54,7 +54,7 @@ def to_python_frame(frame: Rows[Any], spark: SparkSession) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Read:
-    """What a Spark task does with the number of a task: it reads that one."""
+    """A function for Spark that reads the task with a given number."""
 
     reader: RowReader = field(repr=False)
     tasks: tuple[bytes, ...] = field(repr=False)
@@ -84,6 +84,6 @@ def _chunks(tasks: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once. A remote session does not tell; its tables are cut as for a machine like this one."""
+    """The number of parallel tasks. Remote sessions do not expose it; their tables are split as for this machine."""
     context = getattr(spark, "_sc", None)
     return TaskSizes().parallelism if context is None else int(context.defaultParallelism)

@@ -1,4 +1,4 @@
-"""Start a driver's JVM without the lines that every start prints and nobody can act on."""
+"""Start a driver's JVM without the startup messages that users cannot act on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if not is_remote_only():  # PySpark without a JVM has neither
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _OPTIONS = "SPARK_SUBMIT_OPTS"
-"""Java options of a driver. Those in Spark's settings come later on the command line, and win."""
+"""Java options of a driver. Those in Spark's settings follow on the command line, and win."""
 _INCUBATOR = b"WARNING: Using incubator modules: "
-"""Printed by Java itself, before any configuration is read: Spark asks for such a module in every session."""
+"""Printed by Java before any configuration is read: Spark uses such a module in every session."""
 _STDERR = 2
 
 
@@ -37,7 +37,7 @@ def launch_quietly(settings: Mapping[str, str]) -> None:
 
 
 def _connects(settings: Mapping[str, str]) -> bool:
-    """Whether PySpark would reach Spark through Spark Connect."""
+    """Whether PySpark would use Spark Connect."""
     default = "connect" if os.environ.get("SPARK_CONNECT_MODE") == "1" else "classic"
     mode = settings.get("spark.api.mode") or os.environ.get("SPARK_API_MODE") or default
     named = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & os.environ.keys() or "spark.remote" in settings
@@ -46,7 +46,7 @@ def _connects(settings: Mapping[str, str]) -> bool:
 
 @contextmanager
 def log_settings() -> Iterator[None]:
-    """Have the JVM that is started in this block log as `log4j2.properties` says, unless the user has a file."""
+    """Make a JVM started in this block log according to `log4j2.properties`, unless the user has their own file."""
     given = os.environ.get(_OPTIONS)
     if not _has_log_settings():
         os.environ[_OPTIONS] = f'"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}" {given or ""}'
@@ -60,7 +60,7 @@ def log_settings() -> Iterator[None]:
 
 
 def _has_log_settings() -> bool:
-    """Whether log4j finds a configuration of the user's by itself."""
+    """Whether log4j finds a user's configuration by itself."""
     home = os.environ.get("SPARK_HOME")
     places = [os.environ.get("SPARK_CONF_DIR"), home and os.path.join(home, "conf")]
     found = (file for place in places if place for file in Path(place).glob("log4j2*"))
@@ -69,7 +69,7 @@ def _has_log_settings() -> bool:
 
 @contextmanager
 def _filtered_stderr() -> Iterator[int]:
-    """A file descriptor that leads to this process's stderr, and is without Java's warning until the block ends."""
+    """A file descriptor for this process's stderr, which drops Java's warning until the block ends."""
     reading, writing = os.pipe()
     started = Event()
     Thread(target=_relay, args=(reading, started), name="lakeport-spark-stderr", daemon=True).start()
@@ -81,7 +81,7 @@ def _filtered_stderr() -> Iterator[int]:
 
 
 def _relay(reading: int, started: Event) -> None:
-    """Copy a pipe to stderr until all its writers are gone: the JVM, and the Python workers that it starts."""
+    """Copy a pipe to stderr until all its writers exit: the JVM, and the Python workers that it starts."""
     pending = b""
     while chunk := os.read(reading, 1 << 16):
         pending += chunk
@@ -101,5 +101,5 @@ def _write(text: bytes) -> None:
     try:
         while text:
             text = text[os.write(_STDERR, text) :]
-    except OSError:  # stderr is closed: nobody reads it, and Spark must not wait for a full pipe
+    except OSError:  # stderr is closed: keep draining so that Spark does not block on a full pipe
         pass

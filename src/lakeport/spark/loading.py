@@ -1,4 +1,4 @@
-"""Tables by their names, and by which reader Spark gets their rows."""
+"""Load tables by name, and explain which reader Spark uses."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lakeport.spark.options.read import ReadOptions
 
 
 def load(spark: SparkSession, target: str, *, reader: Reader | None = None, **options: Any) -> DataFrame:
-    """The rows of a shared table (`profile#share.schema.table`), or of a Delta table by its path. The options are those
-    of the formats `deltaSharing` and `lakeport`: `load(spark, target, versionAsOf=3)`. Raises `ValueError` for others.
+    """The rows of a shared table (`profile#share.schema.table`), or of a Delta table by path. The options are those of
+    the formats `deltaSharing` and `lakeport`: `load(spark, target, versionAsOf=3)`. Raises `ValueError` for others.
 
-    What Spark's own reader can read, it reads: with its columns and filters pushed down, whatever is asked of the rows
-    later. The rest is read in Python; `explain` tells. With `reader="python"` everything is."""
+    Spark's own reader is used if possible, with columns and filters of later operations pushed down. Other tables are
+    read in Python; see `explain`. `reader="python"` forces Python."""
     return to_spark(_opened(target, options), spark, reader)
 
 
 def explain(table: str | Frame | Changes, spark: SparkSession, **options: Any) -> str:
-    """What a read would do, and which reader the session uses for it, for people."""
+    """Describe, for people, what a read would do and which reader the session uses."""
     rows = _opened(table, options) if isinstance(table, str) else table
     reason = why_not_native(rows, spark)
     reader = "Spark's own" if reason is None else f"Python: {reason}"

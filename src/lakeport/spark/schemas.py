@@ -1,4 +1,4 @@
-"""Schemas of tables as Spark has them."""
+"""Table schemas in Spark."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from lakeport.kernel.schema import (
 )
 
 _KEPT = ("comment",)
-"""Of the metadata of columns; the rest is of use for who reads the files."""
+"""Column metadata to keep; the rest matters only to file readers."""
 
 FIRST_CERTAIN_YEAR = 1901
-"""Spark sends days and times by way of Java's old calendar, in which early ones are others, or are missing."""
+"""Spark passes dates and times through Java's old calendar, in which early ones differ or are missing."""
 
 
 def to_spark_schema(schema: StructType) -> spark.StructType:
-    """The same columns, nullable or not; of their metadata Spark gets the comments."""
+    """The same columns and nullability; of their metadata, Spark gets only comments."""
     plain = StructType(tuple(map(_plain, schema)))
     return spark.StructType.fromJson(json.loads(format_schema(plain)))
 
 
 def spark_arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """What Spark wants of Arrow batches with these columns."""
+    """The Arrow schema that Spark expects for these columns."""
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    return to_arrow_schema(schema, **zone)  # Spark 4.1 has UTC without being told
+    return to_arrow_schema(schema, **zone)  # Spark 4.1 defaults to UTC
 
 
 def selected_columns(table: StructType, wanted: spark.StructType) -> list[str]:
-    """The columns of the table that a schema has, structs by those of their fields that it has; as `Frame.select` takes
-    them. Raises `UnknownColumnError` for a column that the table lacks, and `ValueError` for one of another type, or
-    without nulls where the table may have some."""
+    """The table's columns that a schema selects, with structs reduced to its fields, for `Frame.select`. Raises
+    `UnknownColumnError` for a column that the table lacks, and `ValueError` for one of another type, or non-nullable
+    where the table allows nulls."""
     return [column for field in parse_schema(wanted.json()) for column in _columns(table, field, ())]
 
 
@@ -68,7 +68,7 @@ def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -
 
 
 def _nullable_parts(nullable: bool, data_type: DataType) -> Iterator[bool]:
-    """Whether there may be nulls in a column, and in what its arrays and maps have; structs have fields for it."""
+    """The nullability of a column and of its array elements and map values; struct fields have their own."""
     yield nullable
     match data_type:
         case ArrayType(element, contains_null):
@@ -94,7 +94,7 @@ def _plain_type(data_type: DataType) -> DataType:
 
 
 def any_nullable(data_type: DataType) -> DataType:
-    """The type with nulls allowed in all its parts, and without their metadata."""
+    """The type with all parts nullable, and without their metadata."""
     match data_type:
         case StructType(fields):
             return StructType(tuple(StructField(f.name, any_nullable(f.type)) for f in fields))

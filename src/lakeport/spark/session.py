@@ -1,4 +1,4 @@
-"""A Spark session in which everything works at once."""
+"""A Spark session with everything configured."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lakeport.spark.native.readable import FIELD_IDS
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED = str(2**31 - 1)
-"""For anything less, Spark adds up the sizes of all columns after each row that goes to Python: that takes longer than
-to write the rows. How many rows are in a batch is limited by another setting."""
+"""Below this, Spark adds up the sizes of all columns after each row sent to Python, which takes longer than writing the
+rows. Another setting limits the rows per batch."""
 _REDACTION = "spark.redaction.regex"
 _SECRETS = "(?i)secret|password|token|access[.]?key|account[._]?key|sas|credential"
-"""Which options' values Spark hides: its own, and those of storages."""
+"""Options whose values Spark redacts: its own, and those of storages."""
 _JARS = "spark.jars"
 
 
 def session(name: str = "lakeport", **conf: str) -> SparkSession:
-    """The session that there is, or a new one: its workers run in this interpreter, the formats can be given filters,
-    rows go to Python at full speed, and Spark's own reader takes what it can, also tables whose columns are matched by
-    ids. `conf` are Spark's settings, with underscores for dots: `spark_sql_shuffle_partitions="4"`."""
+    """The existing session, or a new one: its workers use this interpreter, the formats accept filters, rows reach
+    Python at full speed, and Spark's own reader is used if possible, even for tables with column mapping by id. `conf`
+    are Spark settings, with underscores for dots: `spark_sql_shuffle_partitions="4"`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {_PUSHDOWN: "true", FIELD_IDS: "true", _BATCH_BYTES: _UNLIMITED, _REDACTION: _SECRETS}
     settings |= {key.replace("_", "."): value for key, value in conf.items()}

@@ -1,6 +1,6 @@
-"""What each Spark task reads: small files together, large ones in parts, as Spark plans its own scans.
+"""The files that each Spark task reads: small ones together, large ones in parts, like Spark's own scans.
 
-A task is a value that travels; it can hold credentials, so nothing of it is ever shown."""
+A task is a value that is pickled; it can hold credentials, so its repr shows nothing."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from lakeport.workers.reading import MOST_WAITED_FOR, RowReader, in_order
 
 _BATCH_ROWS = 32 * 1024
 _AHEAD = 2
-"""While Spark takes the rows of a file, the next one is read."""
+"""The next file is read while Spark consumes the current one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file, or one of several parts of it that are cut at row groups."""
+    """A file, or one of several parts split at row groups."""
 
     file: ScanFile | ChangeFile
     part: int = 0
     parts: int = 1
 
     def split(self, engine: Engine) -> FileSplit | None:
-        """What to read; None if the file has fewer parts than that. Reads the end of the file, where that is needed."""
+        """The part to read; None if the file has fewer parts. Reads the footer if needed."""
         if self.parts == 1:
             return FileSplit(self.file.status)
         splits = engine.parquet.split(self.file.status, self.parts)
@@ -55,12 +55,12 @@ class ReadTask:
 
 
 def _weight(piece: Piece) -> int:
-    """See `lakeport.workers.reading`: many small files can be under way at once if they come over a network."""
+    """See `lakeport.workers.reading`: many small files can be read at once over a network."""
     return piece.file.size if "://" in piece.file.path else MOST_WAITED_FOR + 1
 
 
 class TaskPartition(InputPartition):
-    """A task as Spark's Python data sources have it."""
+    """A task for Spark's Python data sources."""
 
     def __init__(self, task: ReadTask) -> None:
         self.task = task
@@ -70,18 +70,18 @@ class TaskPartition(InputPartition):
 
 
 _MOST_PARTS = 10_000
-"""Of one file, whatever size the log says: more than files have row groups, and no more than a driver can hold."""
+"""Per file, whatever size the log claims: more than files have row groups, and no more than a driver can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSizes:
-    """How much a task reads, with the defaults of Spark."""
+    """How much a task reads, with Spark's defaults."""
 
     most_bytes: int = 128 << 20
     open_cost: int = 4 << 20
-    """What it costs to open a file, in bytes that could be read in that time."""
+    """The cost of opening a file, in bytes that could be read in that time."""
     parallelism: int = os.cpu_count() or 1
-    """How many tasks there should be at least, if there is enough to read."""
+    """The minimum number of tasks, if there is enough to read."""
 
     def target(self, total: int) -> int:
         return min(self.most_bytes, max(self.open_cost, total // self.parallelism))
@@ -109,7 +109,7 @@ def _pieces(file: ScanFile | ChangeFile, target: int) -> Iterator[Piece]:
 
 
 def _packed(pieces: list[Piece], target: int, open_cost: int) -> Iterator[list[Piece]]:
-    """The largest first: so the last task to start is a short one."""
+    """Largest first, so that the last task to start is short."""
     group: list[Piece] = []
     size = 0
     for piece in sorted(pieces, key=_size, reverse=True):

@@ -1,4 +1,4 @@
-"""Columns of a Spark frame as those of a table."""
+"""The columns of a Spark frame as table columns."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lakeport.errors import CorruptTableError, InvalidDataError, UnsupportedFeat
 from lakeport.kernel.schema import ArrayType, DataType, MapType, StructField, StructType, parse_schema
 
 _KEPT = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
-"""Of the metadata of columns: what they mean, and the lengths of `char` and `varchar`."""
+"""Column metadata to keep: comments, and the lengths of `char` and `varchar`."""
 
 
 def to_table_schema(schema: spark.StructType) -> StructType:
-    """The columns of a table that rows of a frame go into. Any of them may be null, as in every table that Spark makes
-    of a frame: that a frame has no nulls now says nothing of those that follow.
+    """The table columns for a frame's rows. All are nullable, as in every table that Spark creates from a frame: later
+    frames may have nulls even if this one has none.
 
-    Raises `InvalidDataError` for a type that Delta does not have."""
+    Raises `InvalidDataError` for a type that Delta lacks."""
     return StructType(tuple(_any_nullable(_parse(field)) for field in schema.fields))
 
 

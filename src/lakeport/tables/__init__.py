@@ -1,11 +1,11 @@
-"""Operations on Delta tables for people.
+"""Operations on Delta tables.
 
     from lakeport import tables
     tables.create("orders", data, partition_by=["day"], properties={"delta.enableDeletionVectors": "true"})
     tables.append("orders", more)
     tables.delete("orders", "amount < 0")
 
-Each of them is one transaction: it is done whole, or not at all.
+Each operation is one atomic transaction.
 """
 
 from lakeport.tables.columns import (

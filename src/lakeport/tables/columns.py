@@ -1,7 +1,7 @@
-"""Columns of a table: add, rename, drop, widen, describe. Only the log is written: data files stay as they are.
+"""Change a table's columns: add, rename, drop, widen, comment. Writes only to the log; data files stay as they are.
 
-Columns are named by people: a name, or dots that lead into structs (backticks keep a dot), and `element`, `key` and
-`value` into lists and maps.
+Columns are given by name: dots lead into structs (backticks protect a dot), and `element`, `key` and `value` into lists
+and maps.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def add_columns(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """New columns, which are null in the rows that are there: names with their types, such as `{"price": "double",
-    "address.zip": "string"}`, or a schema as `create` takes it. Raises `ValueError` for one that exists."""
+    """Add columns, which are null in existing rows: names with types, such as `{"price": "double", "address.zip":
+    "string"}`, or a schema as for `create`. Raises `ValueError` if a column exists."""
     fields = {parse_path(name): field for name, field in _fields(columns).items()}
     for column, text in (comments or {}).items():
         check_text(column, "the name of a column")
@@ -76,10 +76,10 @@ def add_columns(
 def rename_column(
     target: str, column: str, name: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """Another name for a column; that of a nested one is the last part, or has the same parts before it.
+    """Rename a column. For a nested one, `name` is the last part, or the full path with the same parents.
 
-    Raises `ValueError` for a table without column mapping, and if a constraint, an invariant or a generated column uses
-    the column."""
+    Raises `ValueError` without column mapping, and if a constraint, an invariant or a generated column uses the
+    column."""
 
     check_text(name, "the new name of a column")
 
@@ -98,8 +98,8 @@ def rename_column(
 def drop_columns(
     target: str, columns: Iterable[str], *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """The table without columns; their values stay in the files until those are rewritten. Raises `ValueError` for a
-    table without column mapping, and for a column that something uses."""
+    """Drop columns; their values stay in the files until those are rewritten. Raises `ValueError` without column
+    mapping, and for a column that is in use."""
     names = [columns] if isinstance(columns, str) else list(columns)
 
     def change(definition: TableDefinition) -> TableDefinition:
@@ -121,8 +121,8 @@ def drop_columns(
 def widen_column(
     target: str, column: str, data_type: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """A wider type for a column, such as `long` for an `integer`. Raises `ValueError` if it is not wider,
-    `delta.enableTypeWidening` is not on, or a generated column uses it."""
+    """Widen a column's type, such as `integer` to `long`. Raises `ValueError` if the new type is not wider,
+    `delta.enableTypeWidening` is off, or a generated column uses the column."""
     wider = parse_type(data_type)
     if not isinstance(wider, PrimitiveType):
         raise ValueError(f"a column cannot become {data_type}: only primitive types are widened")
@@ -137,7 +137,7 @@ def widen_column(
 def drop_not_null(
     target: str, column: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """Allows nulls in a column."""
+    """Allow nulls in a column."""
     return _change_column(
         target, column, lambda schema, path, _: schema_changes.relax_not_null(schema, path), storage_options, engine
     )
@@ -151,7 +151,7 @@ def set_comment(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """What people should know about a column; None takes the comment away."""
+    """Set a column's comment; None removes it."""
     if comment is not None:
         check_text(comment, "a comment")
     return _change_column(
@@ -166,9 +166,9 @@ def set_comment(
 def set_default(
     target: str, column: str, sql: str | None, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """The value that a column gets in new rows which do not bring one, as SQL; None takes the default away.
+    """Set a column's default for new rows without a value, as SQL; None removes it.
 
-    Raises `ValueError` for SQL that does not give a value of the column's type."""
+    Raises `ValueError` if the SQL does not yield a value of the column's type."""
     snapshot = open_snapshot(target, engine, storage_options)
     path = snapshot.schema.path_of(column)
     field = snapshot.schema.resolve(path)[-1]
@@ -187,7 +187,7 @@ def set_default(
 
 
 def _new_name(path: _Path, name: str) -> str:
-    """The last part of the name that a column gets."""
+    """The last part of a column's new name."""
     if "." not in name:
         return name
     parts = parse_path(name)
@@ -230,7 +230,7 @@ def _change_column(
 
 
 def _fields(columns: SchemaInput) -> dict[str, StructField]:
-    """Fields by the names that people gave."""
+    """Fields by the names given."""
     if isinstance(columns, Mapping):
         for name in columns:
             check_text(name, "the name of a column")
@@ -243,7 +243,7 @@ def _quoted(name: str) -> str:
 
 
 def _described(field: StructField) -> dict[str, Any]:
-    """A column as the history tells of it."""
+    """A column as recorded in the history."""
     (described,) = msgspec.json.decode(format_schema(StructType((field,))))["fields"]
     return dict(described)
 
@@ -253,7 +253,7 @@ def _mode(definition: TableDefinition) -> str:
 
 
 def _uses(definition: TableDefinition, dropped: _Path = ()) -> dict[str, tuple[_Path, ...]]:
-    """Which columns are in constraints, invariants and generated columns, but for those that go with a column."""
+    """The columns used by constraints, invariants and generated columns, except those dropped along with a column."""
     lowered = tuple(part.lower() for part in dropped)
 
     def stays(expression: TableExpression) -> bool:
@@ -265,7 +265,7 @@ def _uses(definition: TableDefinition, dropped: _Path = ()) -> dict[str, tuple[_
 
 
 def _clustering(definition: TableDefinition) -> tuple[_Path, ...]:
-    """The columns that the table is clustered by, under their names."""
+    """The clustering columns, by logical name."""
     mode = _mode(definition)
     return tuple(_logical_path(definition.schema, path, mode) for path in definition.clustering_columns)
 
@@ -284,7 +284,7 @@ def _logical_path(schema: StructType, physical: _Path, mode: str) -> _Path:
 
 
 def _with_name(definition: TableDefinition, path: _Path, name: str | None) -> TableDefinition:
-    """The definition with another name for a column where it names columns beside the schema; None is none."""
+    """Rename a column wherever the definition names it outside the schema; None removes it there."""
     metadata = definition.metadata
     partitions = [_renamed((column,), path, name) for column in metadata.partition_columns]
     configuration = dict(metadata.configuration)
@@ -297,7 +297,7 @@ def _with_name(definition: TableDefinition, path: _Path, name: str | None) -> Ta
 
 
 def _renamed(column: _Path, path: _Path, name: str | None) -> _Path | None:
-    """A column, where what is at the path gets another name, or goes."""
+    """A column's path after the rename of `path`; None if that removes it."""
     depth = len(path)
     if tuple(part.lower() for part in column[:depth]) != tuple(part.lower() for part in path):
         return column

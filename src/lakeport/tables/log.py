@@ -16,16 +16,15 @@ def history(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> list[CommitInfo]:
-    """The commits of the table, newest first, at most `limit` of them, as far back as the log goes."""
+    """The table's commits, newest first, at most `limit`, as far back as the log goes."""
     if limit is not None and limit < 0:
         raise ValueError(f"a limit is 0 or more, not {limit}")
     return list(open_snapshot(target, engine, storage_options).history(limit))
 
 
 def checkpoint(target: str, *, storage_options: StorageOptions = None, engine: Engine | None = None) -> Result:
-    """Writes a checkpoint of the latest version, if it has none: who opens the table then reads it instead of the
-    commits before it."""
+    """Write a checkpoint of the latest version if it has none, so that readers can skip the commits before it."""
     snapshot = open_snapshot(target, engine, storage_options)
-    update_table(snapshot, "CHECKPOINT")  # only who can write the table knows what belongs into a checkpoint
+    update_table(snapshot, "CHECKPOINT")  # only a client that can write the table knows what belongs in a checkpoint
     write_checkpoint(snapshot.engine, snapshot)
     return Result(snapshot.version)

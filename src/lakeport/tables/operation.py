@@ -1,4 +1,4 @@
-"""What all operations on tables share: opening the table, committing, and what they return."""
+"""Shared by all table operations: opening the table, committing, and the result."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lakeport.kernel.transaction import Transaction, update_table
 
 StorageOptions = Mapping[str, Any] | None
 Progress = Callable[[int, int], object]
-"""Told now and then how much is done, and of how much."""
+"""Called now and then with the work done and the total."""
 _VERSIONS = 2**63
-"""Versions of applications are less: the log has them as signed 64-bit integers."""
+"""Application versions are less: the log stores signed 64-bit integers."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an operation did. `version` is the version that it made, or found where there was nothing to do."""
+    """The outcome of an operation. `version` is the one it created, or the current one if nothing had to be done."""
 
     version: int
     metrics: Mapping[str, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ def engine_for(engine: Engine | None, storage_options: StorageOptions) -> Engine
 
 
 def table_at(target: str, engine: Engine | None, storage_options: StorageOptions) -> Table:
-    """The table at a path or a URL, which need not exist yet. Raises `ValueError` for what is neither."""
+    """The table at a path or URL, which need not exist yet. Raises `ValueError` for anything else."""
     return Table.for_path(engine_for(engine, storage_options), parse_target(target))
 
 
@@ -47,15 +47,15 @@ def open_snapshot(target: str, engine: Engine | None, storage_options: StorageOp
 
 
 def begin(snapshot: Snapshot, operation: str, application: tuple[str, int] | None = None) -> Transaction | None:
-    """A transaction on the table; None if the application's work of this version is already in it.
+    """Begin a transaction; None if the table already has the application's work up to this version.
 
-    Raises `ValueError` for an application that is not a name and a number."""
+    Raises `ValueError` unless the application is a name and a number."""
     transaction = update_table(snapshot, operation)
     return transaction if application is None or claim(transaction, application) else None
 
 
 def claim(transaction: Transaction, application: tuple[str, int]) -> bool:
-    """Makes a transaction the application's work of this version; false if that is already in the table."""
+    """Record the application's version in the transaction; false if the table already has it."""
     app_id, version = _parse_application(application)
     done = transaction.application_version(app_id)
     if done is not None and done >= version:
@@ -81,8 +81,8 @@ def _is_version(number: Any) -> bool:
 
 
 def finish(transaction: Transaction, written: Iterable[Add] = ()) -> Result:
-    """Commits, and does what follows a commit. Where nothing is changed, nothing is committed. If the commit fails for
-    sure, the files that were written for it go."""
+    """Commit, then run the post-commit work. Commits nothing if nothing changed. If the commit definitely failed,
+    deletes the files written for it."""
     metrics = dict(transaction.metrics)
     if transaction.changes_nothing and transaction.snapshot is not None:
         return Result(transaction.snapshot.version, metrics)
@@ -97,11 +97,11 @@ def finish(transaction: Transaction, written: Iterable[Add] = ()) -> Result:
 
 
 def has_surely_failed(error: BaseException | None) -> bool:
-    """Whether a commit that raised this is not a version of the table. One that was interrupted may be."""
+    """Whether a commit that raised this error definitely did not land. An interrupted one may have."""
     return isinstance(error, Exception) and not isinstance(error, CommitUnknownError)
 
 
 def discard(engine: Engine, paths: Sequence[str]) -> None:
-    """Removes files that no commit names. What made them useless is the news: vacuum finds what stays."""
+    """Delete uncommitted files. Ignores storage errors so as not to hide the original one; vacuum finds leftovers."""
     with suppress(StorageError):
         engine.storage.delete(paths)

@@ -1,4 +1,4 @@
-"""`optimize`: the same rows in fewer, larger files, without those that are deleted."""
+"""`optimize`: rewrite rows into fewer, larger files, without deleted rows."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def optimize(
     engine: Engine | None = None,
     spark: SparkSession | None = None,
 ) -> Result:
-    """Puts small files together, partition by partition, up to `target_size` bytes (the table's `delta.targetFileSize`
-    unless given), and rewrites files of which more than 5 % of the rows are deleted; with `purge`, all that have a
-    deletion vector. `where` chooses partitions. No row changes, row ids included; readers of the change data feed see
-    nothing of it. A clustered table is not clustered anew.
+    """Compact small files, partition by partition, up to `target_size` bytes (default: the table's
+    `delta.targetFileSize`), and rewrite files with more than 5 % deleted rows; with `purge`, every file with a deletion
+    vector. `where` selects partitions. Rows and row ids do not change, and the change data feed shows nothing. Does not
+    recluster a clustered table.
 
-    All is one commit, or none if there is nothing to do. Appends meanwhile do no harm; `CommitConflictError` is raised
-    if another writer changes or removes one of the files. Raises `ValueError` if `where` needs more than the partition
-    columns. `progress` is told the bytes of files that are rewritten. `spark` is as for `delete`."""
+    Makes one commit, or none if there is nothing to do. Concurrent appends are fine; raises `CommitConflictError` if
+    another writer changes or removes one of the files, and `ValueError` if `where` needs more than partition columns.
+    `progress` receives the bytes of rewritten files. `spark` is as for `delete`."""
     if target_size is not None and target_size < 1:
         raise ValueError(f"the target size is a number of bytes, 1 or more, not {target_size}")
     snapshot = open_snapshot(target, engine, storage_options)
@@ -55,7 +55,7 @@ def optimize(
     size = target_size or TARGET_FILE_SIZE.of(snapshot.properties)
     bins = plan_bins(scan.files(), size, purge=purge)
     context = transaction.write_context(keep_row_ids=True).for_moved_rows()
-    # A bin may turn out larger than it was reckoned: better so than with a tiny second file.
+    # A bin may exceed its estimated size: one large file beats a tiny second one.
     context = msgspec.structs.replace(context, target_file_size=2 * size)
     workers = open_workers(snapshot.engine, spark)
     adds = _rewrite(workers, RewriteBin(RowReader.for_scan(scan), context), bins, snapshot.engine, progress)
@@ -99,7 +99,7 @@ def _stage(transaction: Transaction, rewritten: Sequence[ScanFile], adds: list[A
 
 
 def _size_summary(sizes: list[int]) -> dict[str, int]:
-    """The sizes of new files, as other writers tell them."""
+    """The sizes of new files, under the names other writers use."""
     if not sizes:
         return {}
     quarters = {f"p{part}FileSize": sizes[min(len(sizes) * part // 100, len(sizes) - 1)] for part in (25, 50, 75)}
@@ -108,7 +108,7 @@ def _size_summary(sizes: list[int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class RewriteBin:
-    """A task: the rows of some files in one. If it fails, no file stays."""
+    """A task: rewrite some files into one. If it fails, no file is left behind."""
 
     reader: RowReader
     context: WriteContext
@@ -126,7 +126,7 @@ class RewriteBin:
 def _rewrite(
     workers: Workers, task: RewriteBin, bins: list[Bin], engine: Engine, progress: Progress | None
 ) -> list[Add]:
-    """The new files. If it fails, none of them stays."""
+    """The new files. If it fails, none is left behind."""
 
     def remove(adds: list[Add]) -> None:
         discard(engine, [resolve_path(task.context.table_root, add.path) for add in adds])

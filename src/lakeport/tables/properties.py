@@ -38,11 +38,11 @@ def set_properties(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """Sets table properties. Those that switch a feature on upgrade the protocol: deletion vectors, column mapping,
-    change data feed, type widening … Row tracking gives all rows of the table their ids, in the same commit.
+    """Set table properties. Those that enable a feature upgrade the protocol: deletion vectors, column mapping, change
+    data feed, type widening … Row tracking assigns ids to all existing rows in the same commit.
 
-    Raises `ValueError` for a property or a value that does not exist, and `UnsupportedFeatureError` for a feature that
-    this version does not write."""
+    Raises `ValueError` for an unknown property or value, and `UnsupportedFeatureError` for a feature that this version
+    cannot write."""
     _refuse_constraints(properties, "add_constraint")
     transaction = update_table(open_snapshot(target, engine, storage_options), "SET TBLPROPERTIES")
     before = transaction.definition
@@ -56,9 +56,9 @@ def set_properties(
 def unset_properties(
     target: str, names: Iterable[str], *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """Takes table properties away; the features that they switched on stay in the protocol, unused.
+    """Remove table properties; the features they enabled stay in the protocol, unused.
 
-    Raises `ValueError` for one that the table does not have, or needs."""
+    Raises `ValueError` for a property that the table lacks or needs."""
     gone = [names] if isinstance(names, str) else list(names)
     _refuse_constraints(gone, "drop_constraint")
     transaction = update_table(open_snapshot(target, engine, storage_options), "UNSET TBLPROPERTIES")
@@ -78,7 +78,7 @@ def _tracks_rows(definition: TableDefinition) -> bool:
 
 
 def _adds_with_counts(transaction: Transaction) -> list[Add]:
-    """The files of the table that have no row ids yet, as they are, but with the number of their rows."""
+    """The table's files without row ids, unchanged except for added row counts."""
     assert transaction.snapshot is not None
     files = transaction.plan(transaction.snapshot.scan_builder().with_log_details().build())
 
@@ -93,11 +93,9 @@ def _adds_with_counts(transaction: Transaction) -> list[Add]:
 def add_constraint(
     target: str, name: str, sql: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """A condition that every row must satisfy, from now on; names are the same regardless of case. The rows that are
-    there are read first.
+    """Add a condition that every row must satisfy; names are case-insensitive. Checks existing rows first.
 
-    Raises `ConstraintError` with a row that does not satisfy it, and `CommitConflictError` if rows were added
-    meanwhile."""
+    Raises `ConstraintError` with a row that violates it, and `CommitConflictError` if rows were added meanwhile."""
     check_text(name, "the name of a constraint")
     check_sql(sql, "the condition of a constraint")
     snapshot = open_snapshot(target, engine, storage_options)
@@ -116,7 +114,7 @@ def add_constraint(
 def drop_constraint(
     target: str, name: str, *, storage_options: StorageOptions = None, engine: Engine | None = None
 ) -> Result:
-    """Takes a constraint away. Raises `ValueError` if the table does not have it."""
+    """Remove a constraint. Raises `ValueError` if the table does not have it."""
     check_text(name, "the name of a constraint")
     transaction = update_table(open_snapshot(target, engine, storage_options), "DROP CONSTRAINT")
     known = constraints_in(transaction.metadata.configuration)
@@ -130,7 +128,7 @@ def drop_constraint(
 
 
 def _check_rows(snapshot: Snapshot, transaction: Transaction, name: str, sql: str) -> None:
-    """Raises `ConstraintError` if a row of the table does not satisfy a condition."""
+    """Raises `ConstraintError` if a row of the table violates a condition."""
     condition = bind(replace_now(parse_expression(sql), snapshot.engine.now()), snapshot.schema)
     paths = [column.path for column in columns_in(condition)]
     scan = snapshot.scan_builder().with_read_schema(snapshot.schema.select(paths)).build()
@@ -146,7 +144,7 @@ def _check_rows(snapshot: Snapshot, transaction: Transaction, name: str, sql: st
 
 
 def _first_failure(scan: Scan, file: ScanFile, condition: Expression) -> str | None:
-    """The first row of a file that does not satisfy the condition, for people."""
+    """The first row of a file that violates the condition, formatted for a message."""
     engine, schema = scan.snapshot.engine, scan.scan_state.arrow_schema
     select = engine.expressions.predicate_evaluator(schema, condition)
     for batch in RowReader.for_scan(scan).read(engine, file):

@@ -1,4 +1,4 @@
-"""`restore`: an earlier version of a table as its newest one."""
+"""`restore`: make an earlier version of a table its newest one."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def restore(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """Makes the table what it was at a version, or at a time (milliseconds since the epoch, a datetime or ISO 8601
-    text; UTC if it has no zone): rows, schema, partitioning and properties. It is a new version: those in between stay
-    in the history, and the change data feed tells what came and went. The protocol is never downgraded.
+    """Restore the table's rows, schema, partitioning and properties to a version or time (milliseconds since the epoch,
+    a datetime or ISO 8601 text; UTC if it has no zone). Creates a new version: those in between stay in the history,
+    and the change data feed shows the difference. Never downgrades the protocol.
 
-    Raises `VersionNotFoundError`, and `MissingFileError` before anything is committed if files of that version are
-    gone; with `ignore_missing_files`, what is left is restored."""
+    Raises `VersionNotFoundError`, and `MissingFileError` before committing anything if files of that version are
+    missing; with `ignore_missing_files`, restores the rest."""
     if (version is None) == (timestamp is None):
         raise ValueError("give either a version or a timestamp")
     if not isinstance(version, int | None):
@@ -96,7 +96,7 @@ def _stage(transaction: Transaction, plan: RestorePlan, now: list[ScanFile]) -> 
 
 
 def _without_missing(earlier: Snapshot, plan: RestorePlan, ignore: bool) -> RestorePlan:
-    """The plan without files that are gone. Raises `MissingFileError` if there are any, unless they are ignored."""
+    """The plan without missing files. Raises `MissingFileError` if there are any, unless ignored."""
     needs = [_needed_paths(file, plan, earlier.root) for file in plan.restored]
     gone = _missing(earlier.engine, set().union(*needs))
     if gone and not ignore:
@@ -112,14 +112,14 @@ def _without_missing(earlier: Snapshot, plan: RestorePlan, ignore: bool) -> Rest
 
 
 def _needed_paths(file: ScanFile, plan: RestorePlan, root: str) -> set[str]:
-    """What must be in the storage for the file to come back, apart from what the table has now."""
+    """The paths that must exist for the file to be restored, beyond what the table has now."""
     data = set() if file.path in plan.rewound else {file.path}
     location = file.deletion_vector.location(root) if file.deletion_vector else None
     return data if location is None else {*data, location}
 
 
 def _missing(engine: Engine, paths: Iterable[str]) -> list[str]:
-    """Those of the files that do not exist, sorted."""
+    """The files that do not exist, sorted."""
     ordered = sorted(paths)
     with ThreadPoolExecutor(_THREADS, "lakeport-restore") as pool:
         found = pool.map(engine.storage.status, ordered)

@@ -1,4 +1,4 @@
-"""`vacuum`: deletes files that no version within the retention needs."""
+"""`vacuum`: delete files that no version within the retention period needs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _BATCH = 1000
 
 @dataclass(frozen=True)
 class VacuumResult(Result):
-    """What can be deleted, or, if `deleted`, is."""
+    """The files that can be deleted, or, if `deleted`, were."""
 
     files: tuple[str, ...] = ()
-    """Plain paths from the table's root, sorted."""
+    """Decoded paths relative to the table's root, sorted."""
     bytes: int = 0
     deleted: bool = False
 
@@ -46,18 +46,17 @@ def vacuum(
     engine: Engine | None = None,
     spark: SparkSession | None = None,
 ) -> VacuumResult:
-    """Finds data files, deletion vectors and change data under the table's root that no version needs which was the
-    latest within `retention` (text such as `"7 days"`, a timedelta, or a number of hours; the table's
-    `delta.deletedFileRetentionDuration`, a week by default). With `dry_run=False` deletes them, and records start and
-    end in the table's history. Older versions cannot be read then, nor restored.
+    """Find data files, deletion vectors and change data under the table's root that are not needed by any version
+    current within `retention` (text such as `"7 days"`, a timedelta, or hours; default: the table's
+    `delta.deletedFileRetentionDuration`, a week unless set). With `dry_run=False`, delete them and record start and end
+    in the table's history. Older versions can then no longer be read or restored.
 
-    Nothing is touched that is younger than the retention, lies outside of the root, or is not the table's data: names
-    that start with `_` or `.`, and other tables below the root. Raises `ValueError` for a retention that is shorter
-    than the table's, unless `enforce_retention` is false: readers of older versions, and writers that are at work,
-    may need what is deleted then. `progress` is told the number of files. With a `spark` session its tasks list the
-    directories and delete the files."""
+    Never touches files younger than the retention, outside the root, or not the table's data: names that start with `_`
+    or `.`, and other tables below the root. Raises `ValueError` for a retention shorter than the table's, unless
+    `enforce_retention` is false: readers of older versions and active writers may need the deleted files. `progress`
+    receives the number of files. With a `spark` session, its tasks list directories and delete files."""
     snapshot = open_snapshot(target, engine, storage_options)
-    update_table(snapshot, "VACUUM START")  # what the table asks of writers holds for vacuum too
+    update_table(snapshot, "VACUUM START")  # vacuum must meet the table's writer requirements too
     least = DELETED_FILE_RETENTION.of(snapshot.properties)
     kept = least if retention is None else _milliseconds(retention)
     if enforce_retention and kept < least:
@@ -109,15 +108,15 @@ def _result(snapshot: Snapshot, version: int, found: list[FileStatus], *, delete
 
 
 def _start(snapshot: Snapshot, parameters: Mapping[str, Any], found: list[FileStatus]) -> Snapshot:
-    """The version that tells of the start."""
+    """Commit the version that records the start."""
     metrics = {"numFilesToDelete": len(found), "sizeOfDataToDelete": sum(file.size for file in found)}
     _record(snapshot, "VACUUM START", parameters, metrics)
     return snapshot.refresh()
 
 
 def _list_files(workers: Workers, engine: Engine, root: str, since: int) -> Iterator[FileStatus]:
-    """All files below the root of which something may come. Where other processes list them, a task takes a directory:
-    those of one level at a time, for one level tells which directories the next one has."""
+    """All files below the root that may be candidates. Other processes list one directory per task, level by level,
+    because each level yields the directories of the next."""
     if workers.here is not None:
         yield from engine.storage.list_all(root)
         return
@@ -133,7 +132,7 @@ def _list_files(workers: Workers, engine: Engine, root: str, since: int) -> Iter
 
 @dataclass(frozen=True)
 class _ListDirectory:
-    """A task: the files in a directory, without those that nothing could come of; and the directories in it."""
+    """A task: the candidate files in a directory, and its subdirectories."""
 
     root: str
     since: int
@@ -142,13 +141,13 @@ class _ListDirectory:
         storage = place.engine.storage
         if isinstance(storage, Storage):
             files, below = storage.list_directory(directory)
-        else:  # it can only list a directory together with those below it
+        else:  # the storage can only list recursively
             files, below = list(storage.list_all(directory)), []
         return [file for file in files if may_matter(file, self.root, self.since)], below
 
 
 def _delete(snapshot: Snapshot, found: list[FileStatus], workers: Workers, progress: Progress | None) -> int:
-    """The version that tells of the end."""
+    """Delete the files; return the version that records the end."""
     done = 0
     try:
         batches = [[file.path for file in found[start : start + _BATCH]] for start in range(0, len(found), _BATCH)]
@@ -169,7 +168,7 @@ def _delete_files(place: Workplace, paths: list[str]) -> int:
 
 
 def _record(snapshot: Snapshot, operation: str, parameters: Mapping[str, Any], metrics: Mapping[str, int]) -> int:
-    """A version that only tells what is done. It goes on top of whatever others commit."""
+    """Commit a version that only records what was done, on top of any concurrent commits."""
     while True:
         transaction = update_table(snapshot, operation)
         transaction.parameters |= parameters

@@ -1,10 +1,10 @@
-"""Who does the work of operations that touch many files: threads of this process, or the tasks of a Spark cluster.
+"""Workers for operations that touch many files: threads of this process, or tasks of a Spark cluster.
 
     workers = open_workers(engine, spark)                   # threads where spark is None
     for written in workers.map(write_file, plans, undo=remove_file):
         …
 
-An operation plans, hands tasks to its workers, and commits once what they made: it is written once for both.
+An operation plans, hands tasks to its workers, and commits their results once; the same code serves both.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["StoppedError", "ThreadWorkers", "Workers", "Workplace", "open_worker
 
 
 def open_workers(engine: Engine, spark: SparkSession | None = None) -> Workers:
-    """Threads, or with a session, classic or Connect, the tasks of Spark.
+    """Threads, or Spark tasks if given a session (classic or Connect).
 
-    Raises `ValueError` for an engine that cannot be sent to other processes."""
+    Raises `ValueError` for an engine that cannot be pickled."""
     if spark is None:
         return ThreadWorkers(engine)
     from lakeport.workers.spark import SparkWorkers

@@ -1,4 +1,4 @@
-"""Reading the rows of a scan on this machine: several files at once, results in order, memory bounded."""
+"""Read the rows of a scan on this machine: several files at once, results in order, memory bounded."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 _ToRows = Callable[[Iterable[pa.RecordBatch]], Iterator[FilteredBatch]]
 _BATCHES_AHEAD = 2
-"""How many batches of a file may wait to be taken."""
+"""Maximum number of buffered batches per file."""
 MOST_WAITED_FOR = 64 << 20
-"""Bytes of files; what they hold in memory when they are decoded is a few times as much."""
+"""Bytes of files; decoded, they take a few times as much memory."""
 _MOST_THREADS = 16
 
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads files of a scan, of rows or of changes, into rows of `output`, the filter applied. A value: it can be sent
-    to a worker."""
+    """Reads files of a scan, of rows or of changes, into filtered rows of `output`. Picklable, so it can be sent to a
+    worker."""
 
     state: ScanState | ChangeState
     output: pa.Schema
     filter: Expression | None = None
-    """What the rows must satisfy, in logical names."""
+    """The filter on the rows, in logical names."""
     physical_filter: Expression | None = None
-    """The same for the Parquet handler, in physical names."""
+    """The same filter for the Parquet handler, in physical names."""
 
     @classmethod
     def for_scan(cls, scan: Scan | ChangeScan, output: pa.Schema | None = None) -> RowReader:
@@ -49,7 +49,7 @@ class RowReader:
     def read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None = None, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, or of a split of it. Raises `MissingFileError` if it is gone, or its deletion vector."""
+        """The rows of a file or a split of it. Raises `MissingFileError` if the file or its deletion vector is gone."""
         try:
             yield from self._read(engine, file, split, batch_size)
         except MissingFileError as error:
@@ -74,7 +74,7 @@ class RowReader:
                 yield rows if rows.schema.equals(self.output) else conform(rows, self.output, path=file.path)
 
     def _physical(self, engine: Engine, file: ScanFile | ChangeFile) -> tuple[pa.Schema, _ToRows]:
-        """What to read from a file, and what makes rows of it."""
+        """The schema to read from a file, and the conversion to rows."""
         state = self.state
         if isinstance(state, ScanState) and isinstance(file, ScanFile):
             return state.physical_schema(file), partial(transform_physical_data, engine, state, file)
@@ -90,26 +90,26 @@ def read_rows(
     batch_size: int | None = None,
     threads: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the files, in their order, read by `threads` at once."""
+    """The rows of the files, in file order, reading `threads` files at once."""
 
     def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=batch_size)
 
-    # One file more than there are cores: none of them waits while a finished file is being taken.
+    # One more file than cores, so that no core idles while a finished file is consumed.
     return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else _weight)
 
 
 def _weight(file: ScanFile | ChangeFile) -> int:
-    """A file that comes over a network is waited for most of the time: more of them can be under way than there are
-    cores, as long as they are small. One on a disk costs a core at once."""
+    """Reading over a network is mostly waiting, so more small files than cores can be in flight. A file on disk keeps
+    a core busy."""
     return file.size if "://" in file.path else MOST_WAITED_FOR + 1
 
 
 def in_order(
     items: Iterable[_T], produce: Callable[[_T], Iterator[_R]], threads: int, weigh: Callable[[_T], int] | None = None
 ) -> Iterator[_R]:
-    """What `produce` gives for each item, in the order of the items, while the next ones are already under way:
-    `threads` of them, or more that together do not weigh more than `MOST_WAITED_FOR`."""
+    """The results of `produce` for each item, in item order, prefetching the next items: `threads` of them, or more as
+    long as their total weight is at most `MOST_WAITED_FOR`."""
     under_way: deque[tuple[_Producer[_R], int]] = deque()
     most = threads if weigh is None else max(threads, _MOST_THREADS)
     weighed = ((item, weigh(item) if weigh else 0) for item in items)
@@ -131,7 +131,7 @@ def in_order(
 
 
 class _Producer(Generic[_R]):
-    """A thread that runs ahead of whoever takes its batches, by a few of them."""
+    """A thread that runs a few batches ahead of its consumer."""
 
     def __init__(self, batches: Iterator[_R]) -> None:
         self._queue: Queue[_R | BaseException | None] = Queue(_BATCHES_AHEAD)
@@ -146,7 +146,7 @@ class _Producer(Generic[_R]):
                 if self._stopped.is_set():
                     break
             self._queue.put(None)
-        except BaseException as error:  # handed to the thread that takes the batches
+        except BaseException as error:  # reraised in the consumer's thread
             self._queue.put(error)
         finally:
             close = getattr(batches, "close", None)
@@ -160,7 +160,7 @@ class _Producer(Generic[_R]):
             yield item
 
     def stop(self) -> None:
-        """Lets the thread run out: it stops at the next batch."""
+        """Let the thread stop at the next batch."""
         self._stopped.set()
         while self._thread.is_alive():
             while not self._queue.empty():

@@ -1,8 +1,8 @@
-"""Work of operations on tables as the tasks of a Spark cluster; through classic Spark and Spark Connect alike.
+"""Run operations as tasks of a Spark cluster, through classic Spark or Spark Connect.
 
-Items travel as rows of a frame, each to its task; results come back as rows. A task that fails does not fail for Spark,
-which would repeat it and hide what it says: its error travels as a result too, and is raised on the driver as it is. If
-a worker is lost, Spark repeats its tasks; what it wrote is in no table, and goes with the next vacuum.
+Items are sent as rows of a frame, each to its task; results come back as rows. A failing task returns its error as a
+result, which the driver reraises unchanged; a Spark failure would be retried and hide the message. If a worker is lost,
+Spark retries its tasks; files it wrote are in no table, and the next vacuum deletes them.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 _Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _Outcome = tuple[bool, Any]
-"""Whether there is a result, and the result, or the error."""
+"""Whether it succeeded, and the result or the error."""
 
 _PARALLELISM = "spark.sql.shuffle.partitions"
-"""A setting of Spark: so many tasks there are at most; of more items than that, a task takes several."""
+"""Spark setting: the maximum number of tasks; beyond it, a task takes several items."""
 _JOB_BYTES = 64 << 20
-"""Items of so many bytes go to Spark at once; those of one job are in the memory of its driver."""
+"""Maximum bytes of items per job, which the driver holds in memory."""
 _THREADS = 2
-"""While the rows of a file are worked on, the next one is read."""
+"""Read the next file while processing the rows of the current one."""
 _ITEMS = pa.schema([("task", pa.int32()), ("number", pa.int64()), ("item", pa.binary())])
 _OUTCOMES = pa.schema([("number", pa.int64()), ("outcome", pa.binary())])
 
 
 class SparkWorkers:
-    """Workers whose tasks run on a cluster. The engine goes with them: it opens the same storage there, by the same
-    options, and by the environment of the machine that it is on."""
+    """Workers whose tasks run on a cluster. The engine is sent along and opens the same storage there, with the same
+    options and that machine's environment."""
 
     here = None
 
     def __init__(self, spark: SparkSession, engine: Engine) -> None:
-        """Raises `ValueError` for what is no session, and for an engine that cannot be sent to other processes."""
+        """Raises `ValueError` if `spark` is not a session or the engine cannot be pickled."""
         if not hasattr(spark, "createDataFrame"):
             raise ValueError(f"`spark` is a SparkSession, not a {type(spark).__name__}")
         self._spark, self._engine = spark, _encode_engine(engine)
@@ -84,7 +84,7 @@ class SparkWorkers:
             raise
 
     def _run(self, work: _Work, items: list[bytes]) -> list[_Outcome]:
-        """One job: a task for each item, or for some where there are many."""
+        """Run one job: a task per item, or per several items if there are many."""
         tasks = min(len(items), int(self._spark.conf.get(_PARALLELISM) or 1))
         rows = [
             pa.array([number % tasks for number in range(len(items))], pa.int32()),
@@ -109,7 +109,7 @@ def _encode_engine(engine: Engine) -> bytes:
 
 
 def _encode(value: Any) -> bytes:
-    encoded: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]  # as PySpark has it
+    encoded: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]  # PySpark's copy is untyped
     return encoded
 
 
@@ -130,7 +130,7 @@ def _in_jobs(items: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _work(engine: bytes, task: bytes) -> _Work:
-    """What Spark sends to its workers; a closure, as it asks for the code of a function."""
+    """The function that Spark sends to its workers; a closure, because Spark requires a function's code."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_tasks(engine, task, batches)
@@ -139,7 +139,7 @@ def _work(engine: bytes, task: bytes) -> _Work:
 
 
 def run_tasks(engine: bytes, task: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The outcomes for items, one by one."""
+    """The outcomes of the items, one by one."""
     place = Workplace(_open_engine(engine), _THREADS)
     function = pickle.loads(task)
     for batch in batches:
@@ -150,7 +150,7 @@ def run_tasks(engine: bytes, task: bytes, batches: Iterable[pa.RecordBatch]) -> 
 
 @lru_cache(maxsize=4)
 def _open_engine(encoded: bytes) -> Engine:
-    """One for all tasks of a process, with its connections."""
+    """One engine, with its connections, for all tasks of a process."""
     engine: Engine = pickle.loads(encoded)
     return engine
 
@@ -171,14 +171,14 @@ def _encoded_error(error: Exception) -> bytes:
     try:
         encoded = _encoded(False, error)
         pickle.loads(encoded)
-    except Exception:  # an error that cannot travel, as some of foreign libraries
+    except Exception:  # an unpicklable error, as in some third-party libraries
         return _encoded(False, RuntimeError(f"{type(error).__name__}: {error}"))
     return encoded
 
 
 @contextmanager
 def _one_core() -> Iterator[None]:
-    """Spark gives a task one core: its machine has others at work on the other cores."""
+    """Use one core, as Spark allots to a task: other tasks use the others."""
     cores = pa.cpu_count()
     pa.set_cpu_count(1)
     try:

@@ -1,4 +1,4 @@
-"""Tasks as threads of this process."""
+"""Run tasks in threads of this process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lakeport.workers.workplace import Workplace
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _AHEAD = 16
-"""So many tasks for each thread may be ahead of the one whose result is taken next."""
+"""Maximum number of tasks per thread ahead of the next result to be taken."""
 
 
 class ThreadWorkers:
-    """Threads of this process: one more than there are cores, so that none waits while a result is taken."""
+    """Threads of this process: one more than cores, so that no core idles while a result is consumed."""
 
     def __init__(self, engine: Engine, threads: int | None = None) -> None:
         self._engine, self._threads = engine, threads or pa.cpu_count() + 1
@@ -58,12 +58,12 @@ class ThreadWorkers:
                 pool.shutdown(cancel_futures=True)
                 for future in started if undo is not None else ():
                     if not future.cancelled() and future.exception() is None:
-                        undo(future.result())  # type: ignore[misc]  # there are none without it
+                        undo(future.result())  # type: ignore[misc]  # results are kept only with `undo`
                 raise
 
 
 def _result(first: Future[_R], others: Iterable[Future[Any]]) -> _R:
-    """The result of the first, unless another one has failed meanwhile: then that is the news."""
+    """The result of the first, unless another has failed meanwhile: then raise its error."""
     while True:
         with suppress(TimeoutError):
             return first.result(timeout=0.2)

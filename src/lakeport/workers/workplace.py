@@ -1,4 +1,4 @@
-"""What a task knows of the place it runs in, and what hands tasks out."""
+"""The environment of a task, and the interface of workers."""
 
 from __future__ import annotations
 
@@ -14,35 +14,34 @@ _R = TypeVar("_R")
 
 
 class StoppedError(Exception):
-    """Another task has failed, so that nobody waits for the result of this one."""
+    """Another task has failed, so this one's result is no longer needed."""
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where a task runs."""
+    """The environment of a task."""
 
     engine: Engine
     threads: int = 1
-    """How many files a task may read at once."""
+    """The number of files a task may read at once."""
     stop: Event = field(default_factory=Event)
 
     def check(self) -> None:
-        """Raises `StoppedError` if the task is done in vain. A long task asks now and then."""
+        """Raises `StoppedError` if the task's result is no longer needed. Long tasks call it regularly."""
         if self.stop.is_set():
             raise StoppedError
 
 
 class Workers(Protocol):
-    """Runs tasks: functions of a workplace and an item. Where they run in other processes, function, items and results
-    are pickled."""
+    """Runs tasks: functions of a workplace and an item. In other processes, function, items and results are pickled."""
 
     @property
     def here(self) -> Workplace | None:
-        """This process, if the work is done in it: then a task can share objects with whoever hands it out."""
+        """This process, if tasks run in it and so can share objects with their caller."""
 
     def groups(self, items: Iterable[_T], weigh: Callable[[_T], int], most: int) -> list[list[_T]]:
-        """Items that one task takes together: neighbours, which weigh `most` at most unless one weighs more. A process
-        that does the work alone takes all of them at once."""
+        """Group neighbouring items into tasks that weigh at most `most`, unless a single item weighs more. A process
+        that works alone takes all of them at once."""
 
     def map(
         self,
@@ -50,6 +49,6 @@ class Workers(Protocol):
         items: Iterable[_T],
         undo: Callable[[_R], object] | None = None,
     ) -> Iterator[_R]:
-        """What the task makes of each item, in their order. Raises what a task raises, once no other runs; if that
-        happens, or the results are not taken to their end, `undo` is called with each result that came about, those
-        that were handed out included."""
+        """The task's results in item order. Raises a task's error once no other task is running. On an error, or if the
+        results are not consumed to the end, calls `undo` with every result so far, including those already handed
+        out."""

@@ -1,9 +1,9 @@
-"""Writing rows into the data files of a table on this machine: several files at once, memory bounded.
+"""Write rows to a table's data files on this machine: several files at once, memory bounded.
 
-Each open file has a thread that compresses and writes, and collects the statistics. A stream goes into one file until
-that is busy and has its first row group; then others are opened beside it, as many as there are cores. At the target
-size a file is closed. Rows of a partition wait until they are worth a file; where all that waits is too much, the
-largest partition is written out, so that many partitions need not mean many small files.
+Each open file has a thread that compresses, writes and collects statistics. A stream fills one file until that is busy
+and has its first row group; then more are opened beside it, up to the number of cores. Files are closed at the target
+size. Rows of a partition are buffered until they are worth a file; if the buffers grow too large, the largest
+partition is written out. So many partitions need not mean many small files.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from lakeport.kernel.write import PhysicalBatch, RowTransformer, StatsCollector,
 
 _GATHERED_ROWS = 1 << 18
 _GATHERED_BYTES = 32 << 20
-"""Small batches are put together up to this, and large ones cut, before they are sorted into partitions; and so much of
-a partition waits before it gets a file."""
+"""Small batches are combined up to this size, and large ones split, before partitioning; a partition buffers this much
+before it gets a file."""
 _FIRST_FILE_BYTES = 64 << 20
-"""A file has received so much, in memory, before another one is opened beside it."""
+"""A file receives this much, in memory, before another one is opened beside it."""
 _MOST_OF_A_FILE = 2 * _FIRST_FILE_BYTES
-"""A row group: no more of an open file waits in memory."""
+"""A row group: the most that an open file buffers in memory."""
 _HELD_BYTES = 256 << 20
-"""How much of all partitions may wait in memory, in open files or for them."""
+"""The most that all partitions may buffer in memory, in open files or before them."""
 _MOST_LANES = 8
-"""How many files of a partition are written at once, however many cores there are: each has a row group in memory."""
+"""Maximum number of files of a partition written at once, whatever the cores: each holds a row group in memory."""
 _OPEN_FILES = 64
 _CLOSING_FILES = 8
 _BATCHES_AHEAD = 2
-"""How many batches a file may have that are not written yet, the one in work included."""
+"""Maximum number of unwritten batches per file, including the one in progress."""
 
 _Key = tuple[str | None, ...]
 """The values of a partition."""
@@ -47,10 +47,10 @@ _Key = tuple[str | None, ...]
 def write_rows(
     engine: Engine, context: WriteContext, batches: Iterable[pa.RecordBatch], lanes: int | None = None
 ) -> list[Add]:
-    """The rows as data files of the table, which nothing refers to yet. If it fails, no file stays.
+    """Write the rows to data files that no commit refers to yet. On failure, deletes them.
 
-    `lanes` is how many files of a partition may be written at once: with 1, the rows keep their order, and go into one
-    file as long as it does not reach the target size."""
+    `lanes` is the number of files per partition written at once: with 1, rows keep their order and go to one file until
+    it reaches the target size."""
     with DataWriter(engine, context, lanes) as writer:
         for batch in batches:
             writer.write(batch)
@@ -59,7 +59,7 @@ def write_rows(
 
 @dataclass
 class _Waiting:
-    """Batches in memory."""
+    """Buffered batches."""
 
     partition_values: Mapping[str, str | None] = field(default_factory=dict)
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -81,7 +81,7 @@ class _Waiting:
 
 
 class DataWriter:
-    """Takes logical rows; `finish` gives the files. Leaving it by an exception removes what was written."""
+    """Takes logical rows; `finish` returns the files. Leaving it by an exception deletes them."""
 
     def __init__(self, engine: Engine, context: WriteContext, lanes: int | None = None) -> None:
         self._engine, self._context, self._lanes = engine, context, lanes or min(pa.cpu_count(), _MOST_LANES)
@@ -102,14 +102,14 @@ class DataWriter:
             self._abandon()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Raises `InvalidDataError` and `ConstraintError`, and `StorageError` for what was written before."""
+        """Raises `InvalidDataError` and `ConstraintError`, and `StorageError` from earlier writes."""
         for start in range(0, max(batch.num_rows, 1), _GATHERED_ROWS):
             self._gathered.add(batch.slice(start, _GATHERED_ROWS))
             if self._gathered.rows >= _GATHERED_ROWS or self._gathered.size >= _GATHERED_BYTES:
                 self._flush()
 
     def finish(self) -> list[Add]:
-        """The files, all of them written to the end."""
+        """Close and return all files."""
         self._flush()
         for key in [*self._open, *self._waiting]:
             self._write_out(key)
@@ -131,7 +131,7 @@ class DataWriter:
             self._hand_over(key)
 
     def _hand_over(self, key: _Key) -> None:
-        """What waits for a partition goes into its files."""
+        """Move a partition's buffered rows to its files."""
         waiting = self._waiting.pop(key, None) or _Waiting()
         for batch in waiting.joined():
             lanes = self._open.setdefault(key, [])
@@ -151,7 +151,7 @@ class DataWriter:
         return file
 
     def _close(self, key: _Key, file: _OpenFile) -> None:
-        """Lets a file be finished while others are written; not too many at once."""
+        """Close a file in the background, with a limit on how many at once."""
         file.close()
         self._open[key].remove(file)
         if not self._open[key]:
@@ -161,7 +161,7 @@ class DataWriter:
             self._closing.popleft().result()
 
     def _make_room(self) -> None:
-        """Writes out the largest partitions while too many files are open, or too much waits in memory."""
+        """Write out the largest partitions while too many files are open or too much is buffered."""
         held = {key: waiting.size for key, waiting in self._waiting.items()}
         for key, lanes in self._open.items():
             held[key] = held.get(key, 0) + sum(lane.held for lane in lanes)
@@ -179,12 +179,12 @@ class DataWriter:
     def _abandon(self) -> None:
         for file in self._files:
             file.abandon()
-        with suppress(StorageError):  # what made the writing fail is the news; vacuum finds what stays
+        with suppress(StorageError):  # report the original error; vacuum deletes leftovers
             self._engine.storage.delete([f"{self._context.table_root}/{file.path}" for file in self._files])
 
 
 class _OpenFile:
-    """A file that is being written by a thread of its own."""
+    """A file written by its own thread."""
 
     def __init__(self, engine: Engine, context: WriteContext, partition_values: Mapping[str, str | None]) -> None:
         self._engine, self._context, self._partition_values = engine, context, partition_values
@@ -203,11 +203,11 @@ class _OpenFile:
 
     @property
     def held(self) -> int:
-        """About how much of it waits in memory for its row group."""
+        """Approximate bytes buffered for the current row group."""
         return min(self.received, _MOST_OF_A_FILE)
 
     def offer(self, batch: pa.RecordBatch, patience: float = 0) -> bool:
-        """Gives it a batch unless it stays busy for longer than `patience` seconds."""
+        """Enqueue a batch unless the file stays busy for more than `patience` seconds."""
         if self._error is not None:
             raise self._error
         if not self._free.acquire(timeout=patience):
@@ -217,12 +217,12 @@ class _OpenFile:
         return True
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """Gives it a batch, when it has time."""
+        """Enqueue a batch, waiting until there is room."""
         while not self.offer(batch, patience=0.1):
             pass
 
     def close(self) -> None:
-        """Lets the thread finish the file; `result` waits for it."""
+        """Let the thread finish the file; `result` waits for it."""
         self._queue.put(None)
 
     def result(self) -> Add:
@@ -233,7 +233,7 @@ class _OpenFile:
         return self._add
 
     def abandon(self) -> None:
-        """Stops the thread; the file, if there is one, is not worth anything."""
+        """Stop the thread; discard the file, if any."""
         self._abandoned.set()
         self._queue.put(None)
         self._thread.join()
@@ -241,7 +241,7 @@ class _OpenFile:
     def _run(self) -> None:
         try:
             self._write_all()
-        except BaseException as error:  # handed to the thread that gives the batches
+        except BaseException as error:  # reraised in the producer's thread
             self._error = error
 
     def _write_all(self) -> None:

@@ -13,7 +13,7 @@ import scala.Function1;
 import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
-/** Reads files, and fails if one holds a column in a type that Spark's reader does not turn into that of the table. */
+/** Reads files; fails if a column's stored type is one that Spark's reader cannot convert to the table's. */
 final class CheckedTypes extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
     private static final long serialVersionUID = 1;
 
@@ -21,11 +21,11 @@ final class CheckedTypes extends AbstractFunction1<PartitionedFile, Iterator<Int
     private final StructType table;
     private final StructType stored;
     private final Broadcast<SerializableConfiguration> conf;
-    /** On the driver, where an RDD has this function and no plan. */
+    /** Keeps the scan alive on the driver, where an RDD holds this function but no plan. */
     @SuppressWarnings("unused")
     private final transient Object life;
 
-    /** The reader gives some columns of the table, which are stored under other names. */
+    /** The reader returns some of the table's columns, which are stored under other names. */
     CheckedTypes(
             Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType table, StructType stored, SparkContext context, Configuration conf,
             Object life) {
@@ -51,7 +51,7 @@ final class CheckedTypes extends AbstractFunction1<PartitionedFile, Iterator<Int
         return reader.apply(file);
     }
 
-    /** Spark expects this exception of a reader; Java does not of a function. */
+    /** Spark expects this checked exception from a reader; Java does not allow it in a function. */
     @SuppressWarnings("unchecked")
     private static <E extends Throwable> E as(Throwable error) throws E {
         throw (E) error;

@@ -3,7 +3,7 @@ package io.lakeport.spark;
 import java.io.IOException;
 import java.io.Serializable;
 
-/** The positions of deleted rows in the files of a scan, by the numbers of the files. */
+/** The positions of deleted rows in a scan's files, by file number. */
 final class DeletedRows implements Serializable {
     private static final long serialVersionUID = 1;
     private static final Recent<String, Fetched> KNOWN = new Recent<>(100);
@@ -22,7 +22,7 @@ final class DeletedRows implements Serializable {
         return KNOWN.get(scan + "/" + file, Fetched::new).positions(this, file);
     }
 
-    /** Those of a file; one task fetches them, others that need them at that time wait. */
+    /** The positions for one file. One task fetches them; concurrent tasks wait for the same fetch. */
     private static final class Fetched {
         private Positions positions;
 

@@ -14,8 +14,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * The Python process on the driver that planned a scan: it knows the scan's files, their signed URLs and deletion vectors. What it
- * says is kept for all tasks of this process. A URL is never put into a message.
+ * The driver's Python process that planned a scan: it knows the files, their signed URLs and deletion vectors. Answers
+ * are cached for all tasks of this process. Messages never contain a URL.
  */
 final class Driver {
     static final String ADDRESS = "fs.lakeport.driver";
@@ -23,14 +23,14 @@ final class Driver {
 
     private static final Recent<String, Driver> OPEN = new Recent<>(100);
     private static final int TRIES = 6;
-    /** It may have to ask the sharing server first, more than once. */
+    /** The driver may have to call the sharing server first, more than once. */
     private static final int PATIENCE_MS = 300_000;
 
     private final String scan;
     private final String address;
     private final String secret;
     private final Map<Integer, SignedUrl> urls = new ConcurrentHashMap<>();
-    /** Questions for URLs that are on their way: who has the same one waits for the same answer. */
+    /** URL requests in flight: concurrent callers share one answer. */
     private final Map<String, CompletableFuture<SignedUrl>> asked = new ConcurrentHashMap<>();
     private volatile Listing listing;
 
@@ -40,7 +40,7 @@ final class Driver {
         this.secret = secret;
     }
 
-    /** The one for a scan, by the settings of a file system. */
+    /** The driver process of a scan, from file system settings. */
     static Driver of(String scan, Configuration conf) {
         return of(scan, conf.get(ADDRESS), conf.get(SECRET));
     }
@@ -58,24 +58,24 @@ final class Driver {
         return known;
     }
 
-    /** A URL that is good for a while. */
+    /** A URL that stays valid for a while. */
     String url(int file) throws IOException {
         SignedUrl known = urls.get(file);
         return known != null && known.isGood() ? known.url : renewed(file, "");
     }
 
-    /** Another URL, in place of one that the storage refuses. */
+    /** A replacement for a URL that the storage rejects. */
     String refused(int file, String url) throws IOException {
         SignedUrl known = urls.get(file);
         return known != null && !known.url.equals(url) && known.isGood() ? known.url : renewed(file, "?refused=" + digest(url));
     }
 
-    /** The positions of deleted rows in a file, as Delta stores them. */
+    /** The positions of deleted rows in a file, in Delta's format. */
     byte[] vector(int file) throws IOException {
         return get("vectors/" + file);
     }
 
-    /** No task will ask about the scan any more. It does no harm if the driver does not hear it. */
+    /** Reports that no task needs the scan any more. Best effort. */
     void end() {
         OPEN.remove(scan);
         Fetching.QUESTIONS.start(() -> ask("ended"));
@@ -141,14 +141,14 @@ final class Driver {
     }
 
     private static final class SignedUrl {
-        /** When this part of its life is left, another is asked for: so a read that begins then ends before. */
+        /** Renew a URL when this share of its lifetime is left, so that a read started now can finish. */
         private static final double MARGIN = 0.2;
 
         private final long until;
         private final boolean lasts;
         private final String url;
 
-        /** A life of 0 stands for an unknown one: the URL is good until it is refused. */
+        /** A lifetime of 0 means unknown: the URL is valid until rejected. */
         SignedUrl(long lifeMs, long asked, String url) {
             this.lasts = lifeMs == 0;
             this.until = asked + (long) (lifeMs * 1_000_000 * (1 - MARGIN));

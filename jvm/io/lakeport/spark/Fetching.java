@@ -10,12 +10,12 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Work that waits for a network, on threads of its own: so a task reads several ranges at once, and leaves at once when it is
- * stopped, which a thread that reads from a socket cannot.
+ * Network I/O on its own threads: a task can read several ranges at once, and can stop immediately, unlike a thread
+ * blocked on a socket.
  */
 final class Fetching {
     static final Fetching RANGES = new Fetching("lakeport-fetching", 64);
-    /** To the driver. They wait for nothing here; ranges wait for them, so they need threads that no range can take. */
+    /** Requests to the driver. Ranges wait for them, so they need threads that ranges cannot occupy. */
     static final Fetching QUESTIONS = new Fetching("lakeport-asking", 16);
 
     private final ThreadPoolExecutor pool;
@@ -32,7 +32,7 @@ final class Fetching {
         return thread;
     }
 
-    /** Something that is read, or fails as reading does. */
+    /** A read, which may fail with an IOException. */
     interface Work<T> {
         T run() throws IOException;
     }
@@ -49,7 +49,7 @@ final class Fetching {
         return result;
     }
 
-    /** What was started, when it is there. The work goes on where who waits for it is interrupted; its result is not used. */
+    /** Waits for a result. If the waiting thread is interrupted, the work continues and its result is dropped. */
     static <T> T await(CompletableFuture<T> started) throws IOException {
         try {
             return started.get();

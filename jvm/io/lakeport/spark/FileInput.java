@@ -9,14 +9,14 @@ import java.util.function.IntFunction;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileRange;
 
-/** A file for random access. Small reads are served from a buffer that is read ahead; large ones go straight to the storage. */
+/** Random access to a file. Small reads come from a read-ahead buffer; large ones go straight to the storage. */
 final class FileInput extends FSInputStream {
     private static final int AHEAD = 1 << 20;
-    /** The end of a file holds what is read first: its footer. */
+    /** The end of a file, with its footer, is read first. */
     private static final int TAIL = 128 << 10;
-    /** Up to this size a file is read as a whole: that takes less time than another request would. */
+    /** Files up to this size are read whole: faster than a second request. */
     private static final int SMALL = 512 << 10;
-    /** A file is opened for its footer first, then for its rows: what is read of it the first time need not be fetched again. */
+    /** A file is opened first for its footer, then for its rows: the bytes of the first read are kept. */
     private static final Recent<String, byte[]> TAILS = new Recent<>(16);
 
     private final String name;
@@ -26,7 +26,7 @@ final class FileInput extends FSInputStream {
     private byte[] buffer = new byte[0];
     private long bufferStart;
 
-    /** The name tells the file from all others; it is null for one that takes no time to read. */
+    /** The name is the cache key; null for files that are fast to read. */
     FileInput(String name, Ranges ranges, long size) {
         this.name = name;
         this.ranges = ranges;

@@ -5,14 +5,14 @@ import java.io.InputStream;
 import java.net.HttpURLConnection;
 import java.net.URI;
 
-/** Connections that time out, and are kept for the next request. */
+/** Connections with timeouts, kept alive for the next request. */
 final class Http {
     private static final int CONNECT_MS = 15_000;
     private static final String KEPT = "http.maxConnections";
 
     static {
         if (System.getProperty(KEPT) == null) {
-            System.setProperty(KEPT, "64"); // Java keeps five for each server, fewer than an executor has tasks
+            System.setProperty(KEPT, "64"); // Java's default of five per server is fewer than an executor's tasks
         }
     }
 
@@ -26,11 +26,11 @@ final class Http {
             connection.setUseCaches(false);
             return connection;
         } catch (IllegalArgumentException | ClassCastException error) {
-            throw new IOException("the URL of a file of the table is malformed"); // Java's message would tell it
+            throw new IOException("the URL of a file of the table is malformed"); // Java's message would contain it
         }
     }
 
-    /** The rest of an answer is of no use; the connection is. */
+    /** Drains the rest of a response so that the connection can be reused. */
     static void discard(HttpURLConnection connection) throws IOException {
         try (InputStream rest = connection.getErrorStream()) {
             if (rest != null) {

@@ -8,13 +8,13 @@ import java.net.HttpURLConnection;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * Ranges of a file behind a signed URL. What fails for a while is tried again, from where it broke off; where the storage refuses the
- * URL, the driver is asked for another. Nothing but what was asked for is taken.
+ * Ranges of a file behind a signed URL. Transient failures are retried from the point of failure. If the storage
+ * rejects the URL, the driver supplies another. Only the requested bytes are accepted.
  */
 final class HttpRanges implements Ranges {
     private static final int TRIES = 9;
     private static final int NEW_URLS = 3;
-    /** Larger ranges are fetched in parts, several at once. */
+    /** Larger ranges are fetched in parts, in parallel. */
     private static final int PART = 8 << 20;
 
     private final Driver driver;
@@ -41,7 +41,7 @@ final class HttpRanges implements Ranges {
         return parts.length == 1 ? parts[0].thenApply(nothing -> null) : CompletableFuture.allOf(parts);
     }
 
-    /** Whoever still reads stops soon. */
+    /** Running reads stop soon. */
     @Override
     public void close() {
         closed = true;
@@ -88,7 +88,7 @@ final class HttpRanges implements Ranges {
         private static final String REFUSED = "refused";
         private int status;
 
-        /** Takes what comes; tells what went wrong, or null. No message of the connection is used: it would tell the URL. */
+        /** Reads the response; returns the error, or null. Connection messages are not used: they contain the URL. */
         private String ask(String url) throws IOException {
             if (closed) {
                 throw new InterruptedIOException("the file was closed while it was read");

@@ -2,13 +2,13 @@ package io.lakeport.spark;
 
 import java.lang.ref.Cleaner;
 
-/** Tells the driver's Python process when no plan of Spark has a scan any more. */
+/** Notifies the driver's Python process when no Spark plan refers to a scan any more. */
 public final class Lifetime {
     private static final Cleaner CLEANER = Cleaner.create();
 
     private Lifetime() {}
 
-    /** The scan ends with the object, which all plans over the scan refer to. */
+    /** The scan lives as long as this object, which all plans over it refer to. */
     public static void watch(Object heldByPlans, String scan, String address, String secret) {
         CLEANER.register(heldByPlans, () -> Driver.of(scan, address, secret).end());
     }

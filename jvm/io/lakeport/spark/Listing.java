@@ -10,13 +10,13 @@ import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * The files of a scan, below its directories. Directories further down, whose names are values of partition columns, are only in the
- * paths of files: Spark, which takes partitions from paths, gets all files at once instead of a directory at a time.
+ * The files of a scan, below its directories. Subdirectories, named by partition values, exist only in file paths:
+ * Spark takes partitions from paths, and gets all files at once instead of one directory at a time.
  */
 final class Listing {
     private final Map<String, List<String[]>> directories = new HashMap<>();
 
-    /** One line for each file: its directory, its path below that, its size and its modification time, with tabs between. */
+    /** One line per file, tab-separated: directory, path below it, size, modification time. */
     static Listing parse(String lines) {
         Listing listing = new Listing();
         for (String line : lines.split("\n")) {
@@ -32,7 +32,7 @@ final class Listing {
         return directories.containsKey(directory);
     }
 
-    /** The files below a directory. They are near to no machine more than to others. */
+    /** The files below a directory. They have no preferred hosts. */
     FileStatus[] in(String directory, Path root) {
         return directories.get(directory).stream().map(parts -> status(parts, root)).toArray(FileStatus[]::new);
     }

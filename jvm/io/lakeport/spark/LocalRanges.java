@@ -11,7 +11,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.concurrent.CompletableFuture;
 
-/** Ranges of a file on a disk that the task reaches. */
+/** Ranges of a file on a local disk. */
 final class LocalRanges implements Ranges {
     private final FileChannel channel;
 
@@ -24,7 +24,7 @@ final class LocalRanges implements Ranges {
         }
     }
 
-    /** At once: a disk needs no other thread. */
+    /** Synchronous: a disk needs no other thread. */
     @Override
     public CompletableFuture<Void> start(long start, byte[] into, int offset, int length) {
         try {

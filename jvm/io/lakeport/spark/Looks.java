@@ -4,13 +4,13 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
-/** Looks at some files, all at once and not for long: who plans a query waits for them. */
+/** Inspects some files in parallel, for a short time: query planning waits for it. */
 final class Looks {
     private static final int SECONDS = 5;
 
     private Looks() {}
 
-    /** What the first of them finds that finds something; null if none does in time. What fails finds nothing. */
+    /** The first finding; null if there is none in time. Failures are ignored. */
     static String first(List<Fetching.Work<String>> looks) {
         CompletableFuture<String> found = new CompletableFuture<>();
         List<CompletableFuture<Void>> started = looks.stream().map(look -> start(look, found)).toList();
@@ -18,7 +18,7 @@ final class Looks {
         return found.completeOnTimeout(null, SECONDS, TimeUnit.SECONDS).join();
     }
 
-    /** On a thread of its own: those of `Fetching` do the reading. */
+    /** On its own thread: those of `Fetching` do the reading. */
     private static CompletableFuture<Void> start(Fetching.Work<String> look, CompletableFuture<String> found) {
         CompletableFuture<Void> ended = new CompletableFuture<>();
         Thread thread = new Thread(() -> {
@@ -27,7 +27,7 @@ final class Looks {
                 if (result != null) {
                     found.complete(result);
                 }
-            } catch (Exception error) { // who reads the file will hear of it
+            } catch (Exception error) { // the read itself will report it
             } finally {
                 ended.complete(null);
             }

@@ -17,12 +17,12 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Reads files with deleted rows, and leaves those out, or marks them in the column of positions where it reads batches. What Spark offers for it, a struct with the position and the
- * file in it, would be made for each row.
+ * Reads files with deleted rows, and drops these rows; in batches it marks them in the position column. Spark's own
+ * metadata column would build a struct with position and file for each row.
  */
 final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
     private static final long serialVersionUID = 1;
-    /** The positions of rows in their file: Spark's reader knows this column by its name. */
+    /** Row positions in their file: Spark's reader recognizes this column by its name. */
     static final StructField POSITION =
             new StructField(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType, true, Metadata.empty());
     private static final long DELETED = -1;
@@ -31,7 +31,7 @@ final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<Inter
     private final DeletedRows deleted;
     private final int place;
 
-    /** The reader gives the columns of a schema that has `POSITION`. */
+    /** The reader returns the columns of a schema that includes `POSITION`. */
     MarkedRows(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted, DeletedRows deleted) {
         this.reader = reader;
         this.deleted = deleted;
@@ -42,7 +42,7 @@ final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<Inter
         return position == DELETED;
     }
 
-    /** Spark's iterators of rows may be ones of batches. */
+    /** Spark's row iterators may contain batches. */
     @Override
     @SuppressWarnings("unchecked")
     public Iterator<InternalRow> apply(PartitionedFile file) {
@@ -60,7 +60,7 @@ final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<Inter
 
     private final class Marked extends ReadRows {
         private final long file;
-        /** Known when the first rows are: a file may have none that are wanted. */
+        /** Set with the first rows: a file may have no matching rows. */
         private Positions positions;
 
         Marked(Iterator<Object> rows, long file) {
@@ -68,7 +68,7 @@ final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<Inter
             this.file = file;
         }
 
-        /** Rows may not be ones that can be written to. */
+        /** Rows may be read-only. */
         @Override
         Object kept(Object next) {
             positions = positions == null ? deletedOf(file) : positions;
@@ -81,7 +81,7 @@ final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<Inter
 
         private void mark(WritableColumnVector column, int rows) {
             long start = rows == 0 ? 0 : column.getLong(0);
-            if (rows == 0 || column.getLong(rows - 1) - start == rows - 1) { // nearly always: no page was skipped
+            if (rows == 0 || column.getLong(rows - 1) - start == rows - 1) { // the common case: no page was skipped
                 positions.forEachAmong(start, rows, row -> column.putLong(row, DELETED));
                 return;
             }

@@ -11,11 +11,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 
-/** Nulls where a schema has none: in columns, in fields of structs, among elements of arrays and values of maps. */
+/** Nulls where the schema forbids them: in columns, struct fields, array elements and map values. */
 final class Nulls {
     private Nulls() {}
 
-    /** Whether a schema has no nulls somewhere in a column. */
+    /** Whether the schema forbids nulls anywhere in a column. */
     static boolean areForbidden(StructField field) {
         return !field.nullable() || areForbiddenIn(field.dataType());
     }
@@ -30,7 +30,7 @@ final class Nulls {
         return type instanceof MapType map && (!map.valueContainsNull() || areForbiddenIn(map.keyType()) || areForbiddenIn(map.valueType()));
     }
 
-    /** Whether a batch may have such nulls: it knows whether it has any, but not those of rows whose struct is null from others. */
+    /** Whether a batch may have such nulls. Its null flags also cover fields of null structs. */
     static boolean mayBeForbidden(ColumnVector column, DataType type, boolean nullable) {
         if (!nullable && column.hasNull()) {
             return true;
@@ -54,7 +54,7 @@ final class Nulls {
         return mayBeForbidden(column.getChild(0), map.keyType(), true) || mayBeForbidden(column.getChild(1), map.valueType(), map.valueContainsNull());
     }
 
-    /** Whether a value of a row, of a struct or of an array has such nulls, or is one. */
+    /** Whether a value of a row, struct or array is or contains a forbidden null. */
     static boolean isForbidden(SpecializedGetters values, int place, DataType type, boolean nullable) {
         if (values.isNullAt(place)) {
             return !nullable;

@@ -8,7 +8,7 @@ import java.util.Map;
 import org.roaringbitmap.IntConsumer;
 import org.roaringbitmap.RoaringBitmap;
 
-/** A set of row positions, as Delta's deletion vectors have it: 32-bit bitmaps by the upper half of the positions. */
+/** Row positions in the layout of Delta's deletion vectors: 32-bit bitmaps by the upper half of the position. */
 final class Positions {
     private static final int MAGIC = 1681511377;
 
@@ -35,9 +35,9 @@ final class Positions {
         return positions;
     }
 
-    /** Takes those among so many that follow each other, counted from the first of these. */
+    /** Calls {@code taken} with the offset of each position in the range of {@code count} from {@code start}. */
     void forEachAmong(long start, int count, IntConsumer taken) {
-        boolean isHigh = start >= 1L << 31; // the bitmap's own loop loses what follows this position, if it starts before
+        boolean isHigh = start >= 1L << 31; // started below it, the bitmap's loop misses positions above
         if (start + count <= (isHigh ? 1L << 32 : 1L << 31)) {
             first.forEachInRange((int) start, count, position -> taken.accept((int) (Integer.toUnsignedLong(position) - start)));
             return;

@@ -4,9 +4,9 @@ import java.io.Closeable;
 import java.io.IOException;
 import java.util.concurrent.CompletableFuture;
 
-/** A file that is read by ranges. */
+/** A file read by ranges. */
 interface Ranges extends Closeable {
-    /** Begins to read exactly these bytes. */
+    /** Starts reading exactly these bytes. */
     CompletableFuture<Void> start(long start, byte[] into, int offset, int length);
 
     /** Reads exactly these bytes. */
@@ -14,7 +14,7 @@ interface Ranges extends Closeable {
         Fetching.await(start(start, into, offset, length));
     }
 
-    /** A storage that says nothing for {@code stallMs} is asked again. */
+    /** A storage that is silent for {@code stallMs} gets another request. */
     static Ranges open(Driver driver, int file, long size, int stallMs) throws IOException {
         String url = driver.url(file);
         return url.startsWith("file:") ? new LocalRanges(url) : new HttpRanges(driver, file, size, stallMs);

@@ -6,7 +6,7 @@ import java.util.NoSuchElementException;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
-/** What is kept of rows, or of batches of them, that a reader gives. */
+/** The rows or batches of a reader, filtered. */
 abstract class ReadRows extends AbstractIterator<Object> implements Closeable {
     private final Iterator<Object> rows;
     private Object ahead;
@@ -15,7 +15,7 @@ abstract class ReadRows extends AbstractIterator<Object> implements Closeable {
         this.rows = rows;
     }
 
-    /** The row or the batch; null if it is left out. */
+    /** The row or batch; null to drop it. */
     abstract Object kept(Object next);
 
     @Override

@@ -4,7 +4,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Supplier;
 
-/** The values that were used last; others are made again when they are needed. */
+/** An LRU cache; evicted values are rebuilt when needed. */
 final class Recent<K, V> {
     private final Map<K, V> values;
 
@@ -28,7 +28,7 @@ final class Recent<K, V> {
         return known;
     }
 
-    /** Null if there is none. */
+    /** Null if absent. */
     synchronized V find(K key) {
         return values.get(key);
     }

@@ -13,11 +13,11 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * The files of a planned scan, as {@code lakeport://scan/…/number-size.parquet}. The driver knows by which URL each of them is read
- * at the moment. Nothing can be written.
+ * The files of a planned scan, as {@code lakeport://scan/…/number-size.parquet}. The driver knows each file's current
+ * URL. Read-only.
  */
 public final class ScanFileSystem extends FileSystem {
-    /** How long a storage may say nothing before it is asked again. */
+    /** How long a storage may be silent before the request is repeated. */
     private static final String STALL_SECONDS = "fs.lakeport.stall.seconds";
 
     private static final int DEFAULT_STALL_SECONDS = 20;
@@ -119,7 +119,7 @@ public final class ScanFileSystem extends FileSystem {
         return new IOException("a scan can only be read");
     }
 
-    /** What the name of a file tells. */
+    /** The fields encoded in a file's name. */
     private static final class FileName {
         private static final String ENDING = ".parquet";
         private final int number;

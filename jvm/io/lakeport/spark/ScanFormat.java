@@ -14,7 +14,7 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
-/** Spark's Parquet for files that have other names for the columns than the table. So Spark prunes and pushes as for any table. */
+/** Spark's Parquet format for files whose column names differ from the table's. Pruning and pushdown still work. */
 final class ScanFormat extends ParquetFileFormat {
     private static final long serialVersionUID = 1;
 
@@ -24,8 +24,8 @@ final class ScanFormat extends ParquetFileFormat {
     private final transient Object life;
 
     /**
-     * Of files that are whole, where {@code deleted} is null, or of ones with deleted rows. Under other settings of the session, values
-     * would be other ones. The scan lasts as long as {@code life} does.
+     * {@code deleted} is null for files without deleted rows. {@code settings} are required in the session: others
+     * would change values. The scan lives as long as {@code life}.
      */
     ScanFormat(StoredNames names, java.util.Map<String, String> settings, DeletedRows deleted, Object life) {
         this.names = names;
@@ -34,13 +34,13 @@ final class ScanFormat extends ParquetFileFormat {
         this.life = life;
     }
 
-    /** Columns may be ones of `SomeRows`, which Spark must not take for those of its reader. */
+    /** Columns may be `SomeRows`, which Spark must not mistake for its reader's own. */
     @Override
     public Option<Seq<String>> vectorTypes(StructType wanted, StructType partitions, SQLConf conf) {
         return deleted != null && WithoutNulls.isNeeded(wanted) ? Option.empty() : super.vectorTypes(wanted, partitions, conf);
     }
 
-    /** On the driver. The reader is that of Spark's own class, with what has to be checked around it: tasks need nothing of this one. */
+    /** On the driver. Wraps the reader of Spark's own class in the checks: tasks need nothing of this class. */
     @Override
     public Function1<PartitionedFile, Iterator<InternalRow>> buildReaderWithPartitionValues(
             SparkSession spark,

@@ -24,10 +24,10 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Makes frames over Spark's Parquet relation, for the Python process that has planned scans. */
+/** Builds frames over Spark's Parquet relation, for the Python process that planned the scans. */
 public final class ScanFrames {
     private static final String WITH_DELETED = "/with-deleted";
-    /** Whatever a session has for these, all rows are read, and as they are stored. */
+    /** Overrides session settings so that all rows are read, exactly as stored. */
     private static final Map<String, String> EXACT = Map.of(
             "ignoreCorruptFiles", "false",
             "ignoreMissingFiles", "false",
@@ -36,10 +36,10 @@ public final class ScanFrames {
             "int96RebaseMode", "CORRECTED");
 
     /**
-     * The rows of a scan whose files are in directories, which are named with spaces between, by the names that the table has.
-     * Schemas are JSON: the columns of the table, void ones too; the same as files have them, less void ones; and those that are wanted.
-     * The condition, or null, is about the columns of the table. The settings, {@code name=value} with spaces between, are those of the
-     * session with which it must be read.
+     * The rows of a scan under the table's column names. {@code directories} is space-separated. Schemas are JSON: the
+     * table's columns including void ones; the same as stored, without void ones; and the selected ones. The condition,
+     * or null, refers to table columns. The settings, space-separated {@code name=value}, are the session's required
+     * ones.
      */
     public Dataset<Row> read(
             SparkSession spark, String scan, String address, String secret, String directories, String settings, String table, String stored,
@@ -54,8 +54,8 @@ public final class ScanFrames {
     }
 
     /**
-     * Why Spark's reader cannot give some columns of the table, by the footers of some files of a scan; null if nothing is against it, or
-     * if the storage does not tell at once. Files are named with spaces between, as they are below a directory without partitions.
+     * Why Spark's reader cannot return some columns, from the footers of some files; null if nothing is found, or the
+     * storage does not respond in time. File names are space-separated, as below a directory without partitions.
      */
     public String whyNot(
             SparkSession spark, String scan, String address, String secret, String files, String table, String stored, String wanted) {
@@ -72,7 +72,7 @@ public final class ScanFrames {
         return isVoid(field) ? functions.lit(null).as(field.name()) : functions.col("`" + field.name().replace("`", "``") + "`");
     }
 
-    /** No file holds such a column. */
+    /** Files do not store such columns. */
     private static boolean isVoid(StructField field) {
         return field.dataType().equals(DataTypes.NullType);
     }
@@ -84,7 +84,7 @@ public final class ScanFrames {
 
     private record Scan(
             SparkSession spark, String id, String address, String secret, String settings, StructType table, StructType stored) {
-        /** Without the secret. */
+        /** Omits the secret. */
         @Override
         public String toString() {
             return "scan " + id;
@@ -102,7 +102,7 @@ public final class ScanFrames {
             return parts.stream().reduce(Dataset::union).orElseGet(() -> spark.createDataFrame(List.of(), less(table, List.of())));
         }
 
-        /** Spark takes partitions from the directories of the files. */
+        /** Spark derives partitions from the files' directories. */
         private FileIndex index(String directory) {
             Path root = new Path("lakeport://" + id + directory);
             return new InMemoryFileIndex(
@@ -110,7 +110,7 @@ public final class ScanFrames {
                     Option.empty());
         }
 
-        /** With nulls where the table has them, and nowhere else: what Spark makes of paths by itself has them everywhere. */
+        /** Nullable exactly where the table is: Spark makes everything it derives from paths nullable. */
         private HadoopFsRelation relation(FileIndex index, DeletedRows deleted, Object life) {
             List<String> names = List.of(index.partitionSchema().fieldNames());
             StructField[] partitions = names.stream().map(table::apply).toArray(StructField[]::new);

@@ -7,7 +7,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Some rows of a column, which belongs to who has read it. */
+/** A subset of a column's rows. The column belongs to its reader. */
 final class SomeRows extends ColumnVector {
     private final ColumnVector column;
     private final int[] places;
@@ -108,7 +108,7 @@ final class SomeRows extends ColumnVector {
         return column.getBinary(places[row]);
     }
 
-    /** A field of a struct, or a part of a variant: it has a value for each row. */
+    /** A struct field or part of a variant: it has one value per row. */
     @Override
     public ColumnVector getChild(int ordinal) {
         return new SomeRows(column.getChild(ordinal), places);

@@ -25,7 +25,7 @@ import org.apache.spark.sql.sources.StringStartsWith;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Filters by which row groups are skipped, about columns as files have them. Spark applies them to rows too, so one may be left out. */
+/** Filters that skip row groups, on stored column names. Spark also filters rows, so any may be dropped. */
 final class StoredFilters {
     private final StoredNames names;
 
@@ -44,7 +44,7 @@ final class StoredFilters {
         return CollectionConverters.asScala(kept).toList();
     }
 
-    /** Null where there is none that means the same. */
+    /** Null if there is no equivalent. */
     private Filter of(Filter filter) {
         if (filter instanceof And and) {
             return both(and.left(), and.right(), And::new);

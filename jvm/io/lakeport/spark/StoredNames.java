@@ -8,23 +8,23 @@ import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** Under which names, or with which ids, the files of a table hold its columns and the fields of their structs. */
+/** The names or ids under which files store the table's columns and their struct fields. */
 final class StoredNames {
     private final StructType table;
     private final StructType stored;
 
-    /** The columns of a table, and the same as its files have them, one beside the other. */
+    /** The table's columns and their stored counterparts, in the same order. */
     StoredNames(StructType table, StructType stored) {
         this.table = table;
         this.stored = stored;
     }
 
-    /** Some columns of the table, or some fields of them, as files have them. Others, which Spark adds, stay as they are. */
+    /** Some table columns or fields, as stored. Columns that Spark adds stay unchanged. */
     StructType of(StructType wanted) {
         return fields(wanted, table, stored);
     }
 
-    /** The path of a column, or of a field in it, in files; null where there is none. */
+    /** The stored path of a column or nested field; null if there is none. */
     String[] of(String[] path) {
         String[] names = new String[path.length];
         DataType type = table;
@@ -57,7 +57,7 @@ final class StoredNames {
     }
 
     private static DataType type(DataType wanted, DataType table, DataType stored) {
-        if (wanted instanceof StructType && table instanceof StructType) { // of a variant, Spark asks for parts as for fields
+        if (wanted instanceof StructType && table instanceof StructType) { // Spark selects variant parts like fields
             return fields((StructType) wanted, (StructType) table, (StructType) stored);
         }
         if (wanted instanceof ArrayType) {
@@ -74,7 +74,7 @@ final class StoredNames {
         return wanted;
     }
 
-    /** Names of a table do not differ by case only. */
+    /** Column names are unique ignoring case. */
     private static int place(String name, StructType table) {
         StructField[] fields = table.fields();
         for (int i = 0; i < fields.length; i++) {

@@ -28,20 +28,20 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.sql.types.VariantType;
 
 /**
- * Whether a file holds columns in types that Spark's reader turns into those of the table. Of others it fails in the middle of a query, or
- * gives other values: it takes the last bits of an integer for a smaller one, and numbers for dates.
+ * Whether Spark's reader can convert a file's stored types to the table's. For other types it fails mid-query or
+ * returns wrong values: it truncates integers to the last bits, and reads numbers as dates.
  */
 final class StoredTypes {
     private final StructType table;
     private final StructType stored;
 
-    /** Some columns of the table, and the same as its files have them. */
+    /** Some table columns and their stored counterparts. */
     StoredTypes(StructType table, StructType stored) {
         this.table = table;
         this.stored = stored;
     }
 
-    /** The first column of a file that Spark's reader does not convert, in words; null if there is none. */
+    /** Describes a file's first column that Spark's reader cannot convert; null if there is none. */
     String against(Path file, Configuration conf) throws IOException {
         HadoopInputFile input = HadoopInputFile.fromPath(file, conf);
         return against(ParquetFooterReader.readFooter(input, ParquetMetadataConverter.SKIP_ROW_GROUPS).getFileMetaData().getSchema());
@@ -63,16 +63,16 @@ final class StoredTypes {
         return null;
     }
 
-    /** As Spark takes it by itself; null if it takes it for nothing. */
+    /** The type that Spark infers; null if it infers none. */
     private static DataType typeOf(Type column) {
         try {
             return new ParquetToSparkSchemaConverter(new SQLConf()).convert(new MessageType("file", column)).fields()[0].dataType();
-        } catch (Exception error) { // Scala does not declare them
+        } catch (Exception error) { // Scala does not declare exceptions
             return null;
         }
     }
 
-    /** Unsigned numbers are no decimals to Spark's reader, and bytes of a fixed length no text, though it takes them for types that are. */
+    /** Spark infers decimals for unsigned numbers and text for fixed-length bytes; its reader converts neither. */
     private static boolean hasOddLeaf(Type column, String type) {
         for (ColumnDescriptor leaf : new MessageType("file", column).getColumns()) {
             LogicalTypeAnnotation kind = leaf.getPrimitiveType().getLogicalTypeAnnotation();
@@ -101,7 +101,7 @@ final class StoredTypes {
         return held.equals(wanted) || widens(held, wanted);
     }
 
-    /** Of a variant, Spark asks for other parts than files have. */
+    /** Spark asks for parts of a variant that differ from the stored ones. */
     private static boolean isExact(StructType held, StructType wanted) {
         for (int place = 0; held.size() == wanted.size() && place < wanted.size(); place++) {
             if (!isExact(held.fields()[place].dataType(), wanted.fields()[place].dataType())) {
@@ -130,7 +130,7 @@ final class StoredTypes {
         return isMoment(held) && isMoment(wanted) || isBytes(held) && isBytes(wanted);
     }
 
-    /** How many digits before its point a decimal has that Spark makes of an integer; 0 for other types. */
+    /** The integer digits of the decimal that Spark makes of an integer; 0 for other types. */
     private static int digits(DataType type) {
         if (type.equals(DataTypes.LongType)) {
             return 20;

@@ -3,14 +3,14 @@ package io.lakeport.spark;
 import java.io.InterruptedIOException;
 import java.util.concurrent.ThreadLocalRandom;
 
-/** Pauses between tries, each about twice as long as the one before. */
+/** Exponential backoff between retries. */
 final class Waiting {
     private static final long FIRST_MS = 50;
     private static final long LONGEST_MS = 10_000;
 
     private Waiting() {}
 
-    /** Waits after so many tries in vain; not at all after none. */
+    /** Waits after this many failed tries; returns at once for 0. */
     static void after(int tries) throws InterruptedIOException {
         if (tries == 0) {
             return;

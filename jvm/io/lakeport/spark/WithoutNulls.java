@@ -13,8 +13,8 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Reads files, and fails if one has nulls in a place that has none by the table's word: Spark does not look for them there, and would give
- * other values. Rows that are deleted may have such nulls; they are left out then.
+ * Reads files; fails on a null in a non-nullable place: Spark does not check for nulls there and would return wrong
+ * values. Deleted rows may have such nulls; they are dropped.
  */
 final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
     private static final long serialVersionUID = 1;
@@ -24,7 +24,7 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
     private final int[] strict;
     private final int position;
 
-    /** The reader gives the columns of a schema, with nulls where there are some; deleted rows are marked. */
+    /** The reader returns the columns of a schema, with nulls if present; deleted rows are marked. */
     WithoutNulls(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted) {
         this.reader = reader;
         this.wanted = wanted;
@@ -36,7 +36,7 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
         return IntStream.range(0, wanted.size()).anyMatch(place -> Nulls.areForbidden(wanted.fields()[place]));
     }
 
-    /** Spark's iterators of rows may be ones of batches. */
+    /** Spark's row iterators may contain batches. */
     @Override
     @SuppressWarnings("unchecked")
     public Iterator<InternalRow> apply(PartitionedFile file) {
@@ -44,7 +44,7 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
         return (Iterator<InternalRow>) (Iterator<?>) new Checked(rows);
     }
 
-    /** The column of a row that has a null where it must not; null if there is none. */
+    /** The column of a row with a forbidden null; null if there is none. */
     private String lacking(InternalRow row) {
         for (int place : strict) {
             StructField field = wanted.fields()[place];
@@ -84,7 +84,7 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
             return places.length == batch.numRows() ? batch : SomeRows.of(batch, places);
         }
 
-        /** Whether a row has no such nulls. Only one that is deleted may have them. */
+        /** Whether a row has no forbidden nulls. Only deleted rows may have them. */
         private boolean isKept(InternalRow row) {
             String column = lacking(row);
             if (column == null) {

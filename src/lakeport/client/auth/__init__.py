@@ -1,4 +1,4 @@
-"""Profiles, and the header that proves who asks.
+"""Profiles, and the header that authenticates requests.
 
 May import `http` and `sharing`.
 """

@@ -1,4 +1,4 @@
-"""The credentials of a profile, as the header `Authorization`."""
+"""A profile's credentials as the `Authorization` header."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ WallClock = Callable[[], float]
 
 
 class Authorization(Protocol):
-    """Threads can share it."""
+    """Thread-safe."""
 
     def header(self) -> str:
-        """The value of the header. Raises `AuthenticationError` if there is none, and `UnavailableError`."""
+        """The header value. Raises `AuthenticationError` if there is none, and `UnavailableError`."""
         ...
 
     def renewed(self, refused: str) -> str | None:
-        """Another value, after the server has refused this one; None if there is no other."""
+        """A new value after the server rejected this one; None if there is no other."""
         ...
 
 
 def authorization(profile: Profile, http: HttpPool, clock: WallClock = time.time) -> Authorization:
-    """What a profile's requests are authorized by. Of OAuth, all who have the same credentials share the token.
+    """The authorization for a profile's requests. Users of the same OAuth credentials share the token.
 
-    Warns of credentials that are sent unencrypted to another machine."""
+    Warns if credentials are sent unencrypted to another machine."""
     _warn_of_cleartext(profile)
     match profile.credentials:
         case BearerToken(token=token):
@@ -102,7 +102,7 @@ class _FixedToken:
 
 @dataclass(slots=True)
 class _Tokens:
-    """The newest token, and when to take another one (seconds since the epoch). Who holds the lock may change it."""
+    """The newest token, and when to renew it (seconds since the epoch). Hold the lock to change it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     value: str | None = None
@@ -116,7 +116,7 @@ def _tokens_of(credentials: OAuthClientCredentials | OAuthPrivateKeyJwt) -> _Tok
 
 @dataclass(frozen=True, slots=True)
 class _OAuth:
-    """A token that is fetched when it is needed first, and again before it expires."""
+    """A token fetched on first use, and renewed before it expires."""
 
     credentials: OAuthClientCredentials | OAuthPrivateKeyJwt
     http: HttpPool
@@ -132,7 +132,7 @@ class _OAuth:
     def renewed(self, refused: str) -> str:
         with self.tokens.lock:
             if self.tokens.value is not None and self.tokens.value != refused:
-                return self.tokens.value  # another thread was faster
+                return self.tokens.value  # another thread renewed it first
             return self._fetch()
 
     def _fetch(self) -> str:
@@ -144,7 +144,7 @@ class _OAuth:
 
 
 def _lifetime(token: AccessToken) -> float:
-    """For how long a token is used: not to its very end, so that it is good when it arrives."""
+    """How long to use a token: it must still be valid on arrival."""
     if token.seconds is None:
         return float("inf")
     return token.seconds - min(_RENEW_SECONDS, token.seconds / 2)

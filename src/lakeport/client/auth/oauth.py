@@ -1,6 +1,6 @@
-"""Tokens from the endpoint that a profile names: for a secret, or for a key of the recipient's own.
+"""Tokens from a profile's token endpoint, for a client secret or a private key.
 
-See RFC 6749 (section 4.4), RFC 7523 (section 2.1), and the profile's types in the protocol.
+See RFC 6749 (section 4.4), RFC 7523 (section 2.1), and the profile types in the protocol.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _JWT_SECONDS = 120
 class AccessToken:
     value: str = field(repr=False)
     seconds: float | None
-    """How long it lives; None if the endpoint does not say."""
+    """Its lifetime; None if the endpoint does not say."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -39,9 +39,9 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def fetch_token(credentials: OAuthClientCredentials | OAuthPrivateKeyJwt, http: HttpPool, now: float) -> AccessToken:
-    """A new token. `now` is in seconds since the epoch.
+    """Fetch a new token. `now` is in seconds since the epoch.
 
-    Raises `AuthenticationError` if it is refused, and `UnavailableError` if the endpoint does not answer."""
+    Raises `AuthenticationError` if it is refused, and `UnavailableError` if the endpoint does not respond."""
     match credentials:
         case OAuthClientCredentials():
             headers, form = _for_secret(credentials)
@@ -60,7 +60,7 @@ def _for_secret(credentials: OAuthClientCredentials) -> tuple[dict[str, str], di
 
 
 def _for_key(credentials: OAuthPrivateKeyJwt, now: float) -> tuple[dict[str, str], dict[str, str]]:
-    """What the recipient signs is for the issuer; the profile's audience is the resource that the token is for."""
+    """The signed assertion is for the issuer; the profile's audience is the resource that the token is for."""
     claims: dict[str, Any] = {
         "aud": credentials.issuer,
         "iss": credentials.client_id,
@@ -85,7 +85,7 @@ def _read_key(credentials: OAuthPrivateKeyJwt) -> bytes:
 
 
 def _sign(claims: dict[str, Any], pem: bytes, algorithm: str, key_id: str | None) -> str:
-    """The claims as a token that is signed. The key is in no message."""
+    """The claims as a signed token. Messages never contain the key."""
     try:
         import jwt
     except ImportError:

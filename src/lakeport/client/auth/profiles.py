@@ -1,4 +1,4 @@
-"""The ways in which a person gives a profile."""
+"""The forms in which a profile can be given."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from lakeport.kernel.paths import resolve_path
 from lakeport.sharing.profile import Profile, parse_profile, read_profile
 
 GivenProfile = str | os.PathLike[str] | IO[str] | IO[bytes] | Mapping[str, Any] | Profile | None
-"""The path of a file, or its URL (`file:…`), or its JSON text; a file that is open; its content as a dict; a profile;
-None for what the environment says."""
+"""A file path, a `file:…` URL, JSON text, an open file, a dict, or a profile; None for the environment."""
 
 PROFILE = "LAKEPORT_PROFILE"
 """The path of a profile, or its JSON text."""
@@ -22,7 +21,7 @@ TOKEN = "LAKEPORT_BEARER_TOKEN"
 
 
 def open_profile(given: GivenProfile, environment: Mapping[str, str] = os.environ) -> Profile:
-    """Raises `ValueError` for what is no profile, and `OSError` if its file cannot be read."""
+    """Raises `ValueError` for an invalid profile, and `OSError` if its file cannot be read."""
     match given:
         case Profile():
             return given

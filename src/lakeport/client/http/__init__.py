@@ -1,4 +1,4 @@
-"""Requests that are tried again, and answers that never end early unseen.
+"""Requests with retries, and responses whose truncation never goes unnoticed.
 
 May import nothing but `errors` and `version`.
 """

@@ -1,4 +1,4 @@
-"""An answer of HTTP whose body is read while it comes, and never ends early without an error."""
+"""A streamed HTTP response whose body never ends early without an error."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class HttpAnswer:
-    """The status, the headers and the body of an answer. Close it, by a `with` block, to give its connection back."""
+    """The status, headers and body of a response. Close it, with a `with` block, to release its connection."""
 
     def __init__(self, response: BaseHTTPResponse, server: str) -> None:
         self._response = response
         self.server = server
-        """The host that answers, for messages."""
+        """The responding host, for messages."""
 
     @property
     def status(self) -> int:
@@ -30,13 +30,12 @@ class HttpAnswer:
 
     @property
     def headers(self) -> HTTPHeaderDict:
-        """Their names have no case."""
+        """Case-insensitive."""
         return self._response.headers
 
     @property
     def tells_its_length(self) -> bool:
-        """Whether a body that is broken off can be told from a whole one. Without a length the end of the connection is
-        the end of the body."""
+        """Whether truncation can be detected. Without a length, the body ends where the connection does."""
         return "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
 
     def __enter__(self) -> Self:
@@ -46,19 +45,19 @@ class HttpAnswer:
         self.close()
 
     def close(self) -> None:
-        """Gives the connection back; one whose body has not been read to its end is of no more use, and closed."""
+        """Release the connection; close it if the body was not read to the end, because it cannot be reused."""
         if self._response.length_remaining == 0:
-            self._response.read()  # there is nothing left, but only now it knows
+            self._response.read()  # nothing is left, but the response notices only now
         if not self._response.closed:
             self._response.close()
         self._response.release_conn()
 
     def read(self, about: str = "the request", most: int = JSON_BYTES) -> bytes:
-        """The body. Raises as `stream` does, and `SharingError` if it has more than `most` bytes."""
+        """The body. Raises the errors of `stream`, and `SharingError` if it exceeds `most` bytes."""
         return b"".join(limited(self.stream(), most, self.server, about))
 
     def beginning(self, most: int) -> bytes:
-        """The first `most` bytes of the body. Raises as `stream` does."""
+        """The first `most` bytes of the body. Raises the errors of `stream`."""
         begun = bytearray()
         for piece in self.stream():
             begun += piece[: most - len(begun)]
@@ -67,8 +66,8 @@ class HttpAnswer:
         return bytes(begun)
 
     def stream(self) -> Iterator[bytes]:
-        """The pieces of the body, unpacked, none of them large. Raises `UnavailableError` if it is broken off or
-        stalls, and `SharingError` if it unpacks to far more than was sent."""
+        """The decompressed body in small pieces. Raises `UnavailableError` if it breaks off or stalls, and
+        `SharingError` if it decompresses to far more than was sent."""
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("identity", ""):
             return self.raw()
@@ -81,14 +80,14 @@ class HttpAnswer:
         )
 
     def raw(self) -> Iterator[bytes]:
-        """The pieces of the body as they come. Raises as `stream` does."""
+        """The raw body in pieces. Raises the errors of `stream`."""
         try:
             yield from self._response.stream(_CHUNK, decode_content=False)
         except HTTP_ERRORS as error:
             raise connection_error(error, self.server) from error
 
     def take(self, size: int) -> bytes:
-        """The next bytes of the body as they come, fewer only at its end. Raises as `stream` does."""
+        """The next raw bytes of the body, fewer only at its end. Raises the errors of `stream`."""
         try:
             return self._response.read(size, decode_content=False)
         except HTTP_ERRORS as error:
@@ -101,7 +100,7 @@ class HttpAnswer:
             for piece in self.raw():
                 rest, packed = piece, packed + len(piece)
                 while rest:
-                    if unpacking.eof:  # one more member
+                    if unpacking.eof:  # another gzip member
                         unpacking = zlib.decompressobj(_GZIP)
                     part = unpacking.decompress(rest, _CHUNK)
                     unpacked += len(part)

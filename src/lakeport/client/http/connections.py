@@ -1,4 +1,4 @@
-"""Connections that are kept open: through proxies, with certificates that are checked, and along redirects."""
+"""Pooled connections: with proxies, verified certificates and redirects."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _MOST_REDIRECTS = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     proxy: str | None = None
-    """The URL of a proxy for everything; None takes what the environment says (HTTPS_PROXY, NO_PROXY …)."""
+    """The URL of a proxy for everything; None uses the environment (HTTPS_PROXY, NO_PROXY …)."""
     ca_file: str | None = None
-    """A file of certificates, in PEM, that are trusted beside those of the system."""
+    """A PEM file of certificates to trust in addition to the system's."""
     connect_seconds: float = 15.0
     read_seconds: float = 60.0
     """The longest time without a single byte."""
@@ -37,22 +37,22 @@ class ConnectionOptions:
 
 
 class Origin(NamedTuple):
-    """Who gets the secrets that are meant for it."""
+    """The server that may receive secrets meant for it."""
 
     scheme: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """The host, and the port if it is not the usual one."""
+        """The host, with the port unless it is the default."""
         return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
 
 
 def origin_of(url: str) -> Origin:
-    """Whom urllib3 connects to for a URL: so it is the one that reads it. Other readers, proxies among them, take a
-    backslash for something else.
+    """The server that urllib3 connects to for a URL, parsed by urllib3 itself: other parsers, such as proxies, treat a
+    backslash differently.
 
-    Raises `SharingError`, without the URL in it, for what is no URL of http or https."""
+    Raises `SharingError`, without the URL, for non-HTTP URLs."""
     with suppress(urllib3.exceptions.LocationParseError):
         parts = urllib3.util.parse_url(url)
         if parts.scheme in _PORTS and parts.host and "\\" not in url:
@@ -62,7 +62,7 @@ def origin_of(url: str) -> Origin:
 
 
 class Connections:
-    """A pool of connections for each proxy, and for the world without one. Threads can share it."""
+    """A connection pool per proxy, and one without. Thread-safe."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         self._options = options
@@ -77,9 +77,9 @@ class Connections:
             manager.clear()
 
     def open(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
-        """The answer, whatever its status, once its headers are here; redirects are followed as far as that is safe.
+        """The response, whatever its status, once its headers have arrived; follows redirects where that is safe.
 
-        Raises `UnavailableError` for what may pass, `SharingError` otherwise."""
+        Raises `UnavailableError` for transient failures, `SharingError` otherwise."""
         for _ in range(_MOST_REDIRECTS + 1):
             answer = self._send(method, url, headers, body)
             location = answer.headers.get("location")
@@ -119,7 +119,7 @@ class Connections:
         return manager
 
     def _shared_manager(self, origin: Origin) -> urllib3.PoolManager:
-        """One for all origins behind the same proxy that need the same certificates."""
+        """One manager for all origins behind the same proxy that need the same certificates."""
         proxy = self._options.proxy or _proxy_of_environment(origin)
         encrypted = origin.scheme == "https" or (proxy or "").startswith("https:")
         if (proxy, encrypted) not in self._managers:
@@ -131,7 +131,7 @@ class Connections:
             "num_pools": 64,
             "maxsize": self._options.connections_per_host,
             "block": True,
-            # The certificates of the system take their time to read.
+            # Loading the system's certificates is slow.
             "ssl_context": _tls(self._options.ca_file) if encrypted else None,
         }
         return urllib3.PoolManager(**settings) if proxy is None else _proxy_manager(proxy, settings)
@@ -159,7 +159,7 @@ def _tls(ca_file: str | None) -> ssl.SSLContext:
     if ca_file is not None:
         try:
             context.load_verify_locations(ca_file)
-        except OSError as error:  # of TLS, too
+        except OSError as error:  # TLS errors too
             raise ValueError(f"the certificates in {ca_file} cannot be used: {error.strerror or error}") from None
     return context
 
@@ -167,8 +167,8 @@ def _tls(ca_file: str | None) -> ssl.SSLContext:
 def _redirected(
     method: str, url: str, target: str, headers: Mapping[str, str], answer: HttpAnswer
 ) -> tuple[str, Mapping[str, str]]:
-    """How a redirect is followed. What is secret stays with the server that it was meant for: to another one goes no
-    `Authorization`, and no body. Raises `SharingError` for what is not followed."""
+    """How to follow a redirect. Secrets stay with their server: another one gets neither `Authorization` nor a body.
+    Raises `SharingError` for a redirect that is not followed."""
     before, after = origin_of(url), origin_of(target)
     if before.scheme == "https" and after.scheme == "http":
         raise _refused(answer, "redirects to a connection that is not encrypted")

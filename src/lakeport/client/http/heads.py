@@ -1,7 +1,7 @@
-"""Connections that do not take the beginning of an answer's head for the whole of it.
+"""Connections that detect truncated response heads.
 
-`http.client` ends the head where the connection ends, be it in the middle of a number: a version 12 of which the last
-digit was lost would be a version 1.
+`http.client` ends the head where the connection ends, even within a number: version 12 without its last digit would be
+version 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 
 class _WholeLines:
-    """The connection as `http.client` reads the head from it: by lines. A part of one raises `RemoteDisconnected`."""
+    """The connection, as `http.client` reads the head: by lines. A partial line raises `RemoteDisconnected`."""
 
     def __init__(self, incoming: Any) -> None:
         self._incoming = incoming
@@ -36,7 +36,7 @@ class _Response(http.client.HTTPResponse):
         try:
             super().begin()
         finally:
-            if self.fp is not None:  # an answer without a body closes it
+            if self.fp is not None:  # a response without a body closes it
                 self.fp = incoming
 
 
@@ -57,6 +57,6 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
 
 
 def read_whole_heads(manager: urllib3.PoolManager) -> urllib3.PoolManager:
-    """The same one; its connections are of this kind."""
+    """Make the manager use these connections, and return it."""
     manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
     return manager

@@ -1,5 +1,5 @@
-"""The log lines that urllib3 writes about our requests, without the paths and queries in them: those of a signed URL
-are as good as a password. What urllib3 writes about the requests of others stays as it is.
+"""Strip paths and queries from urllib3's log lines about our requests: those of a signed URL are as good as a password.
+Lines about other requests are unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from threading import local
 from typing import Any
 
 _LOGGERS = ("connection", "connectionpool", "poolmanager", "response", "util.retry")
-"""Those of urllib3's modules that write; a filter is not inherited."""
+"""The urllib3 modules that log; filters are not inherited."""
 
 
 class _Thread(local):
@@ -23,7 +23,7 @@ _thread = _Thread()
 
 @contextmanager
 def untold_targets() -> Iterator[None]:
-    """What this thread sends in the block is logged without its path and query."""
+    """Log requests of this thread without path and query while in the block."""
     _thread.sends_for_us = True
     try:
         yield
@@ -34,7 +34,7 @@ def untold_targets() -> Iterator[None]:
 def _shorten(record: logging.LogRecord) -> bool:
     if _thread.sends_for_us and isinstance(record.args, tuple):
         record.args = tuple(map(_shortened, record.args))
-        record.exc_info = None  # an error in the head of an answer quotes it, and it may redirect to a signed URL
+        record.exc_info = None  # an error about a response's head quotes it, and it may redirect to a signed URL
     return True
 
 

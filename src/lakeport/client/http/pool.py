@@ -1,4 +1,4 @@
-"""HTTP for everything that a recipient asks for, of sharing servers and of the storage that their URLs lead to."""
+"""HTTP for all of a recipient's requests, to sharing servers and to the storage behind their URLs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ __all__ = ["DataUrlRefused", "HttpAnswer", "HttpOptions", "HttpPool"]
 
 T = TypeVar("T")
 
-"""Is given an answer that has brought bytes of a file, for what its headers say of it."""
-
 USER_AGENT = f"Lakeport/{__version__} Python/{platform.python_version()}"
 
 
@@ -33,7 +31,7 @@ class HttpOptions:
 
 
 class HttpPool:
-    """Requests over connections that are kept open; what may pass is tried again. Threads can share it."""
+    """Requests over pooled connections; transient failures are retried. Thread-safe."""
 
     def __init__(self, options: HttpOptions = HttpOptions(), *, timing: Timing = Timing()) -> None:  # noqa: B008  # frozen
         self.options = options
@@ -41,7 +39,7 @@ class HttpPool:
         self.timing = timing
 
     def __reduce__(self) -> tuple[Callable[[HttpOptions], HttpPool], tuple[HttpOptions]]:
-        """In another process there is one for all that come alike, with connections of its own."""
+        """Another process keeps one pool per distinct value, with its own connections."""
         return _open_once, (self.options,)
 
     def __enter__(self) -> Self:
@@ -51,15 +49,15 @@ class HttpPool:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections that are not in use."""
+        """Close idle connections."""
         self._connections.close()
 
     def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> HttpAnswer:
-        """The answer, with its body still to be read. Its status may be any that will stay the same.
+        """The response, with its body unread. Its status can be any that a retry would not change.
 
-        Raises `UnavailableError` once all tries have failed, and `SharingError` for what cannot be asked."""
+        Raises `UnavailableError` once all attempts have failed, and `SharingError` for an invalid request."""
         return self.receive(method, url, lambda answer: answer, headers=headers, body=body)
 
     def receive(
@@ -72,8 +70,8 @@ class HttpPool:
         body: bytes | None = None,
         about: str = "",
     ) -> T:
-        """What `read` makes of the answer; it is called again, with a new answer, if the body is broken off. Raises as
-        `request` does, saying what it was `about`, and what `read` raises."""
+        """`read` of the response; called again with a new response if the body breaks off. Raises the errors of
+        `request`, which mention `about`, and those of `read`."""
         attempts = self._attempts()
         while True:
             try:
@@ -87,9 +85,9 @@ class HttpPool:
                 attempts.wait(error)
 
     def get_range(self, url: str, start: int, length: int) -> bytes:
-        """Exactly these bytes of a file. A body that is broken off is gone on with where it stopped.
+        """Exactly these bytes of a file. Resumes a truncated body where it stopped.
 
-        Raises `DataUrlRefused` if the URL is not, or no longer, good for the file, and `StorageError` otherwise."""
+        Raises `DataUrlRefused` if the URL is not, or no longer, valid for the file, and `StorageError` otherwise."""
         wanted = Range(start, length)
         attempts = self._attempts()
         try:
@@ -125,7 +123,7 @@ class HttpPool:
 
 
 def _spoken(url: str) -> str:
-    """The URL without what may be secret in it: all but its host."""
+    """The URL without potential secrets: only its host."""
     try:
         origin = origin_of(url)
     except SharingError:

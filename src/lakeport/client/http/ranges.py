@@ -1,4 +1,4 @@
-"""Bytes of a data file, by a URL that lets whoever has it read the file for some time."""
+"""Read bytes of a data file by a signed URL."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from lakeport.client.http.answer import HttpAnswer
 from lakeport.errors import StorageError, UnavailableError
 
 _REFUSED = frozenset({400, 401, 403, 404, 410})
-"""What storages answer to a URL that has expired, each its own; 400 is that of S3 and GCS for an expired token."""
+"""Statuses for an expired URL, which vary by storage; 400 is that of S3 and GCS for an expired token."""
 _PIECE = 256 * 1024
-"""As much is lost, at most, when a body is broken off."""
+"""The most that is lost when a body breaks off."""
 _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)\s*", re.IGNORECASE | re.ASCII)
 
 
 class DataUrlRefused(Exception):  # noqa: N818  # not an error to people: the caller takes a new URL
-    """The storage does not, or no longer, accept the URL."""
+    """Storage does not, or no longer, accept the URL."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"the storage refuses the URL of a file, with the status {status}")
@@ -25,7 +25,7 @@ class DataUrlRefused(Exception):  # noqa: N818  # not an error to people: the ca
 
 @dataclass(slots=True)
 class Range:
-    """The bytes that are wanted of a file, and those that are here already."""
+    """The wanted bytes of a file, and those already received."""
 
     start: int
     length: int
@@ -45,11 +45,11 @@ class Range:
 
     @property
     def position(self) -> int:
-        """The first byte that is missing."""
+        """The first missing byte."""
         return self.start + sum(map(len, self._pieces))
 
     def headers(self) -> dict[str, str]:
-        """What asks for the bytes that are missing."""
+        """Request the missing bytes."""
         return {"range": f"bytes={self.position}-{self.end - 1}", "accept-encoding": "identity"}
 
     def add(self, piece: bytes) -> None:
@@ -62,8 +62,8 @@ class Range:
 
 
 def receive_range(answer: HttpAnswer, wanted: Range, path: str) -> None:
-    """Takes what is missing out of the answer; the range may have something missing still, if the server sends less at
-    a time. Raises `DataUrlRefused`, `UnavailableError` and `StorageError`."""
+    """Receive missing bytes from the response; some may remain if the server sends less at a time. Raises
+    `DataUrlRefused`, `UnavailableError` and `StorageError`."""
     if answer.status in _REFUSED:
         raise DataUrlRefused(answer.status)
     if answer.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
@@ -81,7 +81,7 @@ def receive_range(answer: HttpAnswer, wanted: Range, path: str) -> None:
 
 
 def _sent(answer: HttpAnswer, wanted: Range, path: str) -> int:
-    """How many of the missing bytes are in the answer: all of them, unless its `Content-Range` says otherwise."""
+    """How many of the missing bytes the response has: all, unless its `Content-Range` says otherwise."""
     text = answer.headers.get("content-range")
     match = _CONTENT_RANGE.fullmatch(text or "")
     if match is None:
@@ -95,7 +95,7 @@ def _sent(answer: HttpAnswer, wanted: Range, path: str) -> int:
 
 
 def _skip(answer: HttpAnswer, wanted: Range, path: str) -> None:
-    """Passes over what comes before the missing bytes in the whole file."""
+    """Skip what precedes the missing bytes in the whole file."""
     length = answer.headers.get("content-length", "")
     if length.isdigit() and int(length) < wanted.end:
         raise _too_short(wanted, f"{length} bytes", path)

@@ -1,4 +1,4 @@
-"""What a server says when it refuses a request, as an error."""
+"""Error responses of a server as exceptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakeport.client.http.answer import HttpAnswer
 from lakeport.errors import AuthenticationError, PermissionDeniedError, SharingError
 
 INVALID_ANSWER = "INVALID_ANSWER"
-"""The code of errors that the client finds in a server's answer."""
+"""The code for errors that the client detects in a response."""
 
 _MOST_BYTES = 64 * 1024
 _MOST_CHARACTERS = 1000
@@ -29,7 +29,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 def refusal(answer: HttpAnswer, about: str = "") -> SharingError:
-    """The error that an answer stands for; it reads its body. `about` says what was asked for."""
+    """The error for a response; reads its body. `about` names what was requested."""
     body = _read_body(answer)
     code = body.errorCode or f"HTTP_{answer.status}"
     where = f"{answer.server} refuses {about}" if about else f"{answer.server} refuses the request"
@@ -37,7 +37,7 @@ def refusal(answer: HttpAnswer, about: str = "") -> SharingError:
 
 
 def sharing_error(where: str, status: int, code: str, message: str) -> SharingError:
-    """The error of a status: what, where, what the server says about it, and what to do."""
+    """The error for a status: what happened, where, the server's message, and what to do."""
     kind = {401: AuthenticationError, 403: PermissionDeniedError}.get(status, SharingError)
     said = f": {without_secrets(message)}" if message else ""
     advice = f"; {_ADVICE[status]}" if status in _ADVICE else ""
@@ -45,7 +45,7 @@ def sharing_error(where: str, status: int, code: str, message: str) -> SharingEr
 
 
 def invalid_answer(server: str, about: str, problem: str) -> SharingError:
-    """An answer that is a success by its status, and makes no sense."""
+    """A response with a success status but invalid content."""
     return SharingError(
         f"{server} gives an answer about {about} that cannot be used: {problem}; tell the provider",
         status=200,
@@ -54,16 +54,16 @@ def invalid_answer(server: str, about: str, problem: str) -> SharingError:
 
 
 def without_secrets(text: str) -> str:
-    """A server's words without signatures and tokens in them, and not too many."""
+    """A server's message without signatures and tokens, and not too long."""
     shown = _SECRETS.sub(lambda match: f"{match[1]}?…" if match[1] else f"{match[2]} …", text)
     return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]}…"
 
 
 def _read_body(answer: HttpAnswer) -> _Body:
-    """What the protocol says there is, or the beginning of other text; nothing of a page for browsers."""
+    """The protocol's error body, or the beginning of other text; nothing of an HTML page."""
     try:
         content = answer.beginning(_MOST_BYTES)
-    except SharingError:  # broken off, or not to be unpacked: its status says enough
+    except SharingError:  # truncated or not decompressible: the status is enough
         return _Body()
     try:
         return msgspec.json.decode(content, type=_Body)

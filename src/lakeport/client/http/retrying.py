@@ -1,4 +1,4 @@
-"""Which failures may pass, and how long to wait before the next try."""
+"""Which failures are transient, and how long to wait before a retry."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from urllib3 import exceptions
 from lakeport.errors import SharingError, UnavailableError
 
 TRANSIENT_STATUSES = frozenset({408, 429} | set(range(500, 600)) - {501, 505})
-"""Those after which the same request may succeed."""
+"""Statuses after which a retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions:
-    """A request is tried once, and then again up to `retries` times, as long as no more than `total_seconds` have gone
-    by since it began, or since the last of its bytes came. The waits double from the first to the longest, and are cut
-    by chance, so that clients that failed together do not come back together; never below what the server asked for."""
+    """Retry a request up to `retries` times, within `total_seconds` of its start or of its last received byte. Waits
+    double from the first to the longest, with jitter so that clients that failed together do not return together; never
+    less than the server asked for."""
 
     retries: int = 8
     total_seconds: float = 300.0
@@ -34,7 +34,7 @@ class RetryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The clock (in seconds), the sleep, and the chance (from 0 to 1) that waits are made of."""
+    """The clock (in seconds), the sleep, and the random source (0 to 1) for waits."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -42,18 +42,18 @@ class Timing:
 
 
 class Attempts:
-    """The tries of one request."""
+    """The attempts of one request."""
 
     def __init__(self, options: RetryOptions, timing: Timing) -> None:
         self._options, self._timing = options, timing
         self.restart()
 
     def restart(self) -> None:
-        """There has been progress: what failed before no longer counts."""
+        """Forget earlier failures after progress."""
         self._began, self._failed = self._timing.clock(), 0
 
     def wait(self, error: UnavailableError) -> None:
-        """Waits until the next try. Raises the error, with what has been tried, if there is to be none."""
+        """Wait before the next attempt. Raises the error, with the attempts made, if there is none left."""
         if error.code == UNREACHABLE:
             raise error
         self._failed += 1
@@ -79,13 +79,13 @@ class Attempts:
 
 
 UNREACHABLE = "UNREACHABLE"
-"""The code of an `UnavailableError` that is raised at once: a server that never answered, at an address where nothing
+"""The code of an `UnavailableError` that is not retried: a server that never responded, at an address where nothing
 listens or that does not exist, is more likely misspelled than restarting."""
 
 
 def connection_error(error: Exception, server: str, *, answered_before: bool = True) -> SharingError:
-    """What a failure on the way to a server, or of a body on its way back, is to the caller: an `UnavailableError` if
-    it may pass. URLs, which may be signed, are not in its message."""
+    """Convert a connection failure, or a failure within a response body: an `UnavailableError` if it is transient. The
+    message omits URLs, which may be signed."""
     reason = _unreachable(error, server)
     if reason is not None:
         return UnavailableError(reason, status=0, code="CONNECTION_FAILED" if answered_before else UNREACHABLE)
@@ -101,7 +101,7 @@ def connection_error(error: Exception, server: str, *, answered_before: bool = T
             return SharingError(f"the URL of {server} is not valid", status=0, code="INVALID_URL")
         case exceptions.NameResolutionError():
             reason = f"the name of {server} cannot be resolved"
-        case exceptions.NewConnectionError():  # in urllib3 a kind of `ConnectTimeoutError`
+        case exceptions.NewConnectionError():  # in urllib3, a subclass of `ConnectTimeoutError`
             reason = f"{server} cannot be reached: {_cause(error, OSError) or 'the connection failed'}"
         case exceptions.ConnectTimeoutError():
             reason = f"{server} cannot be reached: it did not answer in time"
@@ -126,7 +126,7 @@ def _unreachable(error: Exception, server: str) -> str | None:
 
 
 def _cause(error: BaseException | None, kind: type[OSError]) -> OSError | None:
-    """The error of the operating system behind one of urllib3."""
+    """The operating system's error behind one of urllib3's."""
     while error is not None:
         if isinstance(error, kind):
             return error
@@ -145,7 +145,7 @@ def _certificate_reason(error: Exception) -> str:
 
 
 def parse_retry_after(text: str | None) -> float:
-    """The seconds that `Retry-After` asks to wait: a number, or a moment; 0 if it is neither."""
+    """The seconds to wait by `Retry-After`: a number or a date; 0 if invalid."""
     if text is None:
         return 0.0
     if text.strip().isascii() and text.strip().isdigit():
@@ -158,4 +158,4 @@ def parse_retry_after(text: str | None) -> float:
 
 
 HTTP_ERRORS = (urllib3.exceptions.HTTPError, OSError)
-"""What urllib3 raises."""
+"""The errors that urllib3 raises."""

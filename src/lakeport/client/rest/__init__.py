@@ -1,4 +1,4 @@
-"""The APIs of the protocol: sessions, pages, answers.
+"""The protocol's APIs: sessions, pages, responses.
 
 May import `auth`, `http`, `sharing` and the kernel.
 """

@@ -1,8 +1,7 @@
-"""The answers about tables: lines of JSON, checked to their end, over all pages.
+"""Responses about tables: JSON lines over all pages, checked to the end.
 
-A page is received whole before the first of its lines is handed out. So one whose connection breaks is asked for again,
-and what is handed out is never the beginning of something that fails later. It waits in memory, or beyond a size in a
-temporary file that has no name.
+A page is received completely before its first line is returned, so a broken connection is retried and callers never see
+part of a failed page. It is buffered in memory, or beyond a size in an anonymous temporary file.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _NOTHING = msgspec.Raw()
 
 
 class _Line(WireModel, frozen=True):
-    """What a line has in it, as far as it matters here; of the rest only that it is JSON."""
+    """The parts of a line that matter here; the rest is only checked to be JSON."""
 
     protocol: msgspec.Raw = _NOTHING
     meta_data: msgspec.Raw = _NOTHING
@@ -55,15 +54,15 @@ _LINES = msgspec.json.Decoder(_Line, strict=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """The answer to a query that is not ready yet."""
+    """A query whose result is not ready yet."""
 
     query_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Page:
-    """One answer, whole: its head, its lines, and its end. The file that it waits in is closed once the lines are out,
-    or nobody has the page any more."""
+    """One complete response: head, lines and end. Its file is closed once the lines are read or the page is
+    garbage-collected."""
 
     server: str
     about: str
@@ -82,7 +81,7 @@ class Page:
         return (self.end and self.end.next_page_token) or None
 
     def lines(self) -> Iterator[bytes]:
-        """The lines between the head and the end, once. Raises `SharingError` for one that is not JSON."""
+        """The lines between the head and the end, once. Raises `SharingError` for a line that is not JSON."""
         with self.file:
             self.file.seek(0)
             head, ended = 2, False
@@ -96,7 +95,7 @@ class Page:
 
 
 class TableAnswer:
-    """What a server answers about a table: its head, and then, once, the lines of all pages."""
+    """A server's response about a table: the head, then, once, the lines of all pages."""
 
     def __init__(self, first: Page, next_page: Callable[[str], Page]) -> None:
         self._page, self._next_page = first, next_page
@@ -105,8 +104,8 @@ class TableAnswer:
         self.protocol_line = first.protocol_line
         self.metadata_line = first.metadata_line
         self.end: EndStreamAction | None = None
-        """Once all lines are out: what the ends of the pages say together, with the first of the refresh tokens and the
-        earliest of the expirations; None if there is no end on any page."""
+        """Available after all lines: the combined ends of the pages, with the first refresh token and the earliest
+        expiration; None if no page has an end."""
         self._lines = self._all_lines()
 
     def __enter__(self) -> Self:
@@ -116,15 +115,16 @@ class TableAnswer:
         self.close()
 
     def close(self) -> None:
-        """Forgets the lines that are not out yet."""
+        """Discard the remaining lines."""
         self._lines.close()
         self._page.file.close()
 
     def lines(self) -> Iterator[bytes]:
-        """The lines after the head, without the ends: files, and metadata of other versions. There is one iterator: who
-        asks twice goes on.
+        """The lines after the head, without the ends: files, and metadata of other versions. All calls share one
+        iterator.
 
-        Raises `SharingError` for a line that is not JSON, and for a page that does not come or is of another table."""
+        Raises `SharingError` for a line that is not JSON, and for a page that is missing or belongs to another
+        table."""
         return self._lines
 
     def _all_lines(self) -> Generator[bytes]:
@@ -144,7 +144,7 @@ class TableAnswer:
         self.end = end
 
     def _checked(self, page: Page) -> Page:
-        """A page has the head of the first one."""
+        """Check that a page has the same head as the first one."""
         for name in ("version", "response_format", "protocol_line", "metadata_line"):
             if getattr(page, name) != getattr(self, name):
                 page.file.close()
@@ -154,9 +154,9 @@ class TableAnswer:
 
 
 def receive_page(answer: HttpAnswer, about: str, most_bytes: int = PAGE_BYTES) -> Page | Pending:
-    """Reads an answer with the status 200 to its end.
+    """Read a response with status 200 to its end.
 
-    Raises `UnavailableError` if it is broken off, and `SharingError` if it ends with an error or makes no sense."""
+    Raises `UnavailableError` if it breaks off, and `SharingError` if it ends with an error or is invalid."""
     file: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # the page closes it
     try:
         for chunk in limited(answer.stream(), most_bytes, answer.server, about):
@@ -195,7 +195,7 @@ def _read_page(answer: HttpAnswer, about: str, file: SpooledTemporaryFile[bytes]
 
 
 def _pending(found: QueryStatus, server: str, about: str) -> Pending:
-    """Raises `SharingError` for a query that has failed: polling goes on only while it is pending."""
+    """Raises `SharingError` for a failed query: only pending ones are polled."""
     if found.status is None or found.status.lower() == PENDING:
         return Pending(query_id=found.query_id)
     said = found.error_message or found.message or f"its status is {found.status!r}"
@@ -214,7 +214,7 @@ def _check_end(answer: HttpAnswer, about: str, capabilities: Capabilities, end: 
 
 
 def parse_version(answer: HttpAnswer, about: str) -> int:
-    """The header `Delta-Table-Version`. Raises `SharingError`."""
+    """The `Delta-Table-Version` header. Raises `SharingError`."""
     text = answer.headers.get("delta-table-version", "").strip()
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 1 << 63):
         raise invalid_answer(answer.server, about, "it has no valid Delta-Table-Version in its header")
@@ -231,7 +231,7 @@ def _response_format(answer: HttpAnswer, about: str, capabilities: Capabilities)
 
 
 def _head(file: SpooledTemporaryFile[bytes], server: str, about: str) -> list[bytes]:
-    """The first two lines, if there are as many."""
+    """The first two lines, or fewer."""
     file.seek(0)
     found: list[bytes] = []
     for _, line in _numbered(file, server, about):
@@ -256,7 +256,7 @@ def _last_line(file: SpooledTemporaryFile[bytes], server: str, about: str) -> by
 
 
 def _numbered(file: SpooledTemporaryFile[bytes], server: str, about: str) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, without what ends them. Raises `SharingError` for one that is too long to hold."""
+    """The non-blank lines, without line endings. Raises `SharingError` for a line that is too long."""
     for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES), b""), 1):
         if len(line) == LINE_BYTES:
             raise _long_line(server, about)

@@ -1,4 +1,4 @@
-"""Answers in pages: they must end."""
+"""Guards against endless paging."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from lakeport.client.http.refusals import invalid_answer
 
 
 class PageCount:
-    """Counts the pages of one answer. Raises `SharingError` if they do not seem to end, or go round in a circle."""
+    """Counts the pages of one response. Raises `SharingError` if they seem endless or repeat."""
 
     def __init__(self, server: str, about: str) -> None:
         self._server, self._about = server, about
         self._pages = self._empty = 0
         self._tokens: set[int] = set()
-        """Hashes: the tokens themselves may be long."""
+        """Hashes, because tokens may be long."""
 
     def add(self, items: int, next_token: str | None) -> None:
-        """One more page, with so many items on it, and the token of the page after it."""
+        """Count a page with this many items, followed by the page of `next_token`."""
         self._pages += 1
         self._empty = 0 if items else self._empty + 1
         if self._pages >= PAGES:

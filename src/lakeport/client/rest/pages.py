@@ -1,4 +1,4 @@
-"""The pages of answers about tables: by parameters, by queries, and by queries that are made in the background."""
+"""The pages of responses about tables: for parameters, for queries, and for asynchronous queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMATS = ("delta", "parquet")
 
 _CAPABILITIES = Capabilities(
     response_formats=FORMATS,
-    # A table whose commits only its catalog knows is not read through a share.
+    # Catalog-managed tables cannot be read through a share: only the catalog knows their commits.
     reader_features=frozenset(map(str.lower, READER_FEATURES - CATALOG_MANAGED)),
     include_end_stream_action=True,
 )
@@ -34,7 +34,7 @@ def _headers(formats: tuple[str, ...], *, async_query: bool) -> dict[str, str]:
 
 
 class ParameterPages:
-    """The pages that a `GET` with parameters gives."""
+    """The pages of a `GET` with parameters."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ParameterPages:
         self._headers = _headers(formats, async_query=False)
 
     def page(self, token: str | None) -> Page:
-        """The page of a token; the first one without."""
+        """The page for a token; without one, the first."""
         parameters = {**self._parameters, **({} if token is None else {"pageToken": token})}
         found = self._session.page(
             "GET",
@@ -83,7 +83,7 @@ class QueryPages:
         self._query_id: str | None = None
 
     def page(self, token: str | None) -> Page:
-        """The page of a token; the first one without."""
+        """The page for a token; without one, the first."""
         found = self._ask(token) if self._query_id is None else self._poll(self._query_id, token)
         return found if isinstance(found, Page) else self._wait(found, token)
 
@@ -102,7 +102,7 @@ class QueryPages:
     def _ask(self, token: str | None) -> Page | Pending:
         request = self._request
         if token is not None:
-            # A refresh token goes with the first page only.
+            # A refresh token belongs to the first page only.
             request = msgspec.structs.replace(request, page_token=token, include_refresh_token=None, refresh_token=None)
         return self._post(f"{self._path}/query", request)
 

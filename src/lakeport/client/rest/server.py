@@ -1,4 +1,4 @@
-"""A sharing server, as its recipients see it: every API of the protocol."""
+"""A sharing server, as recipients see it: every API of the protocol."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ListPage = TypeVar("ListPage", models.SharePage, models.SchemaPage, models.Table
 
 
 class SharingServer:
-    """The server that a profile leads to. All methods raise `SharingError`, and of its kinds `AuthenticationError`,
-    `PermissionDeniedError` and `UnavailableError`. Threads can share it.
+    """A profile's server. All methods raise `SharingError` or its subclasses `AuthenticationError`,
+    `PermissionDeniedError` and `UnavailableError`. Thread-safe.
 
-    `pending_seconds` is how long a query that the server makes in the background may take; `formats` are those in
-    which it is asked to answer about tables, where it has the choice."""
+    `pending_seconds` limits how long an asynchronous query may take; `formats` are the response formats to request
+    about tables, where the server has a choice."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class SharingServer:
         self._pending_seconds, self.formats = pending_seconds, formats
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In another process there is one for all that come alike, with connections of its own."""
+        """Another process keeps one server per distinct value, with its own connections."""
         return _open_once, (self.profile, self.http, self._pending_seconds, self.formats)
 
     def __enter__(self) -> Self:
@@ -54,7 +54,7 @@ class SharingServer:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections that are not in use."""
+        """Close idle connections."""
         self.http.close()
 
     @property
@@ -83,44 +83,44 @@ class SharingServer:
         try:
             return [table for page in pages for table in page.items]
         except SharingError as error:
-            # Old servers have no such route; if there is no such share, its schemas are not found either.
+            # Old servers lack this route; for an unknown share, listing its schemas fails too.
             if error.status not in (404, 405):
                 raise
         return [table for schema in self.schemas(share) for table in self.tables(share, schema.name)]
 
     def version(self, table: TableName, starting_timestamp: str | None = None) -> int:
-        """The latest version, or the first one at a moment or after it."""
+        """The latest version, or the first one at or after a time."""
         path, about = table_path(table), _about(table)
         parameters = {} if starting_timestamp is None else {"startingTimestamp": starting_timestamp}
         read = partial(parse_version, about=about)
         try:
             return self._session.receive("GET", f"{path}/version", read, about, parameters=parameters)
         except SharingError as error:
-            # Servers from before 2023 have no such route, and know no moments.
+            # Servers from before 2023 lack this route and do not support timestamps.
             if starting_timestamp is not None or not _is_unknown_route(error):
                 raise
         return self._session.receive("HEAD", path, read, about)
 
     def metadata(self, table: TableName, *, version: int | None = None, timestamp: str | None = None) -> TableAnswer:
-        """The protocol and the metadata of the latest version, or of the one that is asked for."""
+        """The protocol and metadata of the latest version, or of the given one."""
         given = {"version": version, "timestamp": timestamp}
         parameters = {name: str(value) for name, value in given.items() if value is not None}
         return self._answer(table, "metadata", parameters, METADATA_BYTES)
 
     def query(self, table: TableName, request: QueryRequest) -> TableAnswer:
-        """The files of a version, or those of a range of versions, from the page on that the request names."""
+        """The files of a version or a version range, starting at the page that the request names."""
         pages = QueryPages(
             self._session, table_path(table), request, _about(table), self._pending_seconds, self.formats
         )
         return TableAnswer(pages.page(None), pages.page)
 
     def changes(self, table: TableName, request: ChangesRequest) -> TableAnswer:
-        """The files that hold the changes of a range of versions, from the page on that the request names."""
+        """The change files of a version range, starting at the page that the request names."""
         fields: dict[str, Any] = msgspec.to_builtins(request)
         return self._answer(table, "changes", {name: _format_parameter(value) for name, value in fields.items()})
 
     def credentials(self, table: TableName, location: str | None = None) -> models.Credentials:
-        """Temporary credentials for the directory of a table, or for another of its locations."""
+        """Temporary credentials for a table's directory, or for another of its locations."""
         path = f"{table_path(table)}/temporary-table-credentials"
         request = CredentialsRequest(location=location)
         return self._session.json("POST", path, models.CredentialsAnswer, _about(table), body=request).credentials
@@ -133,7 +133,7 @@ class SharingServer:
         return TableAnswer(pages.page(None), pages.page)
 
     def _pages(self, path: str, kind: type[ListPage], about: str) -> Iterator[ListPage]:
-        """The pages of a list, to the end. Raises `SharingError` if they go round in a circle, or do not end."""
+        """All pages of a list. Raises `SharingError` if they repeat or seem endless."""
         parameters = {"maxResults": str(PAGE_ITEMS)}
         count, items = PageCount(self.host, about), 0
         while True:
@@ -157,7 +157,7 @@ def _format_parameter(value: Any) -> str:
 
 
 def _is_unknown_route(error: SharingError) -> bool:
-    """Whether the server has no such route, rather than no such table, which it would say in the protocol's words."""
+    """Whether the route is unknown, rather than the table: for that, the server would send the protocol's error."""
     return error.status in (404, 405) and error.code == f"HTTP_{error.status}"
 
 

@@ -1,4 +1,4 @@
-"""Requests to the server of a profile: authorized, tried again, and refused in clear words."""
+"""Requests to a profile's server: authorized, retried, with clear errors."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 
 class Session:
-    """A profile and the connections to its server. Paths are below the endpoint; `about` says in messages what is asked
-    for. All methods raise `SharingError` unless the answer is a success. Threads can share it."""
+    """A profile and the connections to its server. Paths are relative to the endpoint; `about` names the subject in
+    messages. All methods raise `SharingError` unless the request succeeds. Thread-safe."""
 
     def __init__(self, profile: Profile, http: HttpPool) -> None:
         self.http = http
@@ -46,7 +46,7 @@ class Session:
         parameters: Mapping[str, str] | None = None,
         body: WireModel | None = None,
     ) -> T:
-        """The object that is the whole body of the answer."""
+        """The response body, decoded as one object."""
         return self.receive(method, path, partial(_decode, kind, about), about, parameters=parameters, body=body)
 
     def page(
@@ -75,7 +75,7 @@ class Session:
         body: WireModel | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> T:
-        """What `read` makes of the answer to a request that succeeds. A token that is refused is renewed, once."""
+        """Send a request and return `read` of its successful response. Renews a rejected token, once."""
         url = f"{self._endpoint}/{path}" + (f"?{urlencode(parameters)}" if parameters else "")
         content = None if body is None else msgspec.json.encode(body)
         sent = {**(headers or {}), **(_JSON if body is not None else {})}
@@ -104,7 +104,7 @@ def _read_success(read: Callable[[HttpAnswer], T], about: str, answer: HttpAnswe
         except SharingError as error:
             if error.code != INVALID_ANSWER or answer.tells_its_length:
                 raise
-            # It looks broken off, and as it came without a length, it may well be.
+            # Probably truncated: without a length, that looks like the end.
             raise UnavailableError(str(error), status=0, code="CONNECTION_FAILED") from None
 
 
@@ -117,14 +117,14 @@ def _decode(kind: type[T], about: str, answer: HttpAnswer) -> T:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A field that is null is one that is missing."""
+    """Treat null fields as missing."""
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path. Raises `ValueError` for what cannot be one."""
+    """A name as one path segment. Raises `ValueError` for an invalid one."""
     if name in ("", ".", ".."):
         raise ValueError(f"{name!r} is not a name")
     return quote(name, safe="")

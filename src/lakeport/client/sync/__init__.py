@@ -1,4 +1,4 @@
-"""Copies of shared tables: Delta tables of the recipient's own, with the bytes of what the provider shares."""
+"""Copies of shared tables: the recipient's own Delta tables, byte-identical to what the provider shares."""
 
 from lakeport.client.sync.result import SyncResult
 from lakeport.client.sync.run import sync_table

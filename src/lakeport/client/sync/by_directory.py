@@ -21,8 +21,8 @@ from lakeport.sharing.names import TableName
 
 
 class DirectorySource:
-    """A `SyncSource` of files that temporary credentials give access to. `storage_options` are obstore's, and lack only
-    the credentials."""
+    """A `SyncSource` of files read with temporary credentials. `storage_options` are obstore's, without the
+    credentials."""
 
     access: AccessMode = "dir"
 
@@ -56,7 +56,7 @@ class DirectorySource:
         return SharedVersion(self._table.snapshot_at_version(version), is_last=True)
 
     def _at_or_after(self, version: int) -> SharedVersion:
-        """A version, or the first one after it of which the log has not been cleaned up."""
+        """A version, or the first one after it whose log has not been cleaned up."""
         try:
             return SharedVersion(self._table.snapshot_at_version(version), is_last=False)
         except VersionNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The versions of a shared table, one after the other, as far as the server tells of them."""
+"""The versions of a shared table, in order, as far as the server reports them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.names import TableName
 
 _REFUSED = (400, 404)
-"""What servers answer about versions that they do not share, or no longer have."""
+"""Statuses for versions that a server does not share or no longer has."""
 
 
 class UrlSource:
-    """A `SyncSource` of files by signed URLs. The server is to answer in the delta format if it can: the other tells
-    less."""
+    """A `SyncSource` of files by signed URLs. Prefers the delta format: the other has less information."""
 
     access: AccessMode = "url"
 
@@ -44,7 +43,7 @@ class UrlSource:
         yield self.at(latest)
 
     def at(self, version: int) -> SharedVersion:
-        """A version; where the history is not shared, the latest one, which may be a later one now."""
+        """A version; without shared history, the latest, which may be a later one by now."""
         return self._at(version, is_last=True) or self.latest()
 
     def latest(self) -> SharedVersion:
@@ -52,7 +51,7 @@ class UrlSource:
         return SharedVersion(snapshot, is_last=True)
 
     def _at(self, version: int, *, is_last: bool) -> SharedVersion | None:
-        # A table of its own for each: what it knows of files and URLs goes with it.
+        # One table per version, so that its files and URLs are released with it.
         try:
             snapshot = SharedTable(self._server, self.name).snapshot(version, None, None, None)
         except SharingError as error:

@@ -1,4 +1,4 @@
-"""Copies of single files: by ranges, each checked before it counts as there."""
+"""Copy single files by ranges, each checked before it is considered present."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lakeport.kernel.engine import StorageClient
 from lakeport.workers import Workplace
 
 AT_ONCE = 8
-"""So many files are copied at once."""
+"""Files copied in parallel."""
 TAIL = 8
-"""The end of a Parquet file: the length of its footer, and the magic number."""
+"""The end of a Parquet file: the footer length and the magic number."""
 _PIECE = 8 << 20
-"""So much of a file is in memory at a time."""
+"""How much of a file is in memory at a time."""
 _MAGIC = (b"PAR1", b"PARE")
 _LEAST = 12
 _AROUND_A_VECTOR = 8
@@ -34,7 +34,7 @@ class _StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Copy:
-    """A data file that is to come, into a directory of the table; or its deletion vector alone."""
+    """A data file to copy into a directory of the table, or only its deletion vector."""
 
     wanted: Wanted
     directory: str = ""
@@ -47,32 +47,32 @@ class Copy:
 
     @property
     def origin(self) -> str:
-        """Where the share has it."""
+        """Its path in the share."""
         path = self.wanted.vector_path if self.is_vector else self.wanted.file.path
         assert path is not None
         return path
 
 
 class Copier:
-    """Brings files below `root`, under names that no other has. Threads can share it."""
+    """Copies files below `root`, under unique names. Thread-safe."""
 
     def __init__(self, storage: StorageClient, root: str, advance: Callable[[int], object]) -> None:
-        """`advance` is told how many bytes have come."""
+        """`advance` receives the number of bytes copied."""
         self._storage, self._root, self._advance, self._run = storage, root, advance, new_run()
 
     def copy(self, source: StorageClient, copy: Copy, stop: Event) -> str:
-        """The path where it is now, relative to the table.
+        """Copy a file and return its path relative to the table.
 
-        Raises `MissingFileError` if the share no longer has it, `CorruptTableError` if it is damaged, and what the
-        storages raise."""
+        Raises `MissingFileError` if the share no longer has it, `CorruptTableError` if it is damaged, and storage
+        errors."""
         return self._copy_vector(source, copy) if copy.is_vector else self._copy_file(source, copy, stop)
 
     def _copy_file(self, source: StorageClient, copy: Copy, stop: Event) -> str:
         relative = "/".join(filter(None, [copy.directory, copy_path(copy.wanted.name, self._run)]))
         output = self._storage.open_output(f"{self._root}/{relative}")
         try:
-            # Its end is written last, once it is known to be right: other syncs take a file with an end for whole, and
-            # may have it in their commits before this one could remove it.
+            # The end is written last, once verified: other syncs consider a file with an end complete, and may commit
+            # it before this one could remove it.
             tail = b""
             for piece in pieces_of(source, copy.origin, copy.size):
                 if stop.is_set():
@@ -97,7 +97,7 @@ class Copier:
         size, payload, checksum = frame[:4], frame[4:-4], frame[-4:]
         if int.from_bytes(size, "big") != len(payload) or int.from_bytes(checksum, "big") != zlib.crc32(payload):
             raise CorruptTableError("the deletion vector is damaged", path=copy.origin)
-        with suppress(FileExistsError):  # another sync was faster: with the same bytes
+        with suppress(FileExistsError):  # another sync was faster, with the same bytes
             self._storage.write(path, bytes([FILE_VERSION]) + frame)
         return path.removeprefix(f"{self._root}/")
 
@@ -105,8 +105,8 @@ class Copier:
 def copy_all(
     copier: Copier, source: StorageClient, copies: Sequence[Copy], arrived: Callable[[Copy, str], object]
 ) -> None:
-    """Copies files, some at once; `arrived` is told of each that is there, and of its path. Raises what the first one
-    raises that fails, when no other is under way any more."""
+    """Copy files in parallel; `arrived` is called with each and its path. Raises the first error, after all other
+    copies have stopped."""
     stop = Event()
 
     def run(copy: Copy) -> None:
@@ -127,14 +127,14 @@ def copy_all(
 
 @dataclass(frozen=True)
 class Delivery:
-    """Copies that one task makes, and what reads them."""
+    """The copies of one task, and the storage to read them from."""
 
     source: StorageClient
     copies: list[Copy]
 
 
 def delivery(source: StorageClient, copies: list[Copy]) -> Delivery:
-    """What goes to another process has only what is needed there."""
+    """Send another process only what it needs."""
     return Delivery(
         source.part(copy.origin for copy in copies) if isinstance(source, SharedStorage) else source, copies
     )
@@ -142,7 +142,7 @@ def delivery(source: StorageClient, copies: list[Copy]) -> Delivery:
 
 @dataclass(frozen=True)
 class DeliverFiles:
-    """A task: copies files below the root. Those that are complete stay, even if another fails."""
+    """A task: copy files below the root. Complete files stay, even if another fails."""
 
     root: str
 
@@ -171,7 +171,7 @@ def pieces_of(storage: StorageClient, path: str, size: int) -> Iterator[bytes]:
 
 
 def check_end(tail: bytes, size: int, path: str) -> None:
-    """Raises `CorruptTableError` unless a Parquet file of this size can end so."""
+    """Raises `CorruptTableError` unless this is a valid end of a Parquet file of this size."""
     footer = int.from_bytes(tail[:4], "little")
     if size < _LEAST or tail[4:] not in _MAGIC or footer + _LEAST > size:
         raise CorruptTableError("the file does not end as a Parquet file of its size does", path=path)

@@ -1,4 +1,4 @@
-"""What a copy is, apart from its files: the shared table's protocol, schema and properties, with a note on the sync."""
+"""A copy's definition: the shared table's protocol, schema and properties, plus the sync's own properties."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lakeport.kernel.definition import (
 from lakeport.kernel.snapshot import Snapshot
 
 SYNCED_TABLE = "lakeport.sync.table"
-"""A property of the copy: what the share calls the table."""
+"""A property of the copy: the table's name in the share."""
 SYNCED_VERSION = "lakeport.sync.version"
-"""A property of the copy: the version of the shared table that it has."""
+"""A property of the copy: its version of the shared table."""
 SYNCED_ACCESS = "lakeport.sync.access"
-"""A property of the copy: `dir` if its files are named by the paths of the provider's, and not by the server's ids."""
+"""A property of the copy: `dir` if its files are named by the provider's paths rather than the server's ids."""
 
 _SINCE = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
-"""Versions of the provider's log, which mean nothing in another."""
+"""Versions of the provider's log, meaningless in another log."""
 
 
 def copied_definition(
     root: str, before: Snapshot | None, shared: Snapshot, table: str, access: AccessMode
 ) -> TableDefinition:
-    """The definition of the copy at `root` once it has the files of `shared`. Its id is the shared table's."""
+    """The definition of the copy at `root` once it has the files of `shared`. It keeps the shared table's id."""
     known = None if before is None else before.definition
     protocol = _without_catalog(shared.protocol)
     return TableDefinition(
@@ -53,8 +53,7 @@ def _metadata(known: TableDefinition | None, shared: Snapshot, table: str, acces
 
 
 def merged_protocol(known: Protocol, shared: Protocol) -> Protocol:
-    """The shared table's protocol with what the copy had before: its older versions, and the files of its log, may
-    still need it."""
+    """The shared table's protocol plus what the copy had before: its older versions and log files may still need it."""
     had, has = supported_features(known), supported_features(shared)
     if had <= has and _versions(known) <= _versions(shared):
         return shared

@@ -1,4 +1,4 @@
-"""The copy: whether it may be brought up to date, and how a version of the shared table becomes one of its own."""
+"""The copy: whether it can be updated, and how a version of the shared table becomes one of its own."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from lakeport.kernel.transaction import Committer, Reads, StagedActions
 
 OPERATION = "SYNC"
 _HARMLESS = frozenset({"VACUUM START", "VACUUM END"})
-"""Operations that change nothing of what the table is."""
+"""Operations that do not change the table's content or definition."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """What one version of the shared table brings, with all files in their places."""
+    """One version of the shared table, with all its files in place."""
 
     plan: VersionPlan
     paths: dict[str, str]
-    """Of the data files, relative to the table, by their names."""
+    """Paths of data files relative to the table, by name."""
     changed: frozenset[str] | None = None
-    """Names of the files by which rows came or went; the others only moved rows. None if that is not known."""
+    """Names of files that added or removed rows; the others only moved rows. None if unknown."""
     changes: list[AddCdc] = field(default_factory=list)
 
     def changes_rows(self, name: str) -> bool:
@@ -60,18 +60,18 @@ class Destination:
 
     @property
     def synced_version(self) -> int | None:
-        """The version of the shared table that the copy has; None if there is no copy yet."""
+        """The copy's version of the shared table; None if there is no copy yet."""
         text = None if self.snapshot is None else self.snapshot.properties.get(SYNCED_VERSION)
         return int(text) if text and text.isdigit() else None
 
     @property
     def synced_access(self) -> AccessMode:
-        """How the files of the copy came, and so, how they are named."""
+        """The access mode of the copy's files, which determines their names."""
         noted = None if self.snapshot is None else self.snapshot.properties.get(SYNCED_ACCESS)
         return "dir" if noted == "dir" else "url"
 
     def check(self, shared: Snapshot, table: str, *, full: bool) -> None:
-        """Raises `SyncError` if the copy cannot be brought up to date; with `full`, only if it is no copy at all."""
+        """Raises `SyncError` if the copy cannot be updated; with `full`, only if it is not a copy at all."""
         if self.snapshot is None:
             return
         if self.synced_version is None:
@@ -94,7 +94,7 @@ class Destination:
         self._check_untouched(self.snapshot)
 
     def _check_untouched(self, snapshot: Snapshot) -> None:
-        """Every commit is of a sync: so the last ones are looked at, down to the last sync's."""
+        """Raises `SyncError` if another writer changed the copy since the last sync, or if that is unknown."""
         for commit in snapshot.history():
             if commit.operation == OPERATION:
                 return
@@ -115,7 +115,7 @@ class Destination:
         return live_files(self.snapshot.scan_builder().with_log_details().build().files(), self.root)
 
     def commit(self, shared: Snapshot, table: str, access: AccessMode, arrived: Arrived) -> None:
-        """The next version of the copy. Raises `CommitConflictError` if somebody else has written to it meanwhile, and
+        """Commit the next version of the copy. Raises `CommitConflictError` if another writer changed it meanwhile, and
         `CommitUnknownError`."""
         definition = copied_definition(self.root, self.snapshot, shared, table, access)
         new = [self._add(one, arrived, data_change=arrived.changes_rows(one.name)) for one in arrived.plan.added]
@@ -141,13 +141,13 @@ class Destination:
                 "numRemovedFiles": len(staged.removes),
             },
         ).commit()
-        # The totals of a version do not count files twice of which more is told.
+        # Do not count files twice in the version's totals if only their details changed.
         finish_commit(self.engine, replace(committed, adds=committed.adds[: len(new)]), self.snapshot)
-        # Not a later one: what another writer commits now has to be seen as a conflict by the next commit.
+        # Not a later one: the next commit must see another writer's commits as conflicts.
         self.snapshot = Table.for_path(self.engine, self.root).snapshot_at_version(committed.version)
 
     def _row_ids(self, adds: Iterable[Add]) -> dict[str, DomainMetadata]:
-        """The highest row id of the copy, as its log has to tell it."""
+        """The copy's highest row id, as its log must record it."""
         domains = {} if self.snapshot is None else self.snapshot.domain_metadata
         before = high_water_mark(domains, self.root)
         ends = [
@@ -192,5 +192,5 @@ class Destination:
 
 
 def _at(engine: Engine, time: int) -> Engine:
-    """The engine at another time: a commit is as old as the provider's."""
+    """The engine at another time: a commit gets the provider's time."""
     return ComposedEngine(engine.storage, engine.json, engine.parquet, engine.expressions, clock=lambda: time)

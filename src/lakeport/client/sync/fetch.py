@@ -1,4 +1,4 @@
-"""Fetching the files of a shared table: what is there already is found, the rest is copied by threads or by workers."""
+"""Fetch a shared table's files: find those already present, and copy the rest by threads or workers."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from lakeport.workers import Workers
 
 _TASK_BYTES = 256 << 20
 _OPEN_COST = 1 << 20
-"""What it costs to ask for a file, in bytes that could come in that time."""
+"""The cost of requesting a file, as the bytes that could arrive meanwhile."""
 
 
 class Fetcher:
-    """Brings files below `root`. What an earlier sync left there whole is taken as it is."""
+    """Fetches files below `root`, reusing complete ones from earlier syncs."""
 
     def __init__(
         self, storage: StorageClient, root: str, progress: Progress | None = None, workers: Workers | None = None
     ) -> None:
-        """Where the `workers` are other processes, they copy the files; else threads do."""
+        """`workers` in other processes copy the files; otherwise threads do."""
         self._storage, self._root, self._workers = storage, root, workers
         self._copier = Copier(storage, root, self._advance)
         self._has_looked = False
         self._there: set[str] = set()
         self._copies: dict[str, list[FileStatus]] = {}
-        """What is there, by name."""
+        """Present files, by name."""
         self._expected: set[str] = set()
         self._tell = progress or (lambda done, total: None)
         self._lock = Lock()
         self._done = self._total = 0
         self.files = self.bytes = 0
-        """What was fetched so far; what was there already does not count."""
+        """Fetched so far, without files already present."""
 
     def fetch(self, plan: VersionPlan, source: StorageClient) -> dict[str, str]:
-        """The paths, relative to the table, of the data files of the plan, by their names. All of them are there then,
-        and so are their deletion vectors.
+        """Fetch the plan's data files and deletion vectors; return the data files' paths relative to the table, by
+        name.
 
-        Raises `MissingFileError` if the share no longer has one, `CorruptTableError` for one that is damaged, and what
-        the storages raise. Files that are complete stay: the next sync finds them."""
+        Raises `MissingFileError` if the share no longer has a file, `CorruptTableError` for a damaged one, and storage
+        errors. Complete files stay for the next sync."""
         needed, with_vectors = plan.missing, plan.vectors
         if needed or with_vectors:
             self._look()
@@ -64,11 +64,11 @@ class Fetcher:
         return plan.present | there | self._bring(source, files, [Copy(wanted, is_vector=True) for wanted in lacking])
 
     def fetch_changes(self, files: Sequence[Wanted], source: StorageClient, directory: str) -> dict[str, str]:
-        """The same for files of the change data feed, which have a directory of their own."""
+        """Like `fetch`, for files of the change data feed, which have their own directory."""
         return self._bring(source, [Copy(wanted, directory) for wanted in files], [])
 
     def expect(self, plan: VersionPlan) -> None:
-        """Counts what `fetch` would fetch."""
+        """Count what `fetch` would fetch."""
         needed = plan.missing
         if needed:
             self._look()
@@ -79,7 +79,7 @@ class Fetcher:
                 self.files, self.bytes = self.files + 1, self.bytes + wanted.file.size
 
     def _found(self, needed: Sequence[Wanted]) -> dict[str, str]:
-        """Data files that an earlier sync left, or that an earlier version has, by their names."""
+        """Data files from an earlier sync or version, by name."""
         candidates = [
             (wanted.name, file)
             for wanted in needed
@@ -108,7 +108,7 @@ class Fetcher:
         return True
 
     def _bring(self, source: StorageClient, files: list[Copy], vectors: list[Copy]) -> dict[str, str]:
-        """The paths of files that are there now, by their names."""
+        """Copy files; return the paths of all now present, by name."""
         self._total += sum(copy.size for copy in files)
         paths: dict[str, str] = {}
 
@@ -128,7 +128,7 @@ class Fetcher:
                 for copy, path in there:
                     arrived(copy, path)
                 self._advance(sum(copy.size for copy, _ in there if not copy.is_vector))
-        except BaseException:  # some are there nevertheless, for whoever tries again
+        except BaseException:  # some have arrived nevertheless, for the next attempt
             self._has_looked = False
             raise
         return paths

@@ -1,4 +1,4 @@
-"""By which way a shared table is copied."""
+"""Choose the access mode for copying a shared table."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from lakeport.sharing.names import TableName
 
 
 def open_source(server: SharingServer, name: TableName, client: ClientOptions, known: AccessMode) -> SyncSource:
-    """The table by the way that was chosen, or else by the one that is `known` from the last sync, if the provider
-    still offers it: by another one, files have other names, and all of them would be fetched again. Raises
-    `SharingError`."""
+    """The table by the chosen access mode, or by the one `known` from the last sync if still offered: another one names
+    files differently, so all would be fetched again. Raises `SharingError`."""
     by_urls, by_directory = UrlSource(server, name), DirectorySource(server, name, client.storage_options)
     if client.access is not None:
         return by_directory if client.access == "dir" else by_urls

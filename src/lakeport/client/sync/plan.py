@@ -1,4 +1,4 @@
-"""What has to come and go so that a copy becomes a version of the shared table. Pure: nothing is read or written."""
+"""Plan how a copy becomes a version of the shared table. Pure: reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.scan import ScanFile
 
 Key = tuple[str, str | None]
-"""A name, and the id of the deletion vector: with another one, it is another logical file."""
+"""A name and a deletion vector's id: a different vector makes a different logical file."""
 Live = dict[Key, ScanFile]
 """The files of a version of the copy."""
 
@@ -29,12 +29,12 @@ class Wanted:
 
     @cached_property
     def vector(self) -> DeletionVectorDescriptor | None:
-        """As the copy has it."""
+        """The vector in the copy."""
         return copied_vector(self.file.deletion_vector, self.root)
 
     @property
     def vector_path(self) -> str | None:
-        """Where the share has it."""
+        """The vector's path in the share."""
         vector = self.file.deletion_vector
         return None if vector is None else vector.location(self.root)
 
@@ -47,14 +47,14 @@ class Wanted:
 class VersionPlan:
     added: list[Wanted]
     restated: list[Wanted]
-    """Files that the copy has, of which the share now tells more: their row ids, tags or clustering."""
+    """Files in the copy about which the share now has more: row ids, tags or clustering."""
     removed: list[ScanFile]
     present: dict[str, str] = field(default_factory=dict)
-    """The paths of data files that the copy has, by their names."""
+    """The paths of data files in the copy, by name."""
 
     @property
     def missing(self) -> list[Wanted]:
-        """Those of the added files whose data are not in the version of the copy that the plan began with."""
+        """The added files whose data is not in the copy's version that the plan started from."""
         once = {wanted.name: wanted for wanted in self.added if wanted.name not in self.present}
         return list(once.values())
 
@@ -64,7 +64,7 @@ class VersionPlan:
 
 
 def plan_version(live: Live, shared: Iterable[Wanted], lost: frozenset[str] = frozenset()) -> VersionPlan:
-    """`lost` are the paths of files that the copy should have and has not: others take their places."""
+    """`lost` are the paths of files missing from the copy: others replace them."""
     wanted = {one.key: one for one in shared}
     kept = {key: file for key, file in live.items() if file.path not in lost}
     return VersionPlan(
@@ -76,12 +76,12 @@ def plan_version(live: Live, shared: Iterable[Wanted], lost: frozenset[str] = fr
 
 
 def live_files(files: Iterable[ScanFile], root: str) -> Live:
-    """The files of the copy at `root`, by their keys; one that no sync wrote has its path for a name."""
+    """The files of the copy at `root`, by key; the name of a file not written by a sync is its path."""
     return {_key(file, root): file for file in files}
 
 
 def planned_files(shared: Iterable[Wanted]) -> Live:
-    """The files of the copy as they would be if it had these."""
+    """The copy's files if it had these."""
     return {one.key: one.file for one in shared}
 
 
@@ -91,8 +91,8 @@ def _key(file: ScanFile, root: str) -> Key:
 
 
 def _tells_more(shared: ScanFile, known: ScanFile) -> bool:
-    """Whether a writer that adds nothing has told more of the file; of what the share does not tell, the copy may have
-    its own."""
+    """Whether a writer has added information about the file without changing rows; where the share has none, the copy
+    may keep its own."""
     new, old = (
         (file.base_row_id, file.default_row_commit_version, file.tags or None, file.clustering_provider)
         for file in (shared, known)

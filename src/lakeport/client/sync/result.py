@@ -1,4 +1,4 @@
-"""What a sync did, or would do."""
+"""The outcome of a sync, or of a dry run."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Progress = Callable[[int, int], object]
-"""Told now and then how many bytes are copied, and of how many."""
+"""Called now and then with the bytes copied and the total."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SyncResult:
-    """`version` is the copy's; it is -1 if there is none, as before the first sync in a dry run."""
+    """`version` is the copy's; -1 if there is no copy, as before the first sync in a dry run."""
 
     version: int
     source_version: int
     """The version of the shared table that the copy has, or would have."""
     commits: int = 0
-    """How many versions the copy got."""
+    """The number of versions added to the copy."""
     added_files: int = 0
     removed_files: int = 0
-    """They are no longer in the table; their bytes stay until a vacuum, for the versions before."""
+    """No longer in the table; their bytes stay until a vacuum, for older versions."""
     fetched_files: int = 0
-    """Data files, of rows and of changes, that were not there already."""
+    """Data files, of rows and changes, that were not present already."""
     fetched_bytes: int = 0
     verified_files: int | None = None
-    """How many data files were compared with those of the share, and found equal."""
+    """The number of data files found equal to those of the share."""
     dry_run: bool = False

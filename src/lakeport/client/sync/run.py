@@ -1,7 +1,7 @@
-"""`sync_table`: brings a copy of a shared table up to date.
+"""`sync_table`: create or update a copy of a shared table.
 
-The files of a version are fetched first, then one commit makes them a version of the copy. Whatever ends a sync, the
-copy is at a whole version, and the next sync goes on from there, with the files that are already there.
+The files of a version are fetched first; then one commit adds the version to the copy. However a sync ends, the copy is
+at a complete version, and the next sync continues from there with the files already present.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHASES = 10
-"""How often a table is begun anew whose latest version changes while its URLs have to be renewed."""
+"""How often to restart when the latest version changes while URLs have to be renewed."""
 
 
 def sync_table(
@@ -51,22 +51,20 @@ def sync_table(
     client: ClientOptions = ClientOptions(),  # noqa: B008  # frozen
     spark: SparkSession | None = None,
 ) -> SyncResult:
-    """Makes the Delta table at `dest`, a path or a URL, a copy of the shared table `profile#share.schema.table`, or
-    brings it up to date. Data files and deletion vectors are copied byte for byte; schema, partitioning, properties and
-    protocol are followed. Of the first sync there is one version; from then on the copy gets a version for each of the
-    provider's, where the history is shared, with its time; else, or with `squash`, one for all of them.
+    """Create or update the Delta table at `dest`, a path or URL, as a copy of the shared table
+    `profile#share.schema.table`. Copies data files and deletion vectors byte for byte; schema, partitioning, properties
+    and protocol follow. The first sync makes one version. Later ones add a version, with its time, for each of the
+    provider's if the history is shared; otherwise, or with `squash`, one for all of them. Files removed from the share
+    are removed from the table; their bytes stay, for older versions, until a vacuum.
 
-    What the share removes is removed from the table; the bytes stay, for older versions, until a vacuum.
+    `full` resets the copy to what the share has now, even if others changed the copy or the shared table was replaced;
+    lost files are fetched again. `verify` compares all files with the share, byte for byte. `dry_run` writes nothing.
+    `progress` receives bytes. `storage_options` are obstore's, for `dest`; `client` sets how to read the share: a table
+    offered only by directory, or with `access="dir"`, is copied from there. With a `spark` session, its tasks copy the
+    files, with the same result; this process talks to the server and commits.
 
-    `full` makes the copy what the share has now, whatever somebody else did to it, and even if the shared table is
-    another one than before; files that it lost are fetched again. `verify` compares all files with those of the share,
-    byte for byte. With `dry_run` nothing is written. `progress` is told bytes. `storage_options` are
-    obstore's, for `dest`; `client` is how the share is read: a table that is offered by its directory only, or with
-    `access="dir"`, is copied from there. With a `spark` session its tasks copy the files, with the same
-    result; this process asks the server and commits.
-
-    Raises `SyncError` for a copy that cannot be brought up to date or is not what is shared, `SharingError`,
-    `StorageError`, and `CommitConflictError` if somebody else writes to the copy meanwhile."""
+    Raises `SyncError` if the copy cannot be updated or differs from the share, `SharingError`, `StorageError`, and
+    `CommitConflictError` if another writer changes the copy meanwhile."""
     url = parse_table_url(parse_target(target))
     with SharingServer(open_profile(url.profile), HttpPool(client.http), formats=("delta",)) as server:
         destination = Destination(engine or default_engine(storage_options), parse_target(dest))
@@ -93,7 +91,7 @@ def sync_from(
     progress: Progress | None = None,
     workers: Workers | None = None,
 ) -> SyncResult:
-    """The same for a table and a copy that are opened already; threads copy the files unless there are workers."""
+    """`sync_table` for an opened table and copy; threads copy the files unless there are workers."""
     run = _Run(source, destination, Fetcher(destination.engine.storage, destination.root, progress, workers))
     for chase in range(_CHASES):
         try:
@@ -110,7 +108,7 @@ class _Run:
         self._table = str(source.name)
         self._commits = self._added = self._removed = 0
         self._goes_on = True
-        """Whether the copy is an earlier version of the shared table, so that what changed since is told."""
+        """Whether the copy is an earlier version of the shared table, so that changes since then are known."""
 
     def run(self, full: bool, squash: bool, verify: bool, dry_run: bool) -> SyncResult:
         head = self._source.head()
@@ -141,7 +139,7 @@ class _Run:
             yield from self._source.versions(known, latest)
 
     def _copy_all(self, versions: Iterator[SharedVersion]) -> SharedVersion | None:
-        """The last version, if there is any."""
+        """Copy the versions; return the last one, if any."""
         shared = None
         for shared in versions:
             try:
@@ -149,7 +147,7 @@ class _Run:
             except MissingFileError:
                 if shared.is_last:
                     raise
-                # The provider has vacuumed the files of this version: its changes come with a later one.
+                # The provider has vacuumed this version's files: its changes come with a later one.
         return shared
 
     def _copy(self, shared: SharedVersion) -> None:
@@ -164,7 +162,7 @@ class _Run:
 
     @property
     def _names_stay(self) -> bool:
-        """Whether the files of the copy are named as those that come; if not, it is not told which of them change."""
+        """Whether the copy's files are named like the new ones; if not, the changed files are unknown."""
         return self._destination.synced_access == self._source.access
 
     def _plan(self, shared: SharedVersion) -> VersionPlan:
@@ -173,7 +171,7 @@ class _Run:
         return plan_version(live, shared.files, lost)
 
     def _changes(self, shared: SharedVersion, before: int | None) -> list[AddCdc]:
-        """The change data of the version, if it is the next one."""
+        """The version's change data, if it is the next one."""
         if before is None or before + 1 != shared.version or not ENABLE_CHANGE_DATA_FEED.of(shared.snapshot.properties):
             return []
         found = self._source.change_files(shared.version)
@@ -181,7 +179,7 @@ class _Run:
             return []
         try:
             paths = self._fetcher.fetch_changes(found.files, found.storage, CHANGE_DIRECTORY)
-        except MissingFileError:  # vacuumed: the files that came and went tell of the changes too, if less exactly
+        except MissingFileError:  # vacuumed: added and removed files show the changes too, if less exactly
             return []
         return [
             AddCdc(
@@ -194,7 +192,7 @@ class _Run:
         ]
 
     def _plan_all(self, versions: Iterator[SharedVersion]) -> SharedVersion | None:
-        """The same without doing it."""
+        """Like `_copy_all`, without doing it."""
         shared, live = None, self._destination.live()
         for shared in versions:
             plan = plan_version(live, shared.files)

@@ -1,4 +1,4 @@
-"""What a sync needs of a shared table, by whichever way its provider offers it."""
+"""A shared table as a sync needs it, for any access mode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeport.sharing.names import TableName
 
 @dataclass(frozen=True)
 class SharedVersion:
-    """One version, and the storage that reads its files."""
+    """One version, and the storage to read its files from."""
 
     snapshot: Snapshot
     is_last: bool
@@ -38,7 +38,7 @@ class SharedVersion:
 
 @dataclass(frozen=True)
 class ChangeFiles:
-    """The files of changed rows of a version, and the storage that reads them."""
+    """The files of a version's changed rows, and the storage to read them from."""
 
     files: list[Wanted]
     storage: StorageClient
@@ -53,22 +53,22 @@ class SyncSource(Protocol):
     def name(self) -> TableName: ...
 
     def head(self) -> Snapshot:
-        """The latest version; its files need not be there."""
+        """The latest version, possibly without its files."""
 
     def versions(self, last: int, latest: int) -> Iterator[SharedVersion]:
-        """The versions after `last`, as far as their history is shared and still there; and the latest one."""
+        """The versions after `last`, as far as their history is shared and available, then the latest."""
 
     def at(self, version: int) -> SharedVersion:
-        """A version that was the latest; where the history is not shared, the latest one now."""
+        """A version that was the latest; without shared history, the current latest."""
 
     def changed_names(self, first: int, last: int) -> frozenset[str] | None:
-        """The names of the files by which rows came or went from one version to another; None if nobody tells."""
+        """The names of files that added or removed rows between two versions; None if unknown."""
 
     def change_files(self, version: int) -> ChangeFiles | None:
-        """The files in which the provider's writer put the rows that a version changed; None if there are none."""
+        """The files that the provider's writer made for a version's changed rows; None if there are none."""
 
 
 def change_files_in(feed: TableChanges, found: Iterable[ChangeFile]) -> ChangeFiles | None:
-    """Those of the files of a feed that were written for it."""
+    """The files of a feed that were written for it."""
     files = [Wanted(change.file, feed.root) for change in found if change.change_type is None]
     return ChangeFiles(files, feed.engine.storage) if files else None

@@ -1,4 +1,4 @@
-"""Whether a copy is what is shared: by the bytes of its files."""
+"""Verify a copy against the share, byte for byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _THREADS = 16
 
 
 def verify_copy(mine: StorageClient, root: str, live: Live, theirs: StorageClient, shared: Sequence[Wanted]) -> int:
-    """How many files the copy at `root` has. All bytes of both are read. Raises `SyncError` if they differ."""
+    """The number of files in the copy at `root`. Reads all bytes of both. Raises `SyncError` if they differ."""
     if lost := find_lost(mine, live.values()):
         raise SyncError(
             f"{len(lost)} of the copy's files are gone, or have not the size that they should have; pass full=True to "
@@ -57,7 +57,7 @@ def _difference(what: str, path: str) -> SyncError:
 
 
 def find_lost(storage: StorageClient, files: Iterable[ScanFile]) -> frozenset[str]:
-    """The paths of files that are not there, or not in their size."""
+    """The paths of files that are missing or have the wrong size."""
 
     def is_lost(file: ScanFile) -> bool:
         status = storage.status(file.path)

@@ -1,4 +1,4 @@
-"""Shared tables as sources of rows: by URLs, by their directory, as the provider offers them.
+"""Shared tables as sources of rows: by URL, by directory, or as the provider offers.
 
 May import `rest` and all below it, `engine` and the kernel.
 """

@@ -1,5 +1,5 @@
-"""A shared table that is read in its own directory, by temporary credentials. See "Generate Temporary Table Credential"
-in the protocol."""
+"""A shared table read in its own directory with temporary credentials. See "Generate Temporary Table Credential" in the
+protocol."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from lakeport.source import Moment, PathTable
 T = TypeVar("T")
 
 _EXPIRED = re.compile(r"Expired|InvalidToken|TokenRefreshRequired", re.IGNORECASE)
-"""S3 refuses a token that has expired with the status 400."""
+"""S3 rejects an expired token with status 400."""
 
 
 DIRECTORY_ONLY = "DIRECTORY_ONLY"
-"""The code of the error for a table that is offered by its directory, and not by signed URLs."""
+"""The error code for a table offered by directory but not by signed URLs."""
 
 
 class _Places(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the table is, as its metadata tell."""
+    """The table's locations, from its metadata."""
 
     access_modes: tuple[str, ...] | None = None
     auxiliary_locations: tuple[str, ...] | None = None
@@ -50,7 +50,7 @@ class _MetadataLine(msgspec.Struct, frozen=True):
 
 
 def check_offered_by_urls(metadata_line: bytes, name: TableName) -> None:
-    """Raises `SharingError` with the code `DIRECTORY_ONLY` if the metadata say that the table is not."""
+    """Raises `SharingError` with the code `DIRECTORY_ONLY` if the metadata rules out signed URLs."""
     modes = _places(metadata_line).access_modes or ()
     if "dir" in modes and "url" not in modes:
         message = f"the table {name} is shared by its directory only: read it with access='dir'"
@@ -61,12 +61,12 @@ def _places(metadata_line: bytes) -> _Places:
     try:
         return msgspec.json.decode(metadata_line, type=_MetadataLine).metaData
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return _Places()  # who reads the line for its schema says what is wrong with it
+        return _Places()  # the error is reported when the line is read for its schema
 
 
 class DirectoryTable:
-    """The table's own log, read by the kernel. It implements `lakeport.source.TableSource`; a version that was opened
-    stays open, for all threads. `storage_options` are obstore's, and lack only the credentials."""
+    """The table's own log, read by the kernel; a `lakeport.source.TableSource`. An opened version stays open, for all
+    threads. `storage_options` are obstore's, without the credentials."""
 
     prunes = False
 
@@ -111,15 +111,15 @@ class DirectoryTable:
         return self._table.commits(start, end)
 
     def forget(self, root: str) -> None:
-        """The log is in the table's own directory."""
+        """Nothing to release: the log is in the table's own directory."""
 
     def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
         return self.engine
 
 
 class DirectoryStorage:
-    """A `StorageClient` for the directory of a table, and for the others that its files may be in, each by credentials
-    of its own. What is refused is tried once more with new ones. Nothing can be written."""
+    """A read-only `StorageClient` for a table's directory and the other locations of its files, each with its own
+    credentials. Retries once with new credentials when denied."""
 
     def __init__(self, server: SharingServer, name: TableName, options: Mapping[str, Any]) -> None:
         self._server, self._name, self._options = server, name, options
@@ -128,12 +128,12 @@ class DirectoryStorage:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[DirectoryStorage], tuple[SharingServer, TableName, Mapping[str, Any]]]:
-        """Another process asks for credentials of its own."""
+        """Another process requests its own credentials."""
         return DirectoryStorage, (self._server, self._name, self._options)
 
     @property
     def location(self) -> str:
-        """The directory of the table."""
+        """The table's directory."""
         return self._own.location
 
     def resolve(self, path: str) -> str:
@@ -165,8 +165,8 @@ class DirectoryStorage:
         return open_ranges(self, file)
 
     def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
-        """A URL by which an object can be read for a while, at most as long as the credentials that sign it are good;
-        by new ones, if those were refused. Raises `StorageError` if they do not sign."""
+        """A temporary URL for an object, valid no longer than the credentials that sign it; with `anew`, signed by new
+        ones, because the old ones were rejected. Raises `StorageError` if they cannot sign."""
         place = self._place(path)
         storage = place.current()
         return (place.refused(storage) if anew else storage).sign(path, seconds)
@@ -197,7 +197,7 @@ class DirectoryStorage:
         return self._resumed(path, partial(_without_first, read))
 
     def _resumed(self, path: str, read: Callable[[Storage, int], Iterator[T]]) -> Iterator[T]:
-        """What `read` gives; it is called again with how much has come, if the credentials are refused meanwhile."""
+        """The items of `read`; calls it again with the number received so far if credentials are rejected meanwhile."""
         place, done, refused_at = self._place(path), 0, -1
         storage = place.current()
         while True:
@@ -212,8 +212,8 @@ class DirectoryStorage:
             refused_at, storage = done, place.refused(storage)
 
     def _place(self, path: str) -> TemporaryStorage:
-        """The directory that a path is in. Raises `AccessDeniedError` if it is in none that the server names: a log
-        must not make its reader open files of the reader's own disk, or other people's objects."""
+        """The location of a path. Raises `AccessDeniedError` if the server names none: a log must not make its reader
+        open local files or other people's objects."""
         if is_within(path, self._own.location):
             return self._own
         with self._lock:

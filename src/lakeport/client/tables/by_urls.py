@@ -1,4 +1,4 @@
-"""A shared table as something that a frame can read: the server's answers, opened by the kernel."""
+"""A shared table as a frame's source: server responses, opened by the kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Moment = int | datetime
 
 @dataclass
 class _Pin:
-    """The first answer, without its files; and the token that leads back to its version, if an answer had one."""
+    """The first response, without files, and the token that leads back to its version, if any."""
 
     head: Snapshot
     refresh_token: str | None = None
@@ -46,7 +46,7 @@ class _Pin:
 
 
 class SharedTable:
-    """A table on a sharing server. It implements `lakeport.source.TableSource`."""
+    """A table on a sharing server; a `lakeport.source.TableSource`."""
 
     prunes = True
 
@@ -56,14 +56,14 @@ class SharedTable:
         self.engine = engine_over(self._storage)
         self._numbers = count()
         self._pins: dict[tuple[int | None, Moment | None], _Pin] = {}
-        """The first answers that came. Of threads that ask at once, all read the version of the same one."""
+        """The first responses. Concurrent threads all read the version of the same one."""
 
     @property
     def target(self) -> str:
         return str(self._name)
 
     def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
-        """The protocol and the metadata, without files. The first question about a table pins its version."""
+        """The protocol and metadata, without files. The first request about a table pins its version."""
         at = (version, timestamp)
         if at not in self._pins:
             self._pins.setdefault(at, _Pin(self._metadata(version, timestamp)))
@@ -80,7 +80,7 @@ class SharedTable:
     def snapshot(
         self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
     ) -> Snapshot:
-        """The files that the condition leaves, as far as the server can tell; all views are of one version."""
+        """The files left after the server's pruning by the condition; all views share one version."""
         at = (version, timestamp)
         pin = self._pins.get(at)
         hinted = None if condition is None else pin.head if pin else self._metadata(version, timestamp)
@@ -108,8 +108,8 @@ class SharedTable:
         )
 
     def _first_query(self, request: QueryRequest, hinted: Snapshot | None) -> tuple[QueryRequest, TableAnswer]:
-        """The answer to a request, and the request. Hints that were made for another version's columns, because the
-        table has moved on since, are left out: they can mean something else to the server."""
+        """The response to a request, and the request. If the table has moved on, drops hints made for the columns of
+        another version: they could mean something else to the server."""
         answer = self._server.query(self._name, request)
         if hinted is not None and hinted.version != answer.version:
             answer.close()
@@ -120,8 +120,8 @@ class SharedTable:
         return request, answer
 
     def _query(self, request: QueryRequest, pin: _Pin) -> tuple[QueryRequest, TableAnswer]:
-        """The answer to a request, and the request. If the table has moved on from the version that is pinned, the
-        version itself is asked for, which takes a share with history. Raises `SharingError` if it is not to be had."""
+        """The response to a request, and the request. If the table has moved on from the pinned version, asks for that
+        version, which requires shared history. Raises `SharingError` if it is unavailable."""
         answer = self._server.query(self._name, request)
         if answer.version == pin.version:
             return request, answer
@@ -139,7 +139,7 @@ class SharedTable:
         return exact, again
 
     def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
-        """The changes of a range of versions, given by numbers or by times."""
+        """The changes of a version range, given by numbers or times."""
         request = ChangesRequest(
             starting_version=start,
             starting_timestamp=_format(since),
@@ -173,7 +173,7 @@ class SharedTable:
         return self._server.version(self._name, _format(moment))
 
     def commits(self, start: int, end: int) -> TableCommits:
-        """The commits of a range of versions, as the server tells of them."""
+        """The commits of a version range, as the server reports them."""
         request = QueryRequest(starting_version=start, ending_version=end)
         answer = self._server.query(self._name, request)
         reader = LineReader(answer.response_format, str(self._name))
@@ -214,5 +214,5 @@ def _hints(condition: Expression | None, head: Snapshot | None) -> str | None:
 
 
 def _format(moment: Moment | None) -> str | None:
-    """A time as the wire has it."""
+    """A time in the wire format."""
     return None if moment is None else format_timestamp(to_milliseconds(moment))

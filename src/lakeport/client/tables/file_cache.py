@@ -1,8 +1,8 @@
-"""Contents of data files, kept in a directory, so that what has been read once is not fetched again.
+"""A cache of data file contents in a directory.
 
-A file of a shared table never changes under its id, so that what is kept stays right. Each range that was read is an
-entry: a file named after the path and the range, which begins with its length and its checksum. An entry appears whole,
-or not at all; one that is damaged is removed, and fetched again. So several processes can share the directory.
+A shared file never changes under its id, so entries stay valid. Each range read is one entry: a file named after the
+path and range, starting with its length and checksum. Entries appear atomically; damaged ones are removed and fetched
+again. Several processes can share the directory.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ _MARK = b"LKP1"
 _SUFFIX = ".range"
 _UNFINISHED = ".new"
 _ABANDONED_SECONDS = 3600.0
-"""An entry that nobody has finished for so long will not be."""
+"""An unfinished entry this old is abandoned."""
 _LOOK_AGAIN = 16
-"""The directory is measured after this part of the limit has been written."""
+"""The directory is measured after every `limit / _LOOK_AGAIN` bytes written."""
 DEFAULT_LIMIT = 10 << 30
 
 
 class FileCache:
-    """The contents of files by their paths. It is only ever an advantage: a directory that cannot be read or written is
-    as good as an empty one. Threads can share it.
+    """File contents by path. Best effort: an unreadable or unwritable directory behaves like an empty one. Thread-safe.
 
-    Once there are more than `limit` bytes, the entries that have not been used for longest go."""
+    Beyond `limit` bytes, the least recently used entries are evicted."""
 
     def __init__(self, directory: str | os.PathLike[str], limit: int = DEFAULT_LIMIT) -> None:
         if limit <= 0:
@@ -47,7 +46,7 @@ class FileCache:
         return FileCache, (self._directory, self._limit)
 
     def get(self, path: str, start: int, length: int) -> bytes | None:
-        """Exactly these bytes of the file, if they are here."""
+        """Exactly these bytes of the file, if cached."""
         entry = self._entry(path, start, length)
         try:
             content = entry.read_bytes()
@@ -82,7 +81,7 @@ class FileCache:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Leaves as much free as may be written before the next look."""
+        """Evict enough for the writes until the next check."""
         entries = sorted(_entries(self._directory), key=lambda entry: entry.used)
         excess = sum(entry.size for entry in entries) - (self._limit - self._limit // _LOOK_AGAIN)
         for entry in entries:
@@ -119,7 +118,7 @@ def _scanned(directory: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _write(entry: Path, data: bytes) -> None:
-    """The entry is there whole: it is written under another name."""
+    """Write the entry atomically, through a temporary name."""
     entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, unfinished = tempfile.mkstemp(_UNFINISHED, dir=entry.parent)
     try:
@@ -134,7 +133,7 @@ def _write(entry: Path, data: bytes) -> None:
 
 
 def _decode(content: bytes, length: int) -> bytes | None:
-    """What is in an entry; None if it is damaged."""
+    """The content of an entry; None if damaged."""
     if len(content) != _HEAD.size + length:
         return None
     mark, said, digest = _HEAD.unpack_from(content)

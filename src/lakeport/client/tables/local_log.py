@@ -1,8 +1,8 @@
-"""The answer of a server as a Delta log of its own, which the kernel reads like any other.
+"""A server's response as a Delta log, which the kernel reads like any other.
 
-A snapshot is one checkpoint at its version. A range of changes is an empty checkpoint before its first version, and a
-commit for each version. Data files and deletion vectors have paths of the form `delta-sharing:///table/id/size`; the
-storage knows by which URL such a file is read at the moment.
+A snapshot is one checkpoint at its version. A range of changes is an empty checkpoint before its first version, and one
+commit per version. Data files and deletion vectors have paths like `delta-sharing:///table/id/size`; the storage maps
+them to their current URLs.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LOG = "delta-sharing://log"
 
 _FEED = "enableChangeDataFeed"
 _AROUND_A_VECTOR = 8
-"""Bytes of its length and its checksum, before and after a vector in a file."""
+"""Bytes for length and checksum around a vector in a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedUrl:
-    """Where a file can be read for now."""
+    """A temporary URL of a file."""
 
     url: str = field(repr=False)
     expires: int | None = None
-    """Milliseconds since the epoch, if the server tells."""
+    """Milliseconds since the epoch, if the server sends it."""
 
 
 class _FileAction(msgspec.Struct, rename="camel"):
-    """A file action of the delta format; what an old server leaves out has a default."""
+    """A file action of the delta format; fields that old servers omit have defaults."""
 
     path: str
     partition_values: dict[str, str | None] | None = None
@@ -99,7 +99,7 @@ class _ParquetLine(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a line tells: an action of the log, and the version and time that it belongs to, if the line names them."""
+    """A parsed line: a log action, and its version and time, if given."""
 
     action: Action
     version: int | None = None
@@ -107,7 +107,7 @@ class Told:
 
 
 class LineReader:
-    """Makes actions of the lines of one answer, and notes the URLs. `table` names it in the paths of files."""
+    """Converts the lines of one response to actions and records the URLs. `table` names it in file paths."""
 
     def __init__(self, response_format: str, table: str) -> None:
         self._table = quote(table, safe="")
@@ -116,7 +116,7 @@ class LineReader:
         self._decoder = msgspec.json.Decoder(_DeltaLine if response_format == "delta" else _ParquetLine)
 
     def read(self, lines: Iterable[bytes]) -> Iterator[Told]:
-        """Raises `SharingError` for a line that is not of the protocol; lines of kinds to come are passed over."""
+        """Raises `SharingError` for a line that violates the protocol; skips unknown kinds of lines."""
         for line in lines:
             try:
                 decoded = self._decoder.decode(line)
@@ -154,7 +154,7 @@ class LineReader:
             return vector
         if not (0 <= vector.size_in_bytes < VECTOR_BYTES and 0 <= (vector.offset or 0) < FILE_BYTES // 2):
             raise _malformed(f"a deletion vector of {vector.size_in_bytes} bytes at {vector.offset}")
-        # A file can have several vectors in a range of versions, and over time.
+        # A file can have several vectors in a version range, and over time.
         identity = file.deletion_vector_file_id or f"{file.id}-deletion-vector-{vector.cardinality}"
         size = (vector.offset or 1) + vector.size_in_bytes + _AROUND_A_VECTOR
         path = self._place(identity, size, vector.path_or_inline_dv, file.expiration_timestamp)
@@ -175,8 +175,8 @@ class LineReader:
         return Told(_action(kind, action), file.version, file.timestamp)
 
     def _place(self, identity: str, size: int, url: str, expires: int | None) -> str:
-        """The path of a file in the log, as the log writes it. Raises `SharingError` for an impossible size:
-        readers plan and allocate memory by it."""
+        """The path of a file, as the log writes it. Raises `SharingError` for an impossible size: readers plan and
+        allocate memory by it."""
         if not 0 <= size <= FILE_BYTES:
             raise _malformed(f"a file with a size of {size} bytes")
         plain = f"{DATA}/{self._table}/{quote(identity, safe='')}/{size}"
@@ -205,7 +205,7 @@ def _action(kind: str, found: _FileAction) -> Add | Remove | AddCdc:
 
 
 def _metadata(found: wire.Metadata) -> Metadata:
-    """The parquet format names of the table's properties only whether its changes can be read."""
+    """Of the table's properties, the parquet format only says whether its changes can be read."""
     configuration: dict[str, str | None] = dict(found.configuration)
     if _FEED in configuration:
         configuration[ENABLE_CHANGE_DATA_FEED.name] = configuration.pop(_FEED)
@@ -220,7 +220,7 @@ def _metadata(found: wire.Metadata) -> Metadata:
 
 
 def with_feed(told: Told) -> Told:
-    """The same, with a change data feed: who answers with changes has one. The parquet format need not say so."""
+    """Add the change data feed property: a table with changes has one, but the parquet format may not say so."""
     if not isinstance(told.action, Metadata):
         return told
     configuration = {ENABLE_CHANGE_DATA_FEED.name: "true", **told.action.configuration}
@@ -228,9 +228,9 @@ def with_feed(told: Told) -> Told:
 
 
 def snapshot_log(version: int, head: Iterable[Told], files: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
-    """The log of one version: a checkpoint with the protocol, the metadata and the files, as old as the version is, if
-    the lines tell. Raises `SharingError` for a file that is told twice, for one whose partition values would be passed
-    over, and for another protocol or other metadata among the files."""
+    """The log of one version: a checkpoint with protocol, metadata and files, dated as the version if the lines say.
+    Raises `SharingError` for a duplicate file, for partition values that would be ignored, and for a different protocol
+    or metadata among the files."""
     lines = [*head, *files]
     _check_one_head(lines)
     _check_told_once(told.action for told in lines)
@@ -240,7 +240,7 @@ def snapshot_log(version: int, head: Iterable[Told], files: Iterable[Told]) -> d
 
 
 def _check_one_head(lines: Iterable[Told]) -> None:
-    """A version has one protocol and one metadata. Raises `SharingError`."""
+    """Raises `SharingError` unless the version has one protocol and one metadata."""
     for kind in (Protocol, Metadata):
         found = [told.action for told in lines if isinstance(told.action, kind)]
         if any(one != found[0] for one in found):
@@ -248,18 +248,18 @@ def _check_one_head(lines: Iterable[Told]) -> None:
 
 
 def _check_told_once(actions: Iterable[Action]) -> None:
-    """A file that is told twice would be read twice. Raises `SharingError`."""
+    """Raises `SharingError` for a duplicate file: it would be read twice."""
     files = [(type(action), action.path) for action in actions if isinstance(action, Add | Remove | AddCdc)]
     if len(set(files)) < len(files):
         raise _malformed("a file of the table twice")
 
 
 def _check_partition_values(lines: Iterable[Told]) -> None:
-    """A value of a column that is not among the partition columns would be null. Raises `SharingError`."""
+    """Raises `SharingError` for a value of a non-partition column: it would read as null."""
     actions = [told.action for told in lines]
     metadata = [action for action in actions if isinstance(action, Metadata)]
     if any(COLUMN_MAPPING_MODE.name in one.configuration for one in metadata):
-        return  # the values go by other names
+        return  # values are keyed by physical names
     known = {name.lower() for one in metadata for name in one.partition_columns}
     told = {name for action in actions if isinstance(action, Add) for name in action.partition_values}
     if unknown := sorted(name for name in told if name.lower() not in known):
@@ -267,8 +267,8 @@ def _check_partition_values(lines: Iterable[Told]) -> None:
 
 
 def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
-    """The log of the versions `start` to `end`: what the lines say, each in its version, over an empty table. Raises
-    `SharingError` for more versions than fit into memory, and for a file that is told twice of one version."""
+    """The log of versions `start` to `end`: each line in its version, on top of an empty table. Raises `SharingError`
+    for more versions than fit into memory, and for a duplicate file in a version."""
     if end - start >= VERSIONS:
         raise SharingError(
             f"the changes reach from version {start} to {end}: at most {VERSIONS:,} versions are read at once; ask for "
@@ -304,7 +304,7 @@ def _malformed(what: str) -> SharingError:
 
 
 def _all_times(known: dict[int, int], start: int, end: int) -> dict[int, int]:
-    """A time for each version, later than the one before; a version without changes was not told."""
+    """A strictly increasing time for each version; versions without changes have none of their own."""
     first = min(known, default=start)
     time = known.get(first, 0) - (first - start) - 1
     times = {}
@@ -315,7 +315,7 @@ def _all_times(known: dict[int, int], start: int, end: int) -> dict[int, int]:
 
 
 def _checkpoint_name(version: int) -> str:
-    """The checkpoint is of the kind V2, in JSON; any UUID will do."""
+    """A V2 checkpoint in JSON; any UUID will do."""
     return f"{version:020d}.checkpoint.00000000-0000-4000-8000-000000000000.json"
 
 

@@ -1,4 +1,4 @@
-"""A shared table by the way that its provider offers; and words for one that is not there."""
+"""A shared table through the access mode that its provider offers, and hints for one that does not exist."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MOST_NAMES = 3
 
 
 class OfferedTable:
-    """A `TableSource` that is read by the first of its ways, until the server says that only the second is offered."""
+    """A `TableSource` that uses the first access mode until the server says that only the second is offered."""
 
     def __init__(self, server: SharingServer, name: TableName, way: TableSource, other: TableSource | None = None):
         self._server, self._name = server, name
         self._ways = (way, other)
-        """The way that is read by, and the other one, if it may still turn out to be the only one that is offered."""
+        """The current access mode, and the other one while it may still turn out to be the only one offered."""
 
     @property
     def _way(self) -> TableSource:
@@ -96,8 +96,7 @@ class OfferedTable:
 
 
 def near_names(server: SharingServer, name: TableName) -> list[str]:
-    """The names of tables that are shared and look like this one; none if the server does not list them, or lists this
-    very one."""
+    """Similar names of shared tables; empty if the server does not list them, or lists this very one."""
     try:
         shares = [share.name for share in server.shares()]
         like = [share for share in shares if share.lower() == name.share.lower()] or _close(name.share, shares)
@@ -109,6 +108,6 @@ def near_names(server: SharingServer, name: TableName) -> list[str]:
 
 
 def _close(text: str, names: list[str]) -> list[str]:
-    """The names that are nearest, whatever their case."""
+    """The closest names, ignoring case."""
     by_key = {name.lower(): name for name in names}
     return [by_key[key] for key in get_close_matches(text.lower(), by_key, _MOST_NAMES, _NEAR)]

@@ -1,4 +1,4 @@
-"""Asking again for the URLs of an answer's files. What asks can be pickled: another process asks by itself."""
+"""Renew the URLs of a response's files. Renewals are picklable, so another process can renew by itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeport.sharing.names import TableName
 
 
 class SnapshotRenewal:
-    """Asks for the files of a version. Each answer brings the token for the next."""
+    """Requests the files of a version. Each response has the token for the next request."""
 
     def __init__(self, server: SharingServer, name: TableName, request: QueryRequest, version: int) -> None:
         self._server, self._name, self._request, self._version = server, name, request, version
@@ -31,7 +31,7 @@ class SnapshotRenewal:
 
 
 class ChangesRenewal:
-    """Asks for the files of the changes between two versions."""
+    """Requests the change files between two versions."""
 
     def __init__(self, server: SharingServer, name: TableName, request: ChangesRequest) -> None:
         self._server, self._name, self._request = server, name, request
@@ -41,7 +41,7 @@ class ChangesRenewal:
 
 
 def check_version(found: int, wanted: int, name: TableName) -> None:
-    """Raises `SharingError` if an answer is of another version than the one that is being read."""
+    """Raises `SharingError` if a response is for another version than the one being read."""
     if found != wanted:
         raise version_changed(found, wanted, name)
 

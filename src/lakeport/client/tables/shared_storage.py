@@ -1,4 +1,4 @@
-"""The storage of shared tables: their logs are in memory, their files behind URLs that are signed and expire."""
+"""The storage of shared tables: logs in memory, files behind signed URLs that expire."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, 
 from lakeport.kernel.engine import FileStatus, OutputFile
 
 _NEW_URLS = 2
-"""How often another URL is asked for, for one range of a file."""
+"""How many new URLs to request for one range of a file."""
 
 
 class Urls(Protocol):
-    """The URLs of the files of one answer."""
+    """The URLs of a response's files."""
 
     def current(self, path: str) -> str:
-        """A URL that is good for a while. Raises `SharingError` if there is none any more."""
+        """A URL that is valid for a while. Raises `SharingError` if there is none any more."""
 
     def refused(self, path: str, url: str) -> str:
-        """Another URL, in place of one that the storage refuses. Raises `SharingError`."""
+        """A new URL in place of a rejected one. Raises `SharingError`."""
 
     def signed(self, path: str) -> SignedUrl:
-        """The same as `current`, with the time until which it is good."""
+        """Like `current`, with the expiry."""
 
     def part(self, paths: Iterable[str]) -> Urls:
-        """The same for some of the files."""
+        """The URLs of some of the files."""
 
 
 class _Shared(NamedTuple):
-    """How a file is read, and the table that it is of."""
+    """How to read a file, and its table."""
 
     urls: Urls
     table: str
@@ -44,7 +44,7 @@ class _Shared(NamedTuple):
 
 
 class SharedStorage:
-    """A `StorageClient` that reads logs by their names and data files by their URLs. Nothing can be written."""
+    """A read-only `StorageClient`: logs by name, data files by URL."""
 
     def __init__(self, http: HttpPool, cache: FileCache | None = None) -> None:
         self._http, self._cache = http, cache
@@ -54,24 +54,24 @@ class SharedStorage:
         self._lock = Lock()
 
     def add_log(self, root: str, files: dict[str, tuple[bytes, int]]) -> None:
-        """A log at `root`."""
+        """Add a log at `root`."""
         with self._lock:
             self._logs[f"{root}/_delta_log"] = files
 
     def add_files(self, paths: Iterable[str], urls: Urls, table: str, root: str = "") -> None:
-        """Data files, by the newest of their URLs. `table` tells it from all others that there are or ever were, `root`
-        is that of the log that names them."""
+        """Add data files with their newest URLs. `table` identifies the table uniquely, forever; `root` is that of the
+        log that names the files."""
         with self._lock:
             self._files.update(dict.fromkeys(paths, _Shared(urls, table, root)))
 
     def forget(self, root: str) -> None:
-        """The log at `root`, and the files that no other log has named since."""
+        """Drop the log at `root`, and the files that no later log names."""
         with self._lock:
             self._logs.pop(f"{root}/_delta_log", None)
             self._files = {path: shared for path, shared in self._files.items() if shared.root != root}
 
     def signed(self, path: str, refused: str | None = None) -> SignedUrl:
-        """The URL of a file; another one than `refused`. Raises `MissingFileError` and `SharingError`."""
+        """The URL of a file, other than `refused`. Raises `MissingFileError` and `SharingError`."""
         shared = self._files.get(path)
         if shared is None:
             raise MissingFileError("the server has not shared this file", path=path)
@@ -80,7 +80,7 @@ class SharedStorage:
         return shared.urls.signed(path)
 
     def part(self, paths: Iterable[str]) -> SharedStorage:
-        """A storage of these files alone; it can be pickled."""
+        """A picklable storage of only these files."""
         part = SharedStorage(self._http, self._cache)
         by_answer: dict[_Shared, list[str]] = {}
         for path in paths:
@@ -161,7 +161,7 @@ class SharedStorage:
         return shared
 
     def _download(self, path: str, urls: Urls, start: int, length: int) -> bytes:
-        """By the URL that is known; where the storage refuses it, by new ones."""
+        """Download by the known URL; if storage rejects it, by new ones."""
         url = urls.current(path)
         for _ in range(_NEW_URLS):
             try:

@@ -1,4 +1,4 @@
-"""Temporary credentials for the directory of a table, as options of a storage; renewed before they expire."""
+"""Temporary credentials for a table's directory, as storage options; renewed before they expire."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lakeport.errors import SharingError, UnsupportedFeatureError
 from lakeport.sharing.models import Credentials
 
 Ask = Callable[[], Credentials]
-"""Asks the server for credentials. Raises `SharingError`."""
+"""Requests credentials from the server. Raises `SharingError`."""
 
 _MARGIN = 0.2
-"""Credentials are renewed when this part of their life is left."""
+"""Credentials are renewed when this fraction of their lifetime is left."""
 _LONGEST_MARGIN_MS = 5 * 60_000
 _LAST_SECOND = 253_402_300_799
-"""Of the year 9999."""
+"""The end of year 9999."""
 
 
 class TemporaryStorage:
-    """A storage that is opened again with new credentials when the old ones are about to expire, or are refused.
-    Threads can share it: one asks, the others wait."""
+    """A storage reopened with new credentials when the old ones are about to expire or are rejected. Thread-safe: one
+    thread renews, the others wait."""
 
     def __init__(self, ask: Ask, options: Mapping[str, Any], now: Callable[[], float] = time.time) -> None:
         self._ask, self._options, self._now = ask, options, now
@@ -47,14 +47,14 @@ class TemporaryStorage:
             return self._storage
 
     def refused(self, storage: Storage) -> Storage:
-        """Another storage, in place of one whose credentials are refused."""
+        """A new storage in place of one whose credentials were rejected."""
         with self._lock:
             if self._storage is None or self._storage is storage:
                 self._storage = self._renewed()
             return self._storage
 
     def _renewed(self) -> Storage:
-        """Credentials that have expired when they come are good until they are refused: the clocks differ."""
+        """Credentials that arrive expired are used until they are rejected: clocks differ."""
         asked_ms = self._now() * 1000
         given = self._ask()
         lifetime = given.expiration_time - asked_ms
@@ -65,8 +65,8 @@ class TemporaryStorage:
 
 
 def storage_options(given: Credentials) -> dict[str, Any]:
-    """The credentials by the names that obstore has for them. Raises `SharingError` if there are none of a known kind,
-    and `UnsupportedFeatureError` for a place that cannot be read."""
+    """The credentials under obstore's names. Raises `SharingError` if there are none of a known kind, and
+    `UnsupportedFeatureError` for an unsupported location."""
     scheme = given.location.partition("://")[0].lower()
     if scheme not in _SCHEMES:
         raise UnsupportedFeatureError(

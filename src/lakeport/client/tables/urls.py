@@ -1,4 +1,4 @@
-"""The URLs of an answer's files, kept fresh: asked for again before they expire, and when the storage refuses one."""
+"""Keep the URLs of a response's files fresh: renew them before they expire, and when storage rejects one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lakeport.errors import SharingError
 Fetch = Callable[[], Mapping[str, SignedUrl]]
 
 _MARGIN = 0.2
-"""URLs are renewed when this part of their life is left: who starts to read a file then is through before it ends."""
+"""URLs are renewed when this fraction of their lifetime is left, so that reads begun before then can finish."""
 _LONGEST_MARGIN_MS = 5 * 60_000
 
 
 class FreshUrls:
-    """URLs by the paths of files. `fetch` asks the server for all of them again; it raises `SharingError` if the
-    server no longer has that version. Safe to use from several threads: one asks, the others wait."""
+    """URLs by file path. `fetch` requests all of them again; it raises `SharingError` if the server no longer has that
+    version. Thread-safe: one thread renews, the others wait."""
 
     def __init__(self, urls: Mapping[str, SignedUrl], fetch: Fetch, now: Callable[[], float] = time.time) -> None:
         self._fetch, self._now = fetch, now
@@ -30,11 +30,11 @@ class FreshUrls:
         self._take(urls)
 
     def __reduce__(self) -> tuple[Callable[..., FreshUrls], tuple[Mapping[str, SignedUrl], Fetch, float]]:
-        """In another process there is one for all parts of an answer: what one part asks for, all of them have."""
+        """Another process keeps one instance for all parts of a response, so renewals are shared."""
         return _joined, (self._urls, self._fetch, self._taken_ms)
 
     def part(self, paths: Iterable[str]) -> FreshUrls:
-        """The same for some of the files, good for a while: who gets them need not ask at once for all of them."""
+        """The URLs of some files, still valid for a while, so the receiver need not renew them all at once."""
         part = FreshUrls({path: self.signed(path) for path in paths}, self._fetch, self._now)
         part._taken_ms = self._taken_ms
         return part
@@ -43,7 +43,7 @@ class FreshUrls:
         return self.signed(path).url
 
     def signed(self, path: str) -> SignedUrl:
-        """A URL that is good for a while, and until when."""
+        """A URL that is valid for a while, and its expiry."""
         signed = self._urls[path]
         if self._is_fresh(signed):
             return signed
@@ -59,7 +59,7 @@ class FreshUrls:
             return self._urls[path].url
 
     def add(self, urls: Mapping[str, SignedUrl]) -> None:
-        """More files of the same answer. What was asked for since is newer."""
+        """Add files of the same response. URLs renewed since take precedence."""
         with self._lock:
             self._urls = {**urls, **self._urls}
 
@@ -68,8 +68,8 @@ class FreshUrls:
         self._urls = dict(urls)
 
     def _is_fresh(self, signed: SignedUrl) -> bool:
-        """A URL of unknown life is good until the storage says otherwise; so is one that had expired when it came,
-        because the clocks differ."""
+        """A URL of unknown lifetime is valid until storage rejects it; so is one that arrived expired, because clocks
+        differ."""
         if signed.expires is None or signed.expires <= self._taken_ms:
             return True
         margin = min(_MARGIN * (signed.expires - self._taken_ms), _LONGEST_MARGIN_MS)
@@ -89,11 +89,11 @@ class FreshUrls:
 _answers: OrderedDict[bytes, FreshUrls] = OrderedDict()
 _answers_lock = Lock()
 _MOST_ANSWERS = 16
-"""As many are remembered; who uses another one keeps it by himself."""
+"""This many are remembered; evicted ones still work for their users, but unshared."""
 
 
 def _joined(urls: Mapping[str, SignedUrl], fetch: Fetch, taken_ms: float) -> FreshUrls:
-    """The URLs, together with those of other parts of the same answer that came before."""
+    """The URLs, merged with those of earlier parts of the same response."""
     key = pickle.dumps(fetch)
     with _answers_lock:
         known = _answers.pop(key, None)

@@ -1,4 +1,4 @@
-"""Arithmetic over Arrow data, as Spark does it in ANSI mode: overflow and division by zero are errors."""
+"""Arithmetic over Arrow data, as in Spark's ANSI mode: overflow and division by zero are errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakeport.kernel.values import scalar_of
 
 _WIDE = Context(prec=120)
 _QUOTIENT = Decimal(1).scaleb(-39)
-"""Spark divides decimals to so many places before it rounds to those of the result."""
+"""Spark divides decimals to this many places before rounding to those of the result."""
 
 _CHECKED: dict[str, Kernel] = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 _IEEE: dict[str, Kernel] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
@@ -32,7 +32,7 @@ _EXACT: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
 
 
 def arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> tuple[Kernel, pa.DataType, bool]:
-    """The kernel for operands of bound types, the type of its result, and whether it succeeds for all of them.
+    """The kernel for operands of bound types, its result type, and whether it succeeds for all values.
 
     Raises `UnsupportedExpressionError`."""
     if types.is_decimal(left) and types.is_decimal(right):
@@ -52,7 +52,7 @@ def _integer_kernel(op: str, data_type: pa.DataType) -> Kernel:
     one, minus_one = scalar_of(1, data_type), scalar_of(-1, data_type)
 
     def remainder(a: Datum, b: Datum) -> Datum:
-        # What is left after a division by -1 is that after one by 1, which cannot overflow.
+        # The remainder for -1 equals that for 1, which cannot overflow.
         divisor = pc.if_else(pc.equal(b, minus_one), one, b)
         return pc.subtract(a, pc.multiply(pc.divide_checked(a, divisor), divisor))
 
@@ -87,7 +87,7 @@ def _decimal_arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> tuple
 
 
 def _exact_precision(op: str, left: pa.DataType, right: pa.DataType) -> int | None:
-    """How many digits the exact result may have; None where Arrow does not give it."""
+    """How many digits the exact result may have; None if Arrow cannot compute it."""
     if op == "*":
         return int(left.precision + right.precision + 1)
     whole = max(left.precision - left.scale, right.precision - right.scale)

@@ -1,6 +1,6 @@
-"""CAST over Arrow data, as Spark does it in ANSI mode: what does not fit is an error, never another value.
+"""CAST over Arrow data, as in Spark's ANSI mode: a value that does not fit is an error, never a different value.
 
-Numbers lose what is after the point on the way to an integer, and are rounded on the way to a decimal.
+Numbers are truncated to integers, and rounded to decimals.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Cast = Callable[[Datum], Datum]
 
 _MILLION = scalar_of(1_000_000, pa.int64())
 _EXACT_DIGITS = 15
-"""Integers of so many digits are doubles, and so are the powers of ten up to 22: their quotient is rounded once."""
+"""Integers up to this many digits are exact doubles, as are powers of ten up to 22: their quotient is rounded once."""
 
 
 def caster(source: pa.DataType, target: PrimitiveType) -> tuple[Cast, bool]:
-    """The cast, and whether it succeeds for every value, but for dates out of the range of timestamps. Raises
+    """The cast, and whether it succeeds for every value, except dates beyond the range of timestamps. Raises
     `UnsupportedExpressionError`."""
     goal = arrow_type(target)
     if source == goal or types.is_null(source):
@@ -90,7 +90,7 @@ def _to_integer(source: pa.DataType, goal: pa.DataType) -> tuple[Cast, bool]:
 
 
 def _seconds(moments: Datum) -> Datum:
-    """Since the epoch; before it, the fraction of a second counts down too."""
+    """Since the epoch; before it, fractions of a second round down too."""
     return pc.divide(pc.cast(pc.floor_temporal(moments, unit="second"), pa.int64()), _MILLION)
 
 
@@ -102,7 +102,7 @@ def _to_boolean(source: pa.DataType) -> Cast:
 
 
 def to_float(source: pa.DataType, goal: pa.DataType) -> Cast:
-    """To the nearest float or double. Arrow's own cast of a decimal may give the one next to it."""
+    """To the nearest float or double. Arrow's own cast of a decimal may give an adjacent value."""
     nearest = pc.CastOptions.unsafe(goal)
     if types.is_boolean(source):
         return lambda datum: pc.cast(pc.cast(datum, pa.int8()), options=nearest)
@@ -114,7 +114,7 @@ def to_float(source: pa.DataType, goal: pa.DataType) -> Cast:
 
 
 def _divided(datum: Datum) -> Datum:
-    """A decimal of few digits as its digits divided by a power of ten."""
+    """A decimal of few digits, as its digits divided by a power of ten."""
     power = scalar_of(10.0**datum.type.scale, pa.float64())
     unscaled = datum if isinstance(datum, pa.Array) else array_of([datum.as_py()], datum.type)
     low_words = np.frombuffer(unscaled.buffers()[1], np.int64)[::2][unscaled.offset :][: len(unscaled)]
@@ -143,13 +143,13 @@ def _digits(integer: pa.DataType) -> int:
 
 
 def _float_to_decimal(value: float, goal: pa.DataType) -> Decimal | None:
-    """By the shortest text of the number; NaN and the infinities are null, as in Spark."""
+    """Convert by the shortest text of the number; NaN and infinities become null, as in Spark."""
     return round_decimal(Decimal(repr(value)), goal.precision, goal.scale) if math.isfinite(value) else None
 
 
 def to_decimal(datum: Datum, goal: pa.DataType) -> Datum:
-    """An integer or a decimal at another scale: halves are rounded away from zero. Raises `pa.ArrowInvalid` where it
-    has more digits."""
+    """An integer or decimal at another scale, rounding halves away from zero. Raises `pa.ArrowInvalid` if it has too
+    many digits."""
     if types.is_integer(datum.type):
         datum = pc.cast(datum, pa.decimal128(_digits(datum.type), 0))
     whole, scale = datum.type.precision - datum.type.scale, datum.type.scale
@@ -178,12 +178,12 @@ def _to_text(source: pa.DataType) -> tuple[Cast, bool]:
 
 
 def _without_zeros(texts: Datum) -> Datum:
-    """Of microseconds only what is not zero."""
+    """Strip trailing zeros of microseconds."""
     return pc.replace_substring_regex(texts, pattern=r"\.?0+$", replacement="")
 
 
 def _float_text(value: float, single: bool) -> str:
-    """As Java writes it: 1.0, 1.0E7, 1.5E-5."""
+    """In Java's format: 1.0, 1.0E7, 1.5E-5."""
     if not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     number = Decimal(str(np.float32(value)) if single else repr(value))
@@ -197,7 +197,7 @@ def _float_text(value: float, single: bool) -> str:
 
 
 def _parsed(datum: Datum, target: PrimitiveType, goal: pa.DataType) -> Datum:
-    """Text as values of a type; every different text is read once."""
+    """Parse text as values of a type, each distinct text once."""
     if target.name == "binary":
         return pc.cast(datum, goal)
     if isinstance(datum, pa.Scalar):

@@ -1,10 +1,10 @@
-"""Expressions over Arrow batches, with `pyarrow.compute`.
+"""Evaluate expressions over Arrow batches with `pyarrow.compute`.
 
-An expression is compiled once for a schema: names become positions, literals become scalars of the type they are
-compared in. What is left for each batch is a few calls of Arrow's kernels.
+An expression is compiled once per schema: names become positions, literals become scalars of the type they are compared
+in. Each batch then takes a few calls of Arrow kernels.
 
-What may fail for a row (`Node.total` tells) is only worked out for rows that need it: a branch of CASE where its
-condition is true, the right side of AND where the left is not false, a filter where the row is still selected.
+Expressions that can fail for a row (see `Node.total`) are evaluated only for rows that need them: a CASE branch where
+its condition is true, the right side of AND where the left is not false, a filter where the row is still selected.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ _KERNELS: dict[CompareOp, Callable[[Datum, Datum], Datum]] = {
 
 
 class ArrowExpressions:
-    """The `ExpressionHandler` for bound expressions (`kernel.binding.bind`); it holds no state."""
+    """The `ExpressionHandler` for bound expressions (`kernel.binding.bind`); stateless."""
 
     def evaluator(self, schema: pa.Schema, expression: Expression) -> Callable[[pa.RecordBatch], pa.Array]:
-        """A function from batches of `schema` to one column of values.
+        """A function from batches of `schema` to a column of values.
 
         Raises `UnsupportedExpressionError`, and `UnknownColumnError` for a column that the schema lacks.
         """
@@ -82,7 +82,7 @@ class ArrowExpressions:
     def predicate_evaluator(
         self, schema: pa.Schema, predicate: Expression
     ) -> Callable[[pa.RecordBatch, pa.BooleanArray | None], pa.BooleanArray]:
-        """A function that narrows a selection to the rows in which the predicate is true: neither false nor null."""
+        """A function that narrows a selection to the rows where the predicate is true, not false or null."""
         node = _condition(_compile_whole(predicate, schema), predicate)
 
         def select(batch: pa.RecordBatch, selection: pa.BooleanArray | None) -> pa.BooleanArray:
@@ -152,7 +152,7 @@ def _column(path: tuple[str, ...], schema: pa.Schema) -> Node:
     top, inner = indices[0], indices[1:]
     if not inner:
         return Node(parent, lambda rows: rows.column(top))
-    # Unlike StructArray.field, struct_field makes a value null where a struct around it is.
+    # Unlike StructArray.field, struct_field gives null where an enclosing struct is null.
     return Node(parent, lambda rows: pc.struct_field(rows.column(top), inner))
 
 
@@ -181,7 +181,7 @@ def _connective(expression: And | Or, schema: pa.Schema) -> Node:
 
 
 def _where_undecided(node: Node, rows: Rows, undecided: pa.BooleanArray, other: pa.Scalar) -> pa.Array:
-    """A condition where it is needed, and another value where it is not."""
+    """A condition where it is needed, and another value elsewhere."""
     needed, decided = split_positions(all_positions(rows), undecided)
     pieces = [(decided, pa.repeat(other, len(decided)))]
     if len(needed):
@@ -227,7 +227,7 @@ def _coalesce(args: tuple[Expression, ...], schema: pa.Schema) -> Node:
 
 
 def _type_of_all(nodes: list[Node]) -> pa.DataType:
-    """The one type that bound values have, but for those that are always null."""
+    """The common type of bound values, ignoring those that are always null."""
     known = [node.type for node in nodes if not types.is_null(node.type)]
     for other in known[1:]:
         if other != known[0]:
@@ -257,7 +257,7 @@ def _equal_null_safe(left: Datum, right: Datum) -> Datum:
 
 
 def _operands(left: Expression, right: Expression, schema: pa.Schema) -> tuple[Node, Node]:
-    """Both sides, in one type in which every value of each is itself."""
+    """Both sides, in a type that represents every value of each exactly."""
     a = None if isinstance(left, Literal) else _compile(left, schema)
     b = None if isinstance(right, Literal) else _compile(right, schema)
     a, b = a or _literal(left, b), b or _literal(right, a)
@@ -273,14 +273,14 @@ def _literal(expression: Expression, beside: Node | None) -> Node:
 
 
 def _alike(node: Node, expression: Expression, target: pa.DataType) -> Node:
-    """In a type that holds each of its values; only a long or a decimal may be rounded to the nearest double."""
+    """Cast to a type that holds each value; only a long or a decimal may be rounded to the nearest double."""
     if node.type == target:
         return node
     if types.is_floating(target):
         kernel = to_float(node.type, target)
         return Node(target, lambda rows: kernel(node.run(rows)), node.total)
     options = pc.CastOptions.safe(target)
-    whole = Cast(expression, "timestamp")  # of other types, every value is one of the target
+    whole = Cast(expression, "timestamp")  # for other types, every value is one of the target
     return applied(lambda datum: pc.cast(datum, options=options), [node], target, whole, total=True)
 
 
@@ -317,7 +317,7 @@ def _shared_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def _digits(data_type: pa.DataType) -> tuple[int, int]:
-    """Before and after the point."""
+    """Before and after the decimal point."""
     if types.is_decimal(data_type):
         return data_type.precision - data_type.scale, data_type.scale
     return len(str(2**data_type.bit_width)), 0
@@ -339,7 +339,7 @@ def _membership(child: Expression, values: tuple[Expression, ...], schema: pa.Sc
 
 
 def _as_set(values: list[Any]) -> list[Any]:
-    """is_in compares bits: NaN would be found, and only one of the two zeros."""
+    """is_in compares bits: it would find NaN, and only one of the two zeros."""
     if any(isinstance(value, float) and value == 0 for value in values):
         values = [*values, 0.0, -0.0]
     return [value for value in values if value == value]

@@ -1,6 +1,6 @@
-"""Dates and timestamps of any year in Arrow's calendar, which ends at the year 32767 and takes later ones for others.
+"""Dates and timestamps of any year in Arrow's calendar, which ends at year 32767 and misreads later ones.
 
-The Gregorian calendar repeats itself, days of the week included: what is too far off is moved by whole cycles.
+The Gregorian calendar repeats, weekdays included: distant dates are moved by whole cycles.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _YEARS = scalar_of(CYCLE_YEARS, pa.int64())
 
 
 def in_calendar(kernel: Callable[[Datum], Datum], moments: Datum) -> Datum:
-    """A part of a date: of all that comes again after a cycle, so not the year."""
+    """A part of a date that repeats with each cycle, so not the year."""
     return kernel(_nearer(moments)[0])
 
 
@@ -40,14 +40,14 @@ def year(moments: Datum) -> Datum:
 
 
 def floored(moments: Datum, unit: str) -> Datum:
-    """The beginning of the unit of time that a moment is in."""
+    """The start of the time unit that a moment is in."""
     near, cycles = _nearer(moments)
     start = pc.floor_temporal(near, unit=unit)
     return start if cycles is None else _moved(start, cycles, pc.add_checked)
 
 
 def text(moments: Datum) -> Datum:
-    """Dates, or timestamps to the microsecond, as Spark writes them: a year of more than four digits has a sign."""
+    """Dates, or timestamps to the microsecond, in Spark's format: years of more than four digits have a sign."""
     least, greatest = _day_bounds(moments)
     local = moments if types.is_date32(moments.type) else pc.cast(moments, LOCAL)
     if least < _FIRST_DAY or greatest > _LAST_DAY:
@@ -63,13 +63,13 @@ def _text_by_row(moments: Datum) -> Datum:
         return _text_by_row(pa.repeat(moments, 1))[0]
     values = map(python_value, moments)
     texts = [None if value is None else str(value) for value in values]
-    if not types.is_date32(moments.type):  # as Arrow has them, with all digits
+    if not types.is_date32(moments.type):  # like Arrow, with all digits
         texts = [text if text is None or "." in text else f"{text}.000000" for text in texts]
     return array_of(texts, pa.string())
 
 
 def _day_bounds(moments: Datum) -> tuple[int, int]:
-    """The first and the last day; of nothing, 1970-01-01."""
+    """The first and last day; 1970-01-01 if empty."""
     is_date = types.is_date32(moments.type)
     bounds = pc.min_max(pc.cast(moments, pa.int32() if is_date else pa.int64()))
     unit = 1 if is_date else DAY_MICROSECONDS
@@ -77,7 +77,7 @@ def _day_bounds(moments: Datum) -> tuple[int, int]:
 
 
 def _nearer(moments: Datum) -> tuple[Datum, Datum | None]:
-    """Moments that Arrow's calendar has, and by how many cycles they were moved; None if all are where they were."""
+    """Moments within Arrow's calendar, and the cycles they were moved by; None if none was moved."""
     least, greatest = _day_bounds(moments)
     if least >= _FIRST_DAY and greatest <= _LAST_DAY:
         return moments, None

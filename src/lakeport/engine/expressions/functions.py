@@ -26,11 +26,11 @@ _NAN = scalar_of(float("nan"), pa.float64())
 _TIME = r"^([+-]?\d{4,6})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d).*"
 
 Made = tuple[Kernel, pa.DataType, bool]
-"""A kernel, the type of its result, and whether it succeeds for every value."""
+"""A kernel, its result type, and whether it succeeds for every value."""
 
 
 def function_kernel(call: Call, args: Sequence[pa.DataType]) -> Made:
-    """The kernel of a bound call, which takes all arguments of it. Raises `UnsupportedExpressionError`."""
+    """The kernel of a bound call, which takes all its arguments. Raises `UnsupportedExpressionError`."""
     name, constants = call.name, [arg.value if isinstance(arg, Literal) else None for arg in call.args]
     if name in _OF_TEXT:
         return _OF_TEXT[name], args[0], True
@@ -53,7 +53,7 @@ _UNKNOWN = dict.fromkeys(
 
 
 def _cased(ascii_kernel: Kernel, function: Callable[[str], str], texts: Datum) -> Datum:
-    """Arrow changes character by character, but in some languages one becomes two: ß is SS."""
+    """Arrow maps character to character, but some characters become two: ß is SS."""
     if pc.all(pc.string_is_ascii(texts), skip_nulls=True).as_py() is not False:
         return ascii_kernel(texts)
     return by_row(function, texts.type, texts)
@@ -74,7 +74,7 @@ def _substring(texts: Datum, start: Datum, length: Datum | None = None) -> Datum
 
 
 def _slice(start: int, length: int = 2**31) -> tuple[int, int | None]:
-    """Where a slice begins and ends; counted from the end of the text where negative. SQL counts from 1, 0 is 1."""
+    """The start and end of a slice; negative values count from the end. SQL counts from 1, and 0 means 1."""
     begin = start - 1 if start > 0 else start
     end = begin + length
     return begin, None if begin < 0 <= end or end >= 2**31 - 1 else max(end, begin)
@@ -152,7 +152,7 @@ def _round_decimal(datum: Datum, places: int, goal: pa.DataType) -> Datum:
 
 
 def _round_float(value: float, places: int, single: bool) -> float:
-    """By the shortest text of the number: 2.675 is rounded to 2.68."""
+    """Round by the shortest text of the number: 2.675 becomes 2.68."""
     if value - value != 0:
         return value
     number = Decimal(str(np.float32(value)) if single else repr(value))
@@ -164,7 +164,7 @@ def _round_float(value: float, places: int, single: bool) -> float:
 
 
 def _whole(kernel: Kernel, args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
-    """floor and ceil: of a decimal a decimal, of anything else a long."""
+    """floor and ceil: a decimal for decimals, otherwise a long."""
     source, long = args[0], pa.int64()
     if types.is_integer(source):
         return (lambda datum: pc.cast(datum, long)), long, True
@@ -182,7 +182,7 @@ def _is_nan(datum: Datum) -> Datum:
 
 
 def _extreme(kernel: Kernel, args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
-    """greatest and least: nulls do not count, and NaN is greater than any other number."""
+    """greatest and least: ignore nulls, and NaN is greater than any other number."""
     shared = next((data_type for data_type in args if not types.is_null(data_type)), args[0])
     ordered = pa.int8() if types.is_boolean(shared) else LOCAL if shared == MOMENT else None
     if ordered is not None:
@@ -242,7 +242,7 @@ def _add_months(args: Sequence[pa.DataType], constants: Sequence[Any]) -> Made:
 
 
 def _months_later(data_type: pa.DataType, moments: Datum, months: Datum) -> Datum:
-    """The same day of another month, or the last one of it. Raises `OverflowError` if the type has no such value."""
+    """The same day of another month, or its last day. Raises `OverflowError` if the type cannot hold it."""
     length = next((len(datum) for datum in (moments, months) if not isinstance(datum, pa.Scalar)), 1)
     stored, unit = (np.int32, 1) if types.is_date32(data_type) else (np.int64, DAY_MICROSECONDS)
     numbers, shifts = (_numbers(as_array(datum, length)) for datum in (moments, months))
@@ -262,7 +262,7 @@ def _months_later(data_type: pa.DataType, moments: Datum, months: Datum) -> Datu
 
 
 def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
-    """What is stored, whatever it is where the array is null."""
+    """The stored values; arbitrary where the array is null."""
     width = array.type.bit_width // 8
     return np.frombuffer(array.buffers()[1], f"i{width}", len(array), array.offset * width).astype(np.int64)
 

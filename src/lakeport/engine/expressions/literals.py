@@ -1,4 +1,4 @@
-"""Python literals as Arrow scalars, and which are values of an Arrow type, exactly."""
+"""Convert Python literals to Arrow scalars, and check whether they are exact values of an Arrow type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BINARIES = (pa.binary(), pa.large_binary())
 
 
 def own_literal(value: Any) -> pa.Scalar:
-    """A literal in the type that is its own (`kernel.value_types.literal_type`)."""
+    """A literal in its own type (`kernel.value_types.literal_type`)."""
     try:
         fitting = next((t for t in (pa.int32(), pa.int64()) if fits(value, t)), None)
         return own_scalar(value) if fitting is None else scalar_of(value, fitting)
@@ -29,14 +29,14 @@ def own_literal(value: Any) -> pa.Scalar:
 
 
 def fitting_scalar(value: Any, data_type: pa.DataType) -> pa.Scalar | None:
-    """The literal as a value of exactly this type; None if it is no such value."""
+    """The literal as an exact value of this type; None if it is not one."""
     if value is None:
         return null_of(data_type)
     return scalar_of(value, data_type) if fits(value, data_type) else None
 
 
 def fits(value: Any, data_type: pa.DataType) -> bool:
-    """Whether a literal other than null is a value of the type: nothing is rounded, and nothing is parsed."""
+    """Whether a non-null literal is a value of the type, without rounding or parsing."""
     match value:
         case bool():
             return bool(types.is_boolean(data_type))
@@ -59,7 +59,7 @@ def fits(value: Any, data_type: pa.DataType) -> bool:
 
 
 def _is_single(value: float) -> bool:
-    """Whether a double is also a single; NaN is, though it is not equal to itself."""
+    """Whether a double is also a single; NaN is, though it does not equal itself."""
     try:
         return struct.unpack("<f", struct.pack("<f", value))[0] == value or value != value
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Compiled expressions: what they give for a batch, also for some of its rows only, and how a failure is told."""
+"""Compiled expressions: evaluation over a batch or a subset of its rows, and error reporting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class Rows(Protocol):
-    """What an expression is evaluated over: a record batch, or some rows of it."""
+    """The input of an expression: a record batch, or some of its rows."""
 
     @property
     def num_rows(self) -> int: ...
@@ -30,12 +30,12 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A compiled expression: the type of its result, and how rows give it; a constant gives a scalar."""
+    """A compiled expression: its result type, and a function from rows to the result; a constant gives a scalar."""
 
     type: pa.DataType
     run: Callable[[Rows], Datum]
     total: bool = True
-    """Whether every row has a result: nothing in it overflows, divides by zero or does not fit."""
+    """Whether every row has a result: nothing overflows, divides by zero or fails to fit."""
 
 
 def as_array(datum: Datum, length: int) -> pa.Array:
@@ -47,7 +47,7 @@ def constant(scalar: pa.Scalar) -> Node:
 
 
 def applied(kernel: Kernel, args: Sequence[Node], data_type: pa.DataType, whole: Expression, *, total: bool) -> Node:
-    """A kernel over the results of other nodes; where it fails, the error names the expression and the values."""
+    """A kernel over the results of other nodes; if it fails, the error names the expression and the values."""
 
     def run(rows: Rows) -> Datum:
         return _guarded(kernel, [arg.run(rows) for arg in args], data_type, whole)
@@ -95,7 +95,7 @@ def _failure(whole: Expression, row: list[pa.Scalar], data_type: pa.DataType, er
 
 
 class _Subset:
-    """Some rows of a batch; a column is only made for them if it is asked for."""
+    """Some rows of a batch; columns are taken lazily."""
 
     def __init__(self, rows: Rows, positions: Positions) -> None:
         self._rows, self._positions, self._taken = rows, from_numpy(positions), dict[int, pa.Array]()
@@ -108,7 +108,7 @@ class _Subset:
 
 
 def run_for(node: Node, rows: Rows, positions: Positions) -> pa.Array:
-    """The values of the rows at these positions, in their order."""
+    """The values of the rows at these positions, in order."""
     some = rows if len(positions) == rows.num_rows else _Subset(rows, positions)
     return as_array(node.run(some), len(positions))
 
@@ -118,7 +118,7 @@ def all_positions(rows: Rows) -> Positions:
 
 
 def split_positions(positions: Positions, condition: pa.BooleanArray) -> tuple[Positions, Positions]:
-    """Those for which the condition is true, and the others."""
+    """The positions where the condition is true, and the others."""
     if not len(positions):
         return positions, positions
     mask = to_mask(condition)
@@ -126,7 +126,7 @@ def split_positions(positions: Positions, condition: pa.BooleanArray) -> tuple[P
 
 
 def merged(pieces: Sequence[tuple[Positions, pa.Array]], data_type: pa.DataType) -> pa.Array:
-    """Pieces of a column put together in the order of the rows; each row is in one of them."""
+    """Merge pieces of a column in row order; each row is in one of them."""
     known = [(positions, _of_type(values, data_type)) for positions, values in pieces if len(positions)]
     if len(known) == 1:
         return known[0][1]
@@ -141,7 +141,7 @@ def _of_type(values: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def by_row(function: Callable[..., Any], data_type: pa.DataType, *args: Datum) -> Datum:
-    """A Python function of values that are not null, for what Arrow has no kernel; null where an argument is."""
+    """Apply a Python function to non-null values, where Arrow has no kernel; null where an argument is."""
     arrays = [arg for arg in args if not isinstance(arg, pa.Scalar)]
     if not arrays:
         values = [arg.as_py() for arg in args]

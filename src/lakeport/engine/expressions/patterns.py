@@ -15,7 +15,7 @@ from lakeport.kernel.values import own_scalar
 
 
 class _Wild(Enum):
-    """What is not text in a pattern, by its regular expression."""
+    """A pattern's wildcards, by their regular expressions."""
 
     ANY = ".*"
     ONE = "."
@@ -25,7 +25,7 @@ _WILDCARDS: dict[str, str | _Wild] = {"%": _Wild.ANY, "_": _Wild.ONE}
 
 
 def matcher(pattern: str) -> Callable[[Datum], Datum]:
-    """Arrow's own LIKE is not used: it does not take an escaped backslash for one."""
+    """Not Arrow's own LIKE: it mishandles an escaped backslash."""
     parts = _parse_pattern(pattern)
     text = "".join(part for part in parts if not isinstance(part, _Wild))
     match [part if isinstance(part, _Wild) else "" for part in parts]:
@@ -47,7 +47,7 @@ def matcher(pattern: str) -> Callable[[Datum], Datum]:
 
 
 def _parse_pattern(pattern: str) -> list[str | _Wild]:
-    """The pattern as text and wildcards, where two texts are never next to each other, nor two `%`."""
+    """The pattern as text and wildcards, never with two texts or two `%` in a row."""
     parts: list[str | _Wild] = []
     characters = iter(pattern)
     for char in characters:

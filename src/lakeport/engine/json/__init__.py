@@ -1,4 +1,4 @@
-"""JSON into Arrow: files of the log, and texts in its columns.
+"""JSON into Arrow: log files, and text in their columns.
 
 May import the kernel.
 """

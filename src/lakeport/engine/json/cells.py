@@ -1,4 +1,4 @@
-"""Single JSON texts as rows, where what does not fit is unknown: the statistics of files."""
+"""Parse single JSON texts into rows, with null for values that do not fit: file statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SINGLE_LIMIT = 2.0**128
 
 
 def parse_cells(texts: pa.StringArray, schema: pa.Schema) -> pa.RecordBatch:
-    """A row for each text; a text that does not parse is a row of nulls, a value of another type is null."""
+    """One row per text; text that does not parse gives a row of nulls, a value of another type gives null."""
     decode = msgspec.json.Decoder(_row_type(pa.struct(list(schema)))).decode
     rows = [_decode_or_none(decode, text) for text in texts.to_pylist()]
     return pa.RecordBatch.from_arrays(_cells(rows, schema), schema=schema)
@@ -37,10 +37,10 @@ def _decode_or_none(decode: Callable[[str], Any], text: str | None) -> Any:
 
 
 def _row_type(struct: pa.DataType) -> Any:
-    """A msgspec type for the objects of one level: only what is asked for is decoded."""
+    """A msgspec type for the objects of one level, so that only requested fields are decoded."""
     fields: list[tuple[str, Any, Any]] = []
     for i, field in enumerate(struct):
-        if _ESCAPED.search(field.name):  # no attribute of msgspec's can have such a key: it stays unknown
+        if _ESCAPED.search(field.name):  # msgspec cannot map such a key to an attribute: it stays null
             continue
         if types.is_struct(field.type):
             fields.append((f"f{i}", _row_type(field.type) | None, None))
@@ -64,7 +64,7 @@ def _cell_column(values: list[Any], field: pa.Field) -> pa.Array:
 
 
 def _cell_converter(data_type: pa.DataType) -> Callable[[Any], Any]:
-    """A function from a JSON value to a value of the type, or to None if it does not fit."""
+    """A function from a JSON value to a value of the type, or None if it does not fit."""
     if types.is_integer(data_type):
         return partial(_integer, limit=1 << (data_type.bit_width - 1))
     if types.is_floating(data_type):

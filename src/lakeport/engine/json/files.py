@@ -1,4 +1,4 @@
-"""JSON into Arrow: log files by lines, statistics by single texts."""
+"""JSON into Arrow: log files by line, statistics by text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakeport.kernel.engine import FileStatus, StorageClient
 
 _BLOCK_SIZE = 1 << 19
 _SMALL_FILE = 1 << 22
-"""Files up to this size are fetched whole and ahead; larger ones are read block by block, for the memory's sake."""
+"""Files up to this size are prefetched whole; larger ones are read in blocks to save memory."""
 _SMALL_BLOCK = 1 << 16
 """Blocks up to this size are not worth a second thread."""
 _BLOCKS_AHEAD = 2
@@ -34,7 +34,7 @@ class _Block:
     text: bytes
     path: str
     start: int
-    """Where in the file they begin."""
+    """Their offset in the file."""
 
 
 class JsonFiles:
@@ -82,7 +82,7 @@ class JsonFiles:
                         yield from _cut(source, file.path)
 
     def _bad_line(self, block: _Block, lines: MsgspecLines, error: Exception) -> CorruptTableError:
-        """Says which line it is by trying them one by one."""
+        """Find the bad line by trying them one by one."""
         for number, line in enumerate(block.text.split(b"\n"), start=1):
             try:
                 if line.strip():
@@ -99,15 +99,15 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _cut(source: Any, path: str) -> Iterator[_Block]:
-    """Cuts at line ends into blocks of about `_BLOCK_SIZE`, or of one longer line; blocks without text are left out."""
+    """Split at line ends into blocks of about `_BLOCK_SIZE`, or of one longer line; skips blank blocks."""
     start, size = 0, _BLOCK_SIZE
     while data := source.read(size):
         end = data.rfind(b"\n") + 1
-        if not end and len(data) == size:  # a line that is longer
+        if not end and len(data) == size:  # a longer line
             source.seek(start)
             size *= 2
             continue
-        text = data[:end] if end else data  # the last line may have no end
+        text = data[:end] if end else data  # the last line may be unterminated
         if not text.isspace():
             yield _Block(text, path, start)
         start, size = start + len(text), _BLOCK_SIZE

@@ -1,8 +1,8 @@
-"""Lines of JSON as batches: by msgspec through typed objects, or by pyarrow where all lines are alike.
+"""JSON lines as batches: by msgspec through typed objects, or by pyarrow if all lines are alike.
 
-pyarrow's reader is fast and needs no interpreter lock, but it knows no maps and cannot say that a line has a key that
-nobody asked for. So it is given exactly the keys of the first line and told to refuse any other: what it then returns
-is complete, and what it refuses is read by msgspec, which alone decides what is valid.
+pyarrow's reader is fast and releases the GIL, but it has no maps and cannot report unrequested keys. So it gets exactly
+the keys of the first line and rejects any others: its result is then complete. Lines that it rejects are read by
+msgspec, which alone decides what is valid.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lakeport.kernel.values import array_of, from_numpy, repeat_all, take_or_nul
 
 
 class ArrowLines:
-    """Reads lines that all have the keys of the first one, or fewer."""
+    """Reads lines that have only keys of the first one."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
 
     def parse(self, text: bytes) -> pa.RecordBatch | None:
-        """The lines with the keys that they have; None for lines that are not alike, or not valid."""
+        """The lines with the keys they have; None for lines that are not alike or not valid."""
         try:
             first = msgspec.json.decode(text[: text.find(b"\n")])
             if not isinstance(first, dict):
@@ -39,7 +39,7 @@ class ArrowLines:
                 parse_options=pj.ParseOptions(
                     explicit_schema=pa.schema(_keys_of(first, self._schema)), unexpected_field_behavior="error"
                 ),
-                memory_pool=pa.system_memory_pool(),  # packs what is small and stays tighter than Arrow's own
+                memory_pool=pa.system_memory_pool(),  # packs small, long-lived data tighter than Arrow's own pool
             )
             table.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, _UnlikelyError):
@@ -49,18 +49,18 @@ class ArrowLines:
         return table.to_batches()[0]  # one block is one batch
 
     def shape(self, parsed: pa.RecordBatch) -> pa.RecordBatch:
-        """What `parse` gave as a batch of the schema."""
+        """The result of `parse` as a batch of the schema."""
         rows = parsed.to_struct_array()
         columns = [_shape(_child(rows, field.name), field, len(rows)) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 class _UnlikelyError(Exception):
-    """The first line holds something by which pyarrow's reader cannot be told what to expect."""
+    """The first line has something that cannot be described to pyarrow's reader."""
 
 
 def _keys_of(sample: dict[str, Any], wanted: Iterable[pa.Field]) -> list[pa.Field]:
-    """The keys of an object as fields: in the wanted types, or in the types of their values."""
+    """The keys of an object as fields: in the wanted types, or those of their values."""
     by_name = {field.name: field.type for field in wanted}
     return [pa.field(key, _type_for(value, by_name.get(key))) for key, value in sample.items()]
 
@@ -89,7 +89,7 @@ def _child(array: pa.StructArray, name: str) -> pa.Array | None:
 
 
 def _shape(array: pa.Array | None, field: pa.Field, length: int) -> pa.Array:
-    """A column as it is wanted: with null children for keys that no line has, objects as maps."""
+    """A column in its wanted form: null children for keys that no line has, objects as maps."""
     if array is None or types.is_null(array.type):
         return pa.nulls(length, field.type)
     if types.is_map(field.type):
@@ -102,7 +102,7 @@ def _shape(array: pa.Array | None, field: pa.Field, length: int) -> pa.Array:
 
 
 def _as_maps(objects: pa.StructArray, data_type: pa.DataType) -> pa.MapArray:
-    """Objects that share their keys as maps, entry by entry: a key that an object lacks has a null value."""
+    """Objects with the same keys as maps; a key that an object lacks gets a null value."""
     keys = array_of([field.name for field in objects.type], data_type.key_type)
     width, length = len(keys), len(objects)
     values = [objects.field(i) for i in range(width)]
@@ -120,26 +120,26 @@ def _as_maps(objects: pa.StructArray, data_type: pa.DataType) -> pa.MapArray:
 
 
 class MsgspecLines:
-    """msgspec's decoder, through objects that have the schema's fields and no others."""
+    """msgspec's decoder, through objects with exactly the schema's fields."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self.decoder = _decoder(schema)
 
     def read(self, text: bytes) -> pa.RecordBatch:
-        """A batch of the schema. Raises `MsgspecError`, or what `array_of` raises."""
+        """A batch of the schema. Raises `MsgspecError`, or the errors of `array_of`."""
         lines = self.decoder.decode_lines(text)
         return pa.RecordBatch.from_arrays(_columns(lines, self._schema), schema=self._schema)
 
 
 @lru_cache(maxsize=32)
 def _decoder(schema: pa.Schema) -> msgspec.json.Decoder[Any]:
-    """Kept, because to make one takes longer than to read a small commit with it."""
+    """Cached: building a decoder takes longer than reading a small commit."""
     return msgspec.json.Decoder(_object_type(schema))
 
 
 def _object_type(fields: Iterable[pa.Field]) -> Any:
-    """A msgspec type with an attribute for each field; they are numbered, because a key can be any text."""
+    """A msgspec type with an attribute per field, numbered because keys can be any text."""
     described, names = [], {}
     for i, field in enumerate(fields):
         described.append((f"f{i}", _value_type(field.type) | None, None))

@@ -1,4 +1,4 @@
-"""Parquet into Arrow and back, row groups that a filter skips, and Java's old calendar.
+"""Parquet into Arrow and back, row group skipping, and Java's old calendar.
 
 May import `expressions` and the kernel.
 """

@@ -1,7 +1,7 @@
 """Dates and timestamps in Java's old calendar, which is Julian before 1582-10-15.
 
-Spark 2 wrote Parquet files in it, and later versions can still do so. Such a file says so in its metadata. Its days are
-those that show the same year, month and day in that calendar: they are converted as Spark does.
+Spark 2 wrote Parquet files in it, and later versions still can. The file's metadata says so. Each day is converted, as
+Spark does, to the one with the same year, month and day in today's calendar.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SPARK = b"org.apache.spark."
 _SWITCH = days_of(day_of(1582, 10, 15))
 _ZONES_SWITCH = days_of(day_of(1900, 1, 1))
-"""Since then the old classes agree with all others on the offsets of time zones."""
+"""Since then, the old classes agree with all others on time zone offsets."""
 _MARCH_OF_YEAR_0 = days_of(day_of(0, 3, 1)) - 2
 """In the Julian calendar."""
 _UTC = (b"UTC", b"Etc/UTC", b"GMT", b"Z", b"+00:00")
@@ -39,13 +39,13 @@ class LegacyCalendar:
     path: str
     zone: bytes
     converts_days: bool
-    """Also timestamps, unless they are of the type INT96."""
+    """Also for timestamps, except INT96."""
     int96_columns: frozenset[str]
-    """Top-level columns of that type that are to be converted."""
+    """Top-level INT96 columns to convert."""
 
     @classmethod
     def of_file(cls, file: pq.ParquetFile, path: str) -> LegacyCalendar | None:
-        """None if nothing in the file is to be converted."""
+        """None if nothing in the file needs conversion."""
         metadata = file.metadata.metadata or {}
         converts_days = _is_legacy(metadata, b"legacyDateTime", b"3.0.0")
         int96_columns = frozenset(_int96_columns(file) if _is_legacy(metadata, b"legacyINT96", b"3.1.0") else ())
@@ -62,7 +62,7 @@ class LegacyCalendar:
         return make_batch(columns, batch.schema, batch.num_rows)
 
     def changes(self, file: pq.ParquetFile) -> bool:
-        """Whether a value in the file is another in the calendar of today. Raises as `convert` does."""
+        """Whether conversion changes any value in the file. Raises the errors of `convert`."""
         columns = [field.name for field in file.schema_arrow if _holds_times(field.type)]
         batches = file.iter_batches(columns=columns) if columns else ()
         return any(not self.convert(batch).equals(batch) for batch in batches)
@@ -109,7 +109,7 @@ def _begins_before(array: pa.Array, end: int) -> bool:
 
 
 def _with_gregorian_days(array: pa.Array, day: int) -> pa.Array:
-    """Dates or timestamps with the days of another calendar; `day` is how long one is."""
+    """Dates or timestamps with converted days; `day` is the length of one."""
     if not _begins_before(array, _SWITCH * day):
         return array
     stored = f"i{array.type.bit_width // 8}"
@@ -121,8 +121,8 @@ def _with_gregorian_days(array: pa.Array, day: int) -> pa.Array:
 
 
 def _gregorian(days: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The days that show in the Gregorian calendar what these show in the Julian one. Years begin in March here, so
-    that a leap day is the last of them."""
+    """The days with the same Gregorian date as these in the Julian calendar. Years start in March here, so that a leap
+    day comes last."""
     year = (4 * (days - _MARCH_OF_YEAR_0) + 3) // 1461
     century = year // 100
     return days - (century - century // 4 - 2)

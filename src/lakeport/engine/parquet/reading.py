@@ -1,4 +1,4 @@
-"""Parquet with pyarrow; reading: column pruning, row-group skipping, row positions."""
+"""Read Parquet with pyarrow: column pruning, row-group skipping, row positions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BATCH_SIZE = 256 * 1024
 _SMALL = 1 << 20
-"""Up to this size a file is decoded faster than other threads, or memory, could be got for it."""
+"""Up to this size, decoding takes less time than setting up other threads or memory."""
 
 
 class ParquetFiles:
@@ -62,7 +62,7 @@ class ParquetFiles:
 
     @contextmanager
     def _open(self, file: FileStatus) -> Iterator[pq.ParquetFile]:
-        from pyarrow.parquet import ParquetFile  # with it come clients of storages, 8 MB that a log need not have
+        from pyarrow.parquet import ParquetFile  # lazy: it loads storage clients, 8 MB that reading a log does not need
 
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
             options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
@@ -77,9 +77,9 @@ class ParquetFiles:
 
 @cache
 def reading_pool() -> pa.MemoryPool | None:
-    """The allocator for files that come over a network; None for Arrow's default. That is mostly mimalloc, which asks
-    for huge pages: such files take a third more memory with it, and longer, than with jemalloc; those on a disk do not.
-    Who names a default keeps it."""
+    """The allocator for files read over a network; None for Arrow's default. That is mostly mimalloc, which requests
+    huge pages: remote files then take a third more memory, and longer, than with jemalloc; local files do not. An
+    explicit ARROW_DEFAULT_MEMORY_POOL wins."""
     if "ARROW_DEFAULT_MEMORY_POOL" in os.environ:
         return None
     try:
@@ -117,8 +117,8 @@ def _read_split(
 
 
 def _check_text(array: pa.Array) -> None:
-    """Raises `ArrowInvalid` for text that is not UTF-8: Arrow trusts a file in this, and who reads the rows does too.
-    Most text is ASCII, which takes only a look at the greatest byte."""
+    """Raises `ArrowInvalid` for text that is not UTF-8: neither Arrow nor consumers of the rows check it. Most text is
+    ASCII, which the greatest byte alone shows."""
     types = pa.types
     if types.is_string(array.type):
         text = array.buffers()[2]
@@ -135,7 +135,7 @@ def _check_text(array: pa.Array) -> None:
 
 
 def _complete(batch: pa.RecordBatch, schema: pa.Schema, position: int) -> pa.RecordBatch:
-    """The batch with the row index put where the schema has it."""
+    """The batch with the row index at its place in the schema."""
     if len(schema) == batch.num_columns:
         return batch
     arrays, fields = batch.columns, list(batch.schema)
@@ -147,7 +147,7 @@ def _complete(batch: pa.RecordBatch, schema: pa.Schema, position: int) -> pa.Rec
 
 
 def _empty_batches(rows: int, batch_size: int) -> Iterator[pa.RecordBatch]:
-    """Batches that have rows but no columns, for files of which no column is needed."""
+    """Batches with rows but no columns, for files that need no column."""
     for start in range(0, rows, batch_size):
         length = min(batch_size, rows - start)
         yield pa.RecordBatch.from_struct_array(pa.nulls(length, pa.struct([])))

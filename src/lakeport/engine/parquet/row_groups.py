@@ -1,4 +1,4 @@
-"""Leaving out row groups by the statistics in a Parquet file's footer."""
+"""Skip row groups by the statistics in a Parquet file's footer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def row_groups_that_may_match(
     file: pq.ParquetFile, groups: list[int], schema: pa.Schema, predicate: Expression, *, by_time: bool = True
 ) -> list[int]:
-    """Those of `groups` in which a row can satisfy the predicate, which is in terms of `schema`. Without `by_time`, the
-    bounds of dates and timestamps are left out of account."""
+    """The `groups` in which a row can satisfy the predicate, which is in terms of `schema`. Without `by_time`, ignores
+    bounds of dates and timestamps."""
     leaves = [file.schema.column(i).path for i in range(len(file.schema))]
 
     def bounds_of(column: Column) -> Bounds | None:
         found = _find_leaf(file.schema_arrow, schema, column.path)
-        if found is None or leaves.count(found[0]) != 1:  # the column `a.b` and the field b of a have one path
+        if found is None or leaves.count(found[0]) != 1:  # column `a.b` and field b of a have the same path
             return None
         path, target = found
         if pa.types.is_temporal(target) and not by_time:
@@ -67,7 +67,7 @@ def _bounds(metadata: pq.FileMetaData, groups: list[int], leaf: int, target: pa.
 
 
 def _bound(statistics: pq.Statistics | None, name: Literal["min", "max"]) -> Any:
-    """None if it is unknown, or if Python cannot represent it: a date or a timestamp outside the years 1 to 9999."""
+    """None if unknown, or not representable in Python: a date or timestamp outside the years 1 to 9999."""
     try:
         return getattr(statistics, name, None)
     except (OverflowError, ValueError):

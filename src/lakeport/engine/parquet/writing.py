@@ -1,4 +1,4 @@
-"""Arrow into Parquet with pyarrow: batches of any size become row groups of a good one."""
+"""Write Arrow as Parquet with pyarrow: batches of any size become row groups of a good size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 128 << 20
-"""Of Arrow's form in memory: no more of a file than this waits for its row group."""
+"""In Arrow's memory format: at most this much of a file waits for its row group."""
 
 
 class ParquetFileWriter:
@@ -67,7 +67,7 @@ class ParquetFileWriter:
     def abort(self) -> None:
         self._waiting.clear()
         self._sink.abort()
-        with suppress(Exception):  # or it would do so when it is collected
+        with suppress(Exception):  # otherwise it would close on garbage collection
             self._writer.close()
 
     def _check(self, batch: pa.RecordBatch) -> None:
@@ -87,7 +87,7 @@ class ParquetFileWriter:
 
 
 def encode_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
-    """A file in memory; raises as a `DataFileWriter`."""
+    """Encode a file in memory; raises the errors of a `DataFileWriter`."""
     output = _Bytes()
     writer = ParquetFileWriter(output, "in memory", schema, system_clock)
     try:
@@ -101,7 +101,7 @@ def encode_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> byte
 
 
 class _Bytes(io.BytesIO):
-    """An `OutputFile` in memory, whose bytes are still there when it is closed."""
+    """An in-memory `OutputFile` whose bytes survive its close."""
 
     def close(self) -> None: ...
 
@@ -109,7 +109,7 @@ class _Bytes(io.BytesIO):
 
 
 class _Sink(io.RawIOBase):
-    """An `OutputFile` as pyarrow wants it, which counts the bytes. Once it is aborted, what still comes is dropped."""
+    """Adapts an `OutputFile` to pyarrow and counts bytes. After an abort, further writes are dropped."""
 
     def __init__(self, output: OutputFile) -> None:
         self._output: OutputFile | None = output
@@ -138,8 +138,8 @@ class _Sink(io.RawIOBase):
 
 
 def _open_writer(sink: _Sink, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    """Arrow's own schema is not stored: all that a table needs of it is in Parquet's, and readers trust only that.
-    Decimals are integers where they fit, as Spark writes them."""
+    """Does not store Arrow's own schema: Parquet's has all that a table needs, and readers trust only that. Decimals
+    are stored as integers where they fit, as Spark writes them."""
     from pyarrow.parquet import ParquetWriter
 
     return ParquetWriter(
@@ -154,7 +154,7 @@ def _open_writer(sink: _Sink, schema: pa.Schema, compression: str) -> pq.Parquet
 
 @contextmanager
 def _writing_errors(path: str) -> Iterator[None]:
-    """Errors of pyarrow as ours; those of the storage come through it as they are."""
+    """Convert pyarrow's errors to ours; storage errors pass through."""
     try:
         yield
     except LakeportError:

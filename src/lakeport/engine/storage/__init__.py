@@ -1,4 +1,4 @@
-"""Files by path: disks, memory and object stores; uploads, signed URLs, and paths that must not leave a table.
+"""Files by path: disks, memory and object stores; uploads, signed URLs, and confinement to a table's directories.
 
 May import the kernel.
 """

@@ -1,4 +1,4 @@
-"""Storage that never leaves the directories of one table, whatever the table's log or its links say."""
+"""Storage confined to one table's directories, whatever the table's log or links say."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lakeport.kernel.paths import is_within
 
 
 class ConfinedStorage:
-    """A read-only `StorageClient` for some directories, links followed. Raises `AccessDeniedError` for all other paths:
-    whoever serves a table to others must not read what only its log, or a link in it, points at."""
+    """A read-only `StorageClient` for some directories, links resolved. Raises `AccessDeniedError` for all other paths:
+    a server must not read files that only a table's log, or a link in it, points to."""
 
     def __init__(self, storage: Storage, directories: Sequence[str]) -> None:
         self._storage, self._directories = storage, tuple(directories)
@@ -102,14 +102,13 @@ class ConfinedStorage:
 
 
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-"""Where a system has no O_PATH (macOS), directories must be readable to be passed through."""
+"""Without O_PATH (macOS), directories must be readable to be traversed."""
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # a FIFO would wait for a writer
 
 
 def open_within(directories: Sequence[str], path: str) -> tuple[int, str]:
-    """A descriptor of what is at `path`, for reading, and its real path. Raises `OSError`, and as `real_place` does.
-
-    Links may change between a check and its use: once they are resolved, no more of them are followed."""
+    """A descriptor for reading `path`, and its real path. Raises `OSError`, and the errors of `real_place`. Links may
+    change between check and use: once resolved, no more are followed."""
     place, below = real_place(directories, path)
     descriptor = os.open(place, _DIRECTORY)
     *parents, name = below.split("/")
@@ -119,9 +118,8 @@ def open_within(directories: Sequence[str], path: str) -> tuple[int, str]:
 
 
 def real_place(directories: Sequence[str], path: str) -> tuple[str, str]:
-    """The real path of the directory that has what is at `path`, and where it is below that (`.`: at the same place).
-
-    Raises `AccessDeniedError` if it is in none of the directories."""
+    """The real path of the directory that contains `path`, and the path below it (`.`: the directory itself). Raises
+    `AccessDeniedError` if none of the directories contains it."""
     real = os.path.realpath(path)
     for place in map(os.path.realpath, directories):
         if is_within(real, place):
@@ -134,7 +132,7 @@ def real_place(directories: Sequence[str], path: str) -> tuple[str, str]:
 
 
 def _enter(directory: int, name: str, flags: int) -> int:
-    """Opens what is in a directory, which is closed."""
+    """Open an entry of a directory, and close the directory."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW, dir_fd=directory)
     finally:

@@ -1,4 +1,4 @@
-"""Files on a disk: each that is reported as written survives a crash of the machine."""
+"""Local files: every write reported as done survives a crash of the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AT_FDCWD, _RENAME_NOREPLACE = -100, 1
 
 
 class LocalFiles:
-    """The file system."""
+    """The local file system."""
 
     def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
         with os_errors(directory):
@@ -59,7 +59,7 @@ class LocalFiles:
             try:
                 with os.scandir(directory) as entries:
                     found = list(entries)
-            except (FileNotFoundError, NotADirectoryError, ValueError):  # also: removed meanwhile
+            except (FileNotFoundError, NotADirectoryError, ValueError):  # or removed meanwhile
                 return [], []
             directories = [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
             return [status for entry in found if (status := _status(entry))], directories
@@ -77,8 +77,8 @@ class LocalFiles:
             return pa.OSFile(file.path, "rb")
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        """Writes a temporary file beside the target and renames or links it, so that no reader sees a part of it. Of a
-        process that is killed meanwhile it may stay: its name starts with a dot, so that nobody takes it for data."""
+        """Write a temporary file next to the target and rename or link it, so readers never see part of it. A killed
+        process may leave it behind: its name starts with a dot, so nobody takes it for data."""
         directory, name = os.path.split(path)
         temporary = os.path.join(directory, f".{name}.{uuid4().hex}.tmp")
         with _writing_errors(path):
@@ -96,7 +96,7 @@ class LocalFiles:
                     os.unlink(temporary)
         try:
             _sync_directory(directory)
-        except OSError as error:  # it is there, but a crash may undo it
+        except OSError as error:  # it exists, but a crash may undo it
             raise StorageError(f"the file system failed: {error.strerror or error}", path=path) from error
 
     def open_output(self, path: str) -> _LocalOutput:
@@ -117,8 +117,8 @@ class LocalFiles:
 
 
 class _LocalOutput:
-    """An `OutputFile` under its own name from the start: what a killed process leaves is then a file that no commit
-    names, which vacuum removes as such."""
+    """An `OutputFile` under its final name from the start: a killed process leaves a file that no commit names, which
+    vacuum removes."""
 
     def __init__(self, path: str, file: BinaryIO) -> None:
         self._path, self._file, self._finished = path, file, False
@@ -138,14 +138,14 @@ class _LocalOutput:
         if self._finished:
             return
         self._finished = True
-        with suppress(OSError):  # what is still buffered may not fit on the disk
+        with suppress(OSError):  # buffered data may not fit on the disk
             self._file.close()
         with suppress(OSError):
             os.unlink(self._path)
 
 
 def _status(entry: os.DirEntry[str]) -> FileStatus | None:
-    """The file of an entry; nothing if it is no file, or is removed meanwhile."""
+    """The file of an entry; None if it is not a file, or was removed meanwhile."""
     try:
         if not entry.is_file():
             return None
@@ -156,8 +156,8 @@ def _status(entry: os.DirEntry[str]) -> FileStatus | None:
 
 
 def _publish(temporary: str, path: str) -> None:
-    """Give the file its name, if nobody has that name: by a hard link, or by a rename where the disk has no links.
-    Raises `FileExistsError`."""
+    """Give the file its name unless it is taken: by a hard link, or by a rename if the disk has no links. Raises
+    `FileExistsError`."""
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -181,7 +181,7 @@ def _rename_without_replacing(source: str, target: str) -> None:
 
 
 def _make_directory(directory: str) -> None:
-    """Make the directory and those above it, each for good."""
+    """Create the directory and its parents, durably."""
     if os.path.isdir(directory):
         return
     above = os.path.dirname(directory)
@@ -200,7 +200,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _sync_directory(directory: str) -> None:
-    """Makes new names in a directory durable; some file systems do it by themselves, and refuse to be asked."""
+    """Make new names in a directory durable; some file systems do so by themselves and reject the request."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -214,7 +214,7 @@ def _sync_directory(directory: str) -> None:
 
 @contextmanager
 def _writing_errors(path: str) -> Iterator[None]:
-    """As `os_errors`, but here no file is missing: it is a directory that is not one, or is removed meanwhile."""
+    """Like `os_errors`, but a missing file means a directory that is not one, or was removed meanwhile."""
     with os_errors(path):
         try:
             yield
@@ -225,12 +225,12 @@ def _writing_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def os_errors(path: str) -> Iterator[None]:
-    """Raise the errors of the operating system as those of a `StorageClient`."""
+    """Convert operating system errors to those of a `StorageClient`."""
     try:
         yield
     except (FileExistsError, StorageError):
         raise
-    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ValueError: no path can have such a name
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ValueError: an invalid path name
         raise MissingFileError("the file does not exist", path=path) from error
     except PermissionError as error:
         raise AccessDeniedError("permission denied: check the file's owner and mode", path=path) from error

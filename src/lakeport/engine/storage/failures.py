@@ -1,4 +1,4 @@
-"""The errors of object stores as those of a `StorageClient`, in words that say what to do."""
+"""Convert object store errors to those of a `StorageClient`, with actionable messages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
 
 _DENIED = re.compile(r"status code: 40[13]\b")
 _TIMED_OUT = re.compile(r"\bkind: Timeout\b|\bTimedOut\b")
-"""obstore says so only in the details that follow the first line."""
+"""obstore reports this only in the details after the first line."""
 
 
 _METADATA_SERVICE = re.compile(
     r"/latest/(?:api/token|meta-data/)|/computeMetadata/v1/|/metadata/identity/|169\.254\.\d+\.\d+|metadata\.google\.internal"
 )
-"""Where obstore looks for credentials last, and what its error is about if there are none at all."""
+"""Where obstore looks for credentials last: its error mentions these if there are none at all."""
 _CREDENTIALS = {
     "S3": "access_key_id and secret_access_key (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment)",
     "GCS": "service_account or application_credentials, the path of a key file (GOOGLE_APPLICATION_CREDENTIALS)",
@@ -28,7 +28,7 @@ _STORE = re.compile(r"Generic (\w+) error")
 
 @contextmanager
 def store_errors(path: str) -> Iterator[None]:
-    """Raise the errors of obstore as ours."""
+    """Convert obstore's errors to ours."""
     try:
         yield
     except Exception as error:
@@ -43,7 +43,7 @@ def _translated(error: Exception, path: str) -> Exception:
             return MissingFileError("the object does not exist", path=path)
         case "PermissionDeniedError" | "UnauthenticatedError" | "PermissionError":
             denied = True
-        case _:  # listings have only a general error
+        case _:  # listings raise only a generic error
             denied = _DENIED.search(first_line(error)) is not None
     if _METADATA_SERVICE.search(first_line(error)):
         return AccessDeniedError(_no_credentials(first_line(error)), path=path)

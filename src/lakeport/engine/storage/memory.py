@@ -13,7 +13,7 @@ from lakeport.kernel.engine import FileStatus
 
 
 class MemoryStorage:
-    """A `StorageClient` over a dictionary. Every path is taken as it is: give them a scheme of your own."""
+    """A `StorageClient` over a dictionary. Paths are taken as they are: use a scheme of your own."""
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, int]] = {}
@@ -70,7 +70,7 @@ class MemoryStorage:
 
 
 class _MemoryOutput:
-    """An `OutputFile` that is stored when it is closed."""
+    """An `OutputFile` that is stored on close."""
 
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         self._storage, self._path, self._buffer = storage, path, bytearray()

@@ -1,4 +1,4 @@
-"""Objects in a bucket or container, by obstore."""
+"""Objects in a bucket or container, through obstore."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _WHOLE_OBJECT_LIMIT = 2 << 20
 _PARALLEL_REQUESTS = 16
 
 _PIECE = 8 << 20
-"""Longer ranges are fetched in pieces, so that a broken connection costs a piece and a slow one is not the only one."""
+"""Longer ranges are fetched in pieces, so a broken connection costs only a piece, and a slow one does not stall all."""
 _PIECES_AHEAD = 4
 
 _SILENCE = timedelta(seconds=30)
-"""A download times out if nothing arrives for as long, however long the whole takes."""
+"""A download times out if nothing arrives for this long, however long the whole takes."""
 _UPLOAD_ANSWER = timedelta(minutes=15)
-"""An upload times out if it is not answered for as long. The client's clock runs while the body is sent, so that the
-limit has to leave room for slow links; of data that nobody takes, TCP itself gives up in this time."""
+"""An upload times out without a response for this long. The client's clock runs while the body is sent, so the limit
+must allow for slow links; TCP gives up on unacknowledged data within this time."""
 _UNLIMITED = timedelta(days=1)
 
 _BULK_DELETE = 1000
-"""As many objects are deleted by one request, where the store can (S3; Azure by 256)."""
+"""Objects deleted per request, where the store supports it (S3; Azure: 256)."""
 
 
 class ObjectFiles:
     """One bucket or container."""
 
     def __init__(self, root: str, store: ObjectStore, open_uploads: Callable[[], ObjectStore] | None = None) -> None:
-        """`open_uploads` opens the same store for writing, with other time limits."""
+        """`open_uploads` opens the same store for writing, with other timeouts."""
         self._root = root
         self._store, self._open_uploads = store, open_uploads
 
@@ -122,7 +122,7 @@ class ObjectFiles:
             while ahead:
                 data = ahead.popleft().result()
                 read.write(data)
-                if len(data) < _PIECE:  # the last one, or the file is shorter than the caller thinks
+                if len(data) < _PIECE:  # the last piece, or the file is shorter than the caller thinks
                     break
                 ahead.extend(islice(pieces, 1))
         finally:
@@ -136,7 +136,7 @@ class ObjectFiles:
         with store_errors(path):
             try:
                 return self._read(self._key(path), start, length)
-            except Exception:  # stores refuse a range behind the end, each by an error of its own
+            except Exception:  # stores reject a range past the end, each with its own error
                 if start and start >= self._store.head(self._key(path))["size"]:
                     return b""
                 raise
@@ -160,7 +160,7 @@ class ObjectFiles:
         return open_ranges(self, file)
 
     def sign(self, path: str, seconds: int) -> str:
-        """A URL by which an object can be read for a while. Raises `StorageError` if the store does not sign."""
+        """A temporary URL for reading an object. Raises `StorageError` if the store does not sign."""
         return sign_object(self._store, self._key(path), seconds, path)
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
@@ -176,7 +176,7 @@ class ObjectFiles:
             try:
                 with store_errors(bulk[0]):
                     self._store.delete([self._key(path) for path in bulk])
-            except (MissingFileError, StorageError):  # of one of them; what became of the others is not told
+            except (MissingFileError, StorageError):  # one of them failed; the others' fate is unknown
                 self._delete_each(bulk)
 
     def _delete_each(self, paths: Sequence[str]) -> None:
@@ -205,14 +205,14 @@ def _status(path: str, meta: ObjectMeta) -> FileStatus:
 
 
 def open_ranges(storage: StorageClient | ObjectFiles, file: FileStatus) -> pa.NativeFile:
-    """Random access to a file by way of `storage.read`: whole if it is small, by ranges otherwise."""
+    """Random access to a file through `storage.read`: whole if small, otherwise by ranges."""
     if file.size <= _WHOLE_OBJECT_LIMIT:
         return pa.BufferReader(storage.read(file.path))
     return pa.PythonFile(_Ranges(storage, file), mode="r")
 
 
 class _Ranges(io.RawIOBase):
-    """A seekable file whose every read is a range request."""
+    """A seekable file; every read is a range request."""
 
     def __init__(self, storage: StorageClient | ObjectFiles, file: FileStatus) -> None:
         self._storage, self._file, self._position = storage, file, 0
@@ -250,7 +250,7 @@ _CLIENT_OPTION = re.compile(
     r"|http2_\w+|pool_idle_timeout|pool_max_idle_per_host|proxy_\w+|randomize_addresses|read_timeout|timeout|user_agent)",
     re.IGNORECASE,
 )
-"""Options of the HTTP client. obstore does not survive them among those of a store."""
+"""HTTP client options. obstore fails if they are among a store's options."""
 
 _CLOUDS = {"s3": "aws_", "s3a": "aws_", "gs": "google_"}
 _CLOUDS |= dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure_")
@@ -264,9 +264,9 @@ def open_object_files(root: str, options: Mapping[str, Any], *, silence: timedel
 
 
 def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _SILENCE) -> ObjectStore:
-    """Options that name another cloud are for other stores. Raises `StorageError`.
+    """Ignores options that name another cloud: they are for other stores. Raises `StorageError`.
 
-    Requests time out after `silence`, and never by their size: obstore's own limit of 30 s holds for whole bodies."""
+    Requests time out after `silence`, regardless of size: obstore's own limit of 30 s applies to whole bodies."""
     client: Any = {"read_timeout": silence, "timeout": _UNLIMITED}
     config: Any = {}
     cloud = _CLOUDS.get(root.partition(":")[0].lower())
@@ -280,7 +280,7 @@ def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _S
     credential_provider = config.pop("credential_provider", None)
     if root.startswith("http://"):
         client["allow_http"] = True
-    from obstore.store import from_url  # tables on a disk do not need its memory
+    from obstore.store import from_url  # lazy: local tables do not need its memory
 
     try:
         return from_url(
@@ -290,5 +290,5 @@ def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _S
             retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=30)},
             credential_provider=credential_provider,
         )
-    except Exception as error:  # obstore's own, and ValueError for options that it does not know
+    except Exception as error:  # obstore's own, and ValueError for unknown options
         raise UnusableStorageError(f"cannot open the storage: {first_line(error)}", path=root) from error

@@ -1,4 +1,4 @@
-"""URLs of objects, signed with the store's credentials, for who has none."""
+"""Signed URLs of objects, for readers without credentials."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 SIGNED_FOR_AZURE = re.compile(r"[\w/=.\-+,:;@!$&'()*~]*", re.ASCII)
-"""Names of blobs that obstore signs as Azure checks them. Of a name with other characters the signature is refused."""
+"""Blob names that obstore signs as Azure verifies them. With other characters, Azure rejects the signature."""
 _CLIENT = {"allow_http", "connect_timeout", "http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host"}
 _CLIENT |= {"randomize_addresses", "read_timeout", "timeout", "user_agent"}
-"""Options of the HTTP client without which an object can be read, too."""
+"""HTTP client options that are not needed to read an object."""
 _NEEDED = ("skip_signature", "sse_customer", "request_payer")
 """Options of stores that do not sign, or whose objects need more than a URL."""
 
 
 def sign_object(store: ObjectStore, key: str, seconds: int, path: str) -> str:
-    """Raises `StorageError` if the store does not sign, or if a URL would not be enough."""
+    """Raises `StorageError` if the store does not sign, or if a URL is not enough."""
     from obstore.store import AzureStore, GCSStore, S3Store
 
     if not isinstance(store, AzureStore | GCSStore | S3Store):
@@ -41,7 +41,7 @@ def sign_keys(store: SignCapableStore, keys: Sequence[str], lifetime: timedelta)
     from obstore import sign
     from obstore.store import GCSStore
 
-    if isinstance(store, GCSStore):  # obstore puts these into URLs as they are: even `%2e%2e` would be a step out
+    if isinstance(store, GCSStore):  # obstore does not escape these in URLs: even `%2e%2e` would be a step out
         keys = [quote(key, "/~") for key in keys]
     return list(sign(store, "GET", keys, lifetime))
 

@@ -1,4 +1,4 @@
-"""Files on a disk and objects in a store (S3, GCS, Azure, HTTP), behind the one `StorageClient` of the kernel."""
+"""Local files and objects in a store (S3, GCS, Azure, HTTP), behind the kernel's `StorageClient`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # one letter is a drive, not 
 
 
 def is_on_disk(path: str) -> bool:
-    """Whether a path is one of the file system."""
+    """Whether a path is in the local file system."""
     return not _URL.match(path)
 
 
 class Storage:
     """Routes each path to the disk or to the object store of its scheme and authority.
 
-    `options` configure the object stores by obstore's names (`aws_endpoint`, `access_key_id`, `timeout` …); what they
-    leave out comes from the environment, as the cloud's own tools read it.
+    `options` configure the object stores under obstore's names (`aws_endpoint`, `access_key_id`, `timeout` …); the rest
+    comes from the environment, as for the cloud's own tools.
     """
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
@@ -38,7 +38,7 @@ class Storage:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[Storage], tuple[dict[str, Any]]]:
-        """Another process opens the stores anew."""
+        """Another process opens its own stores."""
         return Storage, (self._options,)
 
     def resolve(self, path: str) -> str:
@@ -62,7 +62,7 @@ class Storage:
         return self._for(directory).list_all(directory)
 
     def list_directory(self, directory: str) -> tuple[list[FileStatus], list[str]]:
-        """What is directly in a directory: its files, and the directories that `list_all` would go on with."""
+        """A directory's direct contents: files, and the subdirectories that `list_all` would descend into."""
         return self._for(directory).list_directory(directory)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
@@ -94,7 +94,7 @@ class Storage:
             raise failures[0]
 
     def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
-        """A URL by which an object can be read for a while, by who has no credentials. Raises `StorageError`."""
+        """A temporary URL for reading an object without credentials. Raises `StorageError`."""
         place = self._for(path)
         if isinstance(place, LocalFiles):
             raise StorageError("files on a disk have no signed URLs", path=path)

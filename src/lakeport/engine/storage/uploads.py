@@ -1,4 +1,4 @@
-"""A new object that is uploaded while it is written."""
+"""Upload a new object while it is being written."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _PART_SIZE = 8 << 20
-"""Stores take 10,000 parts, and none but the last under 5 MiB: the largest object has 80 GiB."""
+"""Stores accept 10,000 parts, at least 5 MiB each except the last: the largest object is 80 GiB."""
 
 _PARTS_IN_FLIGHT = 3
 
 
 class _GivenUpError(Exception):
-    """Tells obstore to abort an upload."""
+    """Makes obstore abort an upload."""
 
 
 class ObjectUpload:
-    """An `OutputFile`: an object of one part is put at the end, a larger one is uploaded by a thread of its own while
-    it is written. Nobody sees it before it is complete."""
+    """An `OutputFile`: a single-part object is put on close; a larger one is uploaded by its own thread while it is
+    written. It is invisible until complete."""
 
     def __init__(self, store: ObjectStore, key: str, path: str) -> None:
         self._store, self._key, self._path = store, key, path
@@ -67,7 +67,7 @@ class ObjectUpload:
                 self._sent.result()
 
     def _hand_over(self, sent: Future[None], part: bytearray | _GivenUpError | None) -> None:
-        """Waits until the upload takes the part; raises its error if it has failed meanwhile."""
+        """Wait until the upload takes the part; raises its error if it has failed meanwhile."""
         while not sent.done():
             with suppress(Full):
                 self._parts.put(part, timeout=0.1)

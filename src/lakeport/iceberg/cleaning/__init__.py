@@ -1,4 +1,4 @@
-"""`clean`: files that no snapshot needs.
+"""`clean`: remove files that no snapshot needs.
 
 May import all rooms of `iceberg` but `verification`.
 """

@@ -1,4 +1,4 @@
-"""`clean`: expires snapshots of a mirror, and deletes the generated files that no snapshot needs any more."""
+"""`clean`: expire snapshots of a mirror, and delete the generated files that no snapshot needs any more."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _THREADS = 8
 
 @dataclass(frozen=True)
 class ExpiredSnapshot:
-    """A snapshot that goes, and why."""
+    """An expired snapshot, and the reason."""
 
     snapshot_id: int
     version: int | None
-    """The version of the Delta table that it shows; None if it is not Lakeport's."""
+    """The Delta version it shows; None if Lakeport did not write it."""
     reason: str
-    """`retention`, or `vacuumed` if files that it needs are gone."""
+    """`retention`, or `vacuumed` if files it needs are gone."""
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What can be expired and deleted or, if `deleted`, is."""
+    """The snapshots and files that can be removed or, if `deleted`, were removed."""
 
     expired: tuple[ExpiredSnapshot, ...]
     files: tuple[str, ...]
-    """Paths from the mirror's directory, sorted."""
+    """Relative to the mirror's directory, sorted."""
     bytes: int
     deleted: bool
 
@@ -60,20 +60,19 @@ def clean(
     storage_options: Mapping[str, Any] | None = None,
     engine: Engine | None = None,
 ) -> Cleaning:
-    """Finds the snapshots of a mirror that were not the latest at any time within `retention`, or that need data files
-    which VACUUM has deleted from the Delta table; and the generated files that no other snapshot needs. With
-    `dry_run=False` expires the ones and deletes the others. `out`, `catalog` and `table` say where the mirror is, as
-    for `convert`.
+    """Find the snapshots of a mirror that were not current at any time within `retention`, or whose data files VACUUM
+    has deleted from the Delta table, and the generated files that no other snapshot needs. With `dry_run=False`, expire
+    and delete them. `out`, `catalog` and `table` locate the mirror, as for `convert`.
 
-    The current snapshot stays, and so do those that a branch or a tag names. Data files are never touched. A file that
-    no snapshot has needed so far, and former metadata, are deleted only if they are older than `grace`, which must not
-    be shorter than the longest conversion takes: a converter that is at work may be about to need them.
+    The current snapshot stays, and so do those with a branch or a tag. Data files are never touched. Old metadata, and
+    files that no snapshot has ever needed, are deleted only if they are older than `grace`. It must exceed the duration
+    of the longest conversion: a running converter may be about to publish them.
 
     Raises `ConversionError` if there is no mirror."""
     engine = engine or default_engine(storage_options)
     source, place = open_place(engine, target, out, catalog, table)
     cleaner = _Cleaner(source, place, _milliseconds(retention), _milliseconds(grace))
-    while True:  # who is overtaken by a converter looks again
+    while True:  # lost the race against a converter: look again
         try:
             return cleaner.run(dry_run=dry_run)
         except CommitLostError:
@@ -96,7 +95,7 @@ class _Cleaner:
 
     def run(self, *, dry_run: bool) -> Cleaning:
         engine = self.source.engine
-        # In this order: what a converter publishes meanwhile is not in the list, or known to be needed.
+        # List first: anything published after that is either not listed, or known to be needed.
         now, files = engine.now(), list(generated_files(engine.storage, self.target.location))
         published = self.target.load()
         if published is None or mirrored_version(published.metadata) is None:
@@ -118,7 +117,7 @@ class _Cleaner:
 
 
 class _Plan:
-    """What is expired of a published mirror, and which files are needed after that."""
+    """The snapshots to expire from a published mirror, and the files needed after that."""
 
     def __init__(self, source: Table, published: Published, since: int) -> None:
         self._source, self._published = source, published
@@ -137,8 +136,8 @@ class _Plan:
         return {"action": "remove-snapshots", "snapshot-ids": [snapshot.snapshot_id for snapshot in self.expired]}
 
     def is_unneeded(self, file: FileStatus, until: int) -> bool:
-        """Whether a generated file can go; one that no snapshot is known to have needed, if it is not from after
-        `until`."""
+        """Whether a generated file can be deleted. Files that no snapshot is known to have needed must not be newer
+        than `until`."""
         name = name_of(file.path)
         return name not in self._needed and (name in self._released or file.modification_time <= until)
 
@@ -150,7 +149,7 @@ class _Plan:
 
     @cached_property
     def _lasting(self) -> set[int]:
-        """The ids of snapshots that stay in any case."""
+        """The ids of snapshots that are never expired."""
         named = {ref["snapshot-id"] for ref in (self._metadata.get("refs") or {}).values()}
         return {*named, self._metadata["current-snapshot-id"]}
 
@@ -158,7 +157,7 @@ class _Plan:
         return (snapshot for snapshot in self._snapshots if snapshot["snapshot-id"] not in self._lasting)
 
     def _outdated(self, since: int) -> dict[int, str]:
-        """Snapshots that were followed by another before `since`."""
+        """Snapshots that were superseded before `since`."""
         followed_at = {
             snapshot["snapshot-id"]: following["timestamp-ms"]
             for snapshot, following in zip(self._snapshots, self._snapshots[1:], strict=False)
@@ -167,13 +166,13 @@ class _Plan:
         return {number: "retention" for number in ids if followed_at.get(number, since) < since}
 
     def _incomplete(self, snapshots: Iterable[Json]) -> dict[int, str]:
-        """Those of the snapshots that need files which are gone. What lasting snapshots need too is not looked for."""
+        """The snapshots that need missing files. Files that lasting snapshots share are not checked."""
         lasting = [snapshot for snapshot in self._snapshots if snapshot["snapshot-id"] in self._lasting]
         whole = {manifest.path: True for s in lasting for manifest in self._files.manifests_of(s, DATA)}
         return {s["snapshot-id"]: "vacuumed" for s in snapshots if not self._is_whole(s, whole)}
 
     def _is_whole(self, snapshot: Json, whole: dict[str, bool]) -> bool:
-        """`whole` has the manifests that were looked at."""
+        """`whole` caches the manifests checked so far."""
         try:
             for manifest in self._files.manifests_of(snapshot, DATA):
                 if manifest.path not in whole:
@@ -189,20 +188,20 @@ class _Plan:
 
     @cached_property
     def _existing(self) -> set[str]:
-        """The files in the directory of the Delta table."""
+        """The files in the Delta table's directory."""
         return {file.path for file in self._source.engine.storage.list_all(self._source.root)}
 
     @cached_property
     def _needed(self) -> set[str]:
-        """The names of generated files that stay."""
+        """The names of generated files to keep."""
         gone = {snapshot.snapshot_id for snapshot in self.expired}
         kept = [snapshot for snapshot in self._snapshots if snapshot["snapshot-id"] not in gone]
-        current = set() if gone else {name_of(self._published.path)}  # with snapshots, metadata becomes another too
+        current = set() if gone else {name_of(self._published.path)}  # expiring snapshots replaces the metadata too
         return self._files.generated_names(kept) | current
 
     @cached_property
     def _released(self) -> set[str]:
-        """The names of generated files that expired snapshots needed: no converter is still about to publish them."""
+        """The names of generated files that expired snapshots needed: no converter is about to publish them."""
         gone = {snapshot.snapshot_id for snapshot in self.expired}
         return self._names_of(snapshot for snapshot in self._snapshots if snapshot["snapshot-id"] in gone)
 
@@ -211,6 +210,6 @@ class _Plan:
         for snapshot in snapshots:
             try:
                 names |= self._files.generated_names([snapshot])
-            except MissingFileError:  # whatever is left of it is found by its age
+            except MissingFileError:  # its remaining files are found by age
                 continue
         return names

@@ -1,7 +1,7 @@
-"""The files that conversions generate: which there are, and which of them a snapshot needs.
+"""The files that conversions generate, and which of them a snapshot needs.
 
-Files are told apart by their names alone, which are unique: a mirror that others have rewritten may spell paths in
-another way. Nothing is taken for generated that has not such a name, in such a folder.
+Files are identified by name alone, which is unique: rewritten mirrors may spell paths differently. Only files with such
+a name, in such a folder, are treated as generated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDERS = {
     folder: re.compile(rf"(?:{names})|\.(?:{names})\.[0-9a-f]{{32}}\.tmp")
     for folder, names in (("metadata", _METADATA), ("deletes", _DELETES))
 }
-"""The names of generated files by their folders, also of those that were about to get their names."""
+"""The names of generated files by folder, including temporary names."""
 _THREADS = 16
 
 
@@ -31,7 +31,7 @@ def name_of(path: str) -> str:
 
 
 def generated_files(storage: StorageClient, location: str) -> Iterator[FileStatus]:
-    """The generated files of a mirror, needed or not."""
+    """All generated files of a mirror, needed or not."""
     for folder, names in _FOLDERS.items():
         for file in storage.list_from(f"{location}/{folder}", ""):
             if names.fullmatch(name_of(file.path)):
@@ -39,7 +39,7 @@ def generated_files(storage: StorageClient, location: str) -> Iterator[FileStatu
 
 
 class SnapshotFiles:
-    """What snapshots are made of; each manifest is read once, however many snapshots share it."""
+    """The files of snapshots. Each manifest is read once, however many snapshots share it."""
 
     def __init__(self, storage: StorageClient) -> None:
         self._storage = storage
@@ -54,7 +54,7 @@ class SnapshotFiles:
         return [manifest for manifest in self._manifests[path] if manifest.content == content]
 
     def generated_names(self, snapshots: Iterable[Json]) -> set[str]:
-        """The names of all generated files that snapshots need, but for metadata. Raises as `manifests_of`."""
+        """The names of all generated files that snapshots need, except metadata. Raises like `manifests_of`."""
         names: set[str] = set()
         deletes: dict[str, ManifestFile] = {}
         for snapshot in snapshots:
@@ -66,7 +66,7 @@ class SnapshotFiles:
         return names
 
     def data_files(self, manifest: ManifestFile) -> tuple[str, ...]:
-        """The paths of the data files that a manifest has. Raises as `manifests_of`."""
+        """The paths of a manifest's data files. Raises like `manifests_of`."""
         return self._live_paths(manifest)
 
     def _read(self, manifests: Iterable[ManifestFile]) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What a Delta table and its commits bring into a mirror.
+"""The state and the changes of a Delta table, as input for a mirror.
 
 May import `table` and the kernel.
 """

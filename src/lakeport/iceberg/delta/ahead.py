@@ -1,4 +1,4 @@
-"""What lies ahead of a mirror: the latest version of its table, and whether and how the mirror can follow to it."""
+"""The latest version of a mirrored table, and whether and how the mirror can follow to it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lakeport.kernel.snapshot import Snapshot, Table
 class Ahead:
     latest: Snapshot
     increment: Increment | None = None
-    """What is new, if that can be told from the new commits and what the mirror keeps."""
+    """The new commits, if these and the mirror's kept state suffice."""
     is_followed: bool = True
-    """False if the mirror is known not to show what the table was at the version that it is said to show: then new
-    commits must not be put on top of it."""
+    """False if the mirror is known to differ from the table at the version it claims: new commits must not be applied
+    to it."""
 
 
 def look_ahead(table: Table, mirror: Json) -> Ahead:
-    """`mirror` is the metadata of a mirror. Raises what `Table.latest_snapshot` raises."""
+    """`mirror` is the mirror's metadata. Raises like `Table.latest_snapshot`."""
     if not is_in_step(mirror):
         return Ahead(table.latest_snapshot(), is_followed=False)
     try:

@@ -1,4 +1,4 @@
-"""What the source of a conversion hands to its target: deletion vectors and the changes of a table, as values."""
+"""Deletion vectors and table changes, as values that the source of a conversion hands to its target."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from lakeport.kernel.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class InternalDeletionVector:
-    """The deleted rows of one data file: where they are written down, not the positions themselves. Can be pickled."""
+    """The deleted rows of one data file: the location of the vector, not the positions. Can be pickled."""
 
     data_file_path: str
-    """Absolute and plain, as `ScanFile.path`."""
+    """Absolute and plain, like `ScanFile.path`."""
     descriptor: DeletionVectorDescriptor
     source_path: str | None
-    """The file that it lies in; None if it is inline."""
+    """The file that holds it; None if it is inline."""
     partition_values: Mapping[str, str | None] = field(default_factory=dict, hash=False)
-    """Those of the data file, as `ScanFile.partition_values`: a delete file is in the same partition."""
+    """Those of the data file, like `ScanFile.partition_values`: its delete file is in the same partition."""
 
     @classmethod
     def of(cls, file: ScanFile, table_root: str) -> InternalDeletionVector | None:
-        """That of a data file; None if all of its rows live, as an empty vector says too. Raises `CorruptTableError`
-        for a descriptor that makes no sense."""
+        """The vector of a data file; None if there is none or it is empty. Raises `CorruptTableError` for an invalid
+        descriptor."""
         if file.deletion_vector is None or not file.deletion_vector.cardinality:
             return None
         location = file.deletion_vector.location(table_root)
@@ -44,12 +44,12 @@ class InternalDeletionVector:
 
     @property
     def offset(self) -> int | None:
-        """Where its size stands in `source_path`; None if it is inline."""
+        """The offset of its size field in `source_path`; None if it is inline."""
         return None if self.source_path is None else self.descriptor.offset or 1
 
     @property
     def size(self) -> int:
-        """Bytes of the payload, without the size before it and the checksum behind it."""
+        """Payload bytes, without the size before and the checksum after."""
         return self.descriptor.size_in_bytes
 
     @property
@@ -57,54 +57,54 @@ class InternalDeletionVector:
         return self.descriptor.cardinality
 
     def ordinals(self, engine: Engine) -> Iterator[npt.NDArray[np.uint64]]:
-        """The positions, ascending, in parts of at most 65,536; only the compressed bitmap is held.
+        """The positions, ascending, in chunks of at most 65,536. Only the compressed bitmap is held in memory.
 
         Raises `MissingFileError`, and `CorruptTableError` if the bytes are damaged or contradict the descriptor."""
         return positions_in(read_bitmap(self.descriptor, self.source_path, engine.storage))
 
     def blob(self, engine: Engine) -> bytes:
-        """The bytes of an Iceberg blob `deletion-vector-v1`: size, payload, checksum. They are those of Delta's file,
-        unless that has the format before the portable one or bytes without meaning. Raises as `ordinals`."""
+        """The bytes of an Iceberg `deletion-vector-v1` blob: size, payload, checksum. They equal those of Delta's file,
+        unless that uses the pre-portable format or contains unused bytes. Raises like `ordinals`."""
         return frame_payload(encode_bitmap(read_bitmap(self.descriptor, self.source_path, engine.storage)))
 
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What one commit made of a table; or a range of commits, taken as one; or a whole snapshot, all of it added.
+    """The changes of one commit, of a range of commits taken as one, or of a whole snapshot with all files added.
 
     A file of which only the deletion vector changed is neither in `files_added` nor in `files_removed`. A path is in at
     most one of the two."""
 
     version: int
-    """Of the range, the last one."""
+    """The last one of a range."""
     timestamp: int
-    """When the version was made, in milliseconds since the epoch."""
+    """Commit time, in milliseconds since the epoch."""
     operation: str
-    """Delta's name of the operation, of a range that of its last commit; empty if the commit does not say."""
+    """Delta's operation name, that of the last commit of a range; empty if the commit has none."""
     snapshot: Snapshot
     """Schema, partitioning and properties of the version."""
     files_added: Sequence[ScanFile]
     """With statistics and log details."""
     files_removed: Sequence[str]
-    """Paths, as `ScanFile.path`."""
+    """Paths, like `ScanFile.path`."""
     vectors_added: Sequence[InternalDeletionVector]
-    """New ones, and those that take the place of another; of added files too."""
+    """New and replacing vectors, including those of added files."""
     vectors_removed: Sequence[str]
-    """Paths of the data files whose former vector counts no more: replaced, taken back, or gone with its file."""
+    """Paths of the data files whose former vector is obsolete: replaced, revoked, or removed with its file."""
     data_change: bool
-    """False if the rows are the same as before: the files were only rewritten."""
+    """False if the files were only rewritten, with the same rows."""
     restores: bool = False
-    """Whether a commit restored an earlier version: deletion vectors may have been replaced by others of other rows."""
+    """Whether a commit restored an earlier version: new deletion vectors may then delete different rows."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether no file and no vector changed; schema and properties may have."""
+        """Whether no file and no vector changed; schema and properties may still differ."""
         return not (self.files_added or self.files_removed or self.vectors_added or self.vectors_removed)
 
 
 class KnownFiles(Protocol):
-    """The files of a version, as somebody else than its log knows them."""
+    """The files of a version, from a source other than its log."""
 
     def agrees(self, files: Mapping[str, str], absent: Collection[str]) -> bool:
-        """Whether the version has these data files, each with the deletion vector of this unique id, which is empty
-        for none, and has no file of `absent`. False where that is not known for certain."""
+        """Whether the version has these data files, each with the deletion vector of this unique id (empty for none),
+        and has no file of `absent`. False if uncertain."""

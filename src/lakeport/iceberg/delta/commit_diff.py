@@ -1,7 +1,7 @@
-"""What one commit changes: which files come and go, and of which files only the deletion vector becomes another.
+"""The changes of one commit: files added and removed, and files of which only the deletion vector changed.
 
-Delta writes a new deletion vector down as a remove and an add of the same path. A commit may also add a file that the
-table has already, to say more about it: that changes nothing here.
+Delta records a new deletion vector as a remove and an add of the same path. A commit may also add a file again to
+update its details: that is not a change here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SCHEMA = pa.schema(
 
 @dataclass
 class CommitActions:
-    """What a commit file says."""
+    """The actions of a commit file."""
 
     path: str
     state: TableState = field(default_factory=TableState)
@@ -59,12 +59,12 @@ class CommitActions:
 
     @property
     def changes_data(self) -> bool:
-        """Whether an action says so, or does not say otherwise."""
+        """Whether any action has `dataChange` set or missing."""
         columns = (actions.field("dataChange") for actions in (*self.adds, *self.removes))
         return any(pc.any(pc.coalesce(column, TRUE)).as_py() for column in columns)
 
     def added_files(self, snapshot: Snapshot) -> dict[str, ScanFile]:
-        """The files of the adds by their paths. Raises `CorruptTableError` for a file with two deletion vectors."""
+        """The added files by path. Raises `CorruptTableError` for a file with two deletion vectors."""
         columns = FileColumns(snapshot.physical_partition_columns, row_tracking=True, stats=True, log_details=True)
         found: dict[str, ScanFile] = {}
         for actions in self.adds:
@@ -76,12 +76,12 @@ class CommitActions:
         return found
 
     def removed_keys(self, root: str) -> list[Key]:
-        """The paths of the removes, each with its deletion vector."""
+        """The removed paths, each with its deletion vector."""
         return [key for removes in self.removes for key in _keys_of(removes, root)]
 
 
 def read_commit(engine: Engine, root: str, file: FileStatus) -> CommitActions:
-    """Reads a commit file in one pass. Raises `CorruptTableError`, and `MissingFileError` if it is gone."""
+    """Read a commit file in one pass. Raises `CorruptTableError`, and `MissingFileError` if it is gone."""
     commit = CommitActions(file.path)
     for batch in engine.json.read_json_files([file], _SCHEMA):
         commit.state.add_older(batch, file.path)
@@ -94,7 +94,7 @@ def read_commit(engine: Engine, root: str, file: FileStatus) -> CommitActions:
 
 
 def live_keys(snapshot: Snapshot) -> Iterator[Key]:
-    """The paths of a version's files, each with its deletion vector. Reads log files only."""
+    """The paths of a version's files, each with its deletion vector. Reads only log files."""
     for batch in snapshot.live_files(FileColumns()):
         for key in file_keys(batch.column("path"), batch.column("deletionVector")).to_pylist():
             yield _split_key(key, snapshot.root)
@@ -117,7 +117,7 @@ def _split_key(key: str, root: str) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class CommitDiff:
-    """The files and deletion vectors that a commit changes; see `TableChange`."""
+    """The changed files and deletion vectors of a commit; see `TableChange`."""
 
     files_added: Sequence[ScanFile]
     files_removed: Sequence[str]
@@ -126,7 +126,7 @@ class CommitDiff:
 
     @property
     def growth(self) -> int:
-        """By how many files the table grows."""
+        """The net number of files added."""
         return len(self.files_added) - len(self.files_removed)
 
 
@@ -136,9 +136,8 @@ def diff_commit(
     before: Mapping[str, VectorId],
     root: str,
 ) -> CommitDiff:
-    """What a commit changes that adds and removes these files, if the table had the files `before`; those that the
-    commit does not touch may be left out. Raises `CorruptTableError` for one that gets a second deletion vector while
-    it keeps the first."""
+    """The changes of a commit that adds and removes these files, if the table had the files `before`; untouched ones
+    may be omitted. Raises `CorruptTableError` if a file gets a second deletion vector while keeping the first."""
     removed_keys = set(removed)
     gone = [path for path, vector in removed_keys if before.get(path) == vector and path not in added]
     files_added, vectors_added, vectors_removed = [], [], [path for path in gone if before[path]]

@@ -1,5 +1,5 @@
-"""What a mirror keeps of the version that it shows, in its properties. With `KEPT_VERSION` the next conversion begins,
-and reads of the Delta table only what is newer; the others are for readers."""
+"""The version that a mirror shows, kept in its properties. The next conversion starts from `KEPT_VERSION`, and reads
+only newer parts of the Delta log. The other properties are for readers."""
 
 from __future__ import annotations
 
@@ -18,21 +18,19 @@ from lakeport.kernel.snapshot import Snapshot, Table
 
 KEPT_VERSION = "lakeport.delta.state"
 _PROPERTY = "lakeport.delta.property."
-"""Before the name of a property of the Delta table: to Iceberg's libraries it may mean something else, or nothing."""
+"""Prefix for the Delta table's properties: their names may mean something else to Iceberg's libraries."""
 _COMMENT = "comment"
-"""What Spark shows as the comment on an Iceberg table."""
+"""Spark shows this as the comment on an Iceberg table."""
 _HEAD_BYTES = 4096
 
 
 class OtherHistoryError(Exception):
-    """The version that a mirror shows has another commit than the one that was mirrored, or none any more: the files of
-    the mirror need not be those of the table at that version."""
+    """The mirrored commit was replaced or is gone: the mirror's files may differ from the table's at that version."""
 
 
 class _Kept(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A version of a Delta table. Its commit is known again by its size, its time and its first bytes: where they are
-    others, another table stands in the place of that one, or the same one with another history, as after it came back
-    from a backup."""
+    """A version of a Delta table. Its commit is recognized by size, time and first bytes: if they differ, the table was
+    replaced, or its history was, for example by restoring a backup."""
 
     version: int
     protocol: Protocol
@@ -43,7 +41,7 @@ class _Kept(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def property_updates(properties: Mapping[str, str], snapshot: Snapshot) -> list[Json]:
-    """The updates after which the properties of a mirror are about this version."""
+    """The updates that set a mirror's properties to this version."""
     wanted = {
         DELTA_VERSION: str(snapshot.version),
         DELTA_TABLE_ID: snapshot.metadata.id,
@@ -60,7 +58,7 @@ def property_updates(properties: Mapping[str, str], snapshot: Snapshot) -> list[
 
 
 def format_kept(snapshot: Snapshot) -> str:
-    """The text to keep of a version, after its checksum; empty if the commit is gone already."""
+    """The text to keep of a version, after its checksum; empty if the commit is already gone."""
     commit = snapshot.segment.latest_file
     try:
         head = _checksum_of_head(snapshot.engine, commit)
@@ -79,9 +77,9 @@ def format_kept(snapshot: Snapshot) -> str:
 
 
 def open_kept(table: Table, mirror: Json) -> Snapshot | None:
-    """The version of a table that its mirror, of which this is the metadata, shows: from what the mirror keeps of it.
-    Of the log, only what files there are is looked at, and how the version's commit begins. None if nothing is kept of
-    it, or not what was written, or if the table does not have it.
+    """The table version that a mirror shows, from the mirror's metadata. Of the log, only the file listing and the
+    first bytes of the version's commit are read. None if nothing valid is kept, or if the table does not have the
+    version.
 
     Raises `OtherHistoryError` and `UnsupportedFeatureError`."""
     version, properties = mirrored_version(mirror), mirror.get("properties", {})
@@ -108,9 +106,9 @@ def _checksum_of_head(engine: Engine, file: FileStatus) -> int:
 
 def _parse(text: str | None) -> _Kept | None:
     checksum, data = (text or "")[:8], (text or "")[8:].encode(errors="replace")
-    if checksum != f"{zlib.crc32(data):08x}":  # damaged, or changed by hand
+    if checksum != f"{zlib.crc32(data):08x}":  # damaged or edited
         return None
     try:
         return msgspec.json.decode(data, type=_Kept)
-    except msgspec.MsgspecError:  # of another release
+    except msgspec.MsgspecError:  # from another release
         return None

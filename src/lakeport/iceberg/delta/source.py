@@ -1,4 +1,4 @@
-"""The source of a conversion: what a Delta table is at a version, and what its commits change, from the log alone."""
+"""The source of a conversion: a Delta table at a version, and the changes of its commits, from the log alone."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
 
 _READ_AHEAD_BYTES = 32 << 20
-"""Commits that are not larger are kept in memory once they are read."""
+"""Commits up to this size stay in memory once they are read."""
 
 _RESTORE = "RESTORE"
-"""Delta's name of the operation."""
+"""Delta's name for the operation."""
 
 
 class LogTruncatedError(VersionNotFoundError):
-    """The log no longer tells what changed since a version: only `plan_full` tells what the table is now."""
+    """The log no longer has all changes since a version: only `plan_full` can describe the table."""
 
 
 def plan_full(snapshot: Snapshot) -> TableChange:
-    """A whole version, as if one commit had made it."""
+    """A whole version, as one commit."""
     files = tuple(snapshot.scan_builder().with_log_details().build().files())
     vectors = (InternalDeletionVector.of(file, snapshot.root) for file in files)
     latest = snapshot.segment.latest_file
@@ -66,15 +66,15 @@ def plan_full(snapshot: Snapshot) -> TableChange:
 
 
 def plan_incremental(table: Table, after_version: int, *, squash: bool = False) -> Iterator[TableChange]:
-    """What each commit after a version changed; see `Increment.changes`.
+    """The changes of each commit after a version; see `Increment.changes`.
 
-    Raises `LogTruncatedError` if the table does not have `after_version` any more, or not all commits after it; at once
-    or, where the log is cleaned up meanwhile, later."""
+    Raises `LogTruncatedError` if the table no longer has `after_version` or all commits after it: at once or, if the
+    log is cleaned up meanwhile, later."""
     return open_increment(table, after_version).changes(squash=squash)
 
 
 def open_increment(table: Table, after_version: int, time: int | None = None) -> Increment:
-    """`time` as for `Increment`. Raises `LogTruncatedError`."""
+    """See `Increment` for `time`. Raises `LogTruncatedError`."""
     try:
         base = table.snapshot_at_version(after_version)
     except VersionNotFoundError as error:
@@ -100,11 +100,11 @@ def _truncated(version: int, root: str) -> LogTruncatedError:
 
 
 class Increment:
-    """The commits that follow a version, found but not read yet."""
+    """The commits after a version, listed but not read yet."""
 
     def __init__(self, base: Snapshot, time: int | None = None) -> None:
-        """`time` is when the version was made, as far as that is known: of commits whose files have the same time, it
-        depends on those before. Raises `LogTruncatedError`."""
+        """`time` is when the version was made, if known: commits whose files have equal times get theirs from the ones
+        before. Raises `LogTruncatedError`."""
         self._base, self._engine, self._root = base, base.engine, base.root
         self._base_time = base.segment.latest_file.modification_time if time is None else time
         newer = list_newer(self._engine.storage, self._root, base.version)
@@ -113,7 +113,7 @@ class Increment:
         self._read_ahead: dict[int, CommitActions] = {}
 
     def read_latest(self) -> Snapshot | None:
-        """The version that the last commit makes. Reads all of them, unless they are large: then None.
+        """The version after the last commit. Reads all commits, unless they are large: then None.
 
         Raises `LogTruncatedError`, `CorruptTableError`, and `UnsupportedFeatureError` if it cannot be read."""
         if sum(file.size for file in self._commits.values()) > _READ_AHEAD_BYTES:
@@ -125,11 +125,11 @@ class Increment:
         return _later_snapshot(self._base, self._commits, state)
 
     def changes(self, known: KnownFiles | None = None, *, squash: bool = False) -> Iterator[TableChange]:
-        """What each commit changed, oldest first; with `squash`, what all of them changed together: one change, or
-        none. A commit is read once, when it is asked for, if that has not been done before.
+        """The changes of each commit, oldest first; with `squash`, one change for all, or none. Each commit is read
+        once, lazily.
 
-        Where a commit and the checksums do not tell what it changes, `known` is asked, which must have taken in all
-        changes before that. If it does not know either, the files of the version before are read from the log.
+        If a commit and the checksums leave its changes ambiguous, `known` decides; it must have taken in all earlier
+        changes. If it cannot, the previous version's files are read from the log.
 
         Raises `LogTruncatedError` if the log is cleaned up meanwhile."""
         if squash and len(self._commits) > 1:
@@ -170,7 +170,7 @@ class Increment:
 
 
 def _later_snapshot(before: Snapshot, commits: Mapping[int, FileStatus], state: TableState) -> Snapshot:
-    """The version that commits, which say `state`, make of the one before.
+    """The version that commits with `state` produce from the previous one.
 
     Raises `UnsupportedFeatureError` if it cannot be read."""
     if not commits:
@@ -188,8 +188,8 @@ def _later_snapshot(before: Snapshot, commits: Mapping[int, FileStatus], state: 
 
 
 class _Files:
-    """What has to be known of the table's files to tell what a commit changes: mostly how many there are. Their paths
-    are read, once, only where nothing else tells it for certain."""
+    """Tracks the table's files as far as commit diffs need it: usually only their number. Paths are read once, and only
+    if nothing else is conclusive."""
 
     def __init__(self, known: KnownFiles | None) -> None:
         self._known = known
@@ -197,12 +197,12 @@ class _Files:
         self._vectors: dict[str, VectorId] | None = None
 
     def diff(self, actions: CommitActions, before: Snapshot, after: Snapshot) -> CommitDiff:
-        """What the commit between the two versions changes; to be asked for one commit after the other."""
+        """The changes of the commit between the two versions; call in commit order."""
         added, removed = actions.added_files(after), actions.removed_keys(after.root)
         if self._vectors is None:
-            # If every file that it removes was there, and every other that it adds was not.
+            # Assumes that every removed file existed, and that no other added file did.
             diff = diff_commit(added, removed, dict(removed), after.root)
-            is_plain = len(dict(removed)) == len(removed)  # not one path with two vectors
+            is_plain = len(dict(removed)) == len(removed)  # no path with two vectors
             if is_plain and (self._adds_up(actions, diff, before, after) or self._agrees(added, dict(removed))):
                 return diff
             try:
@@ -216,14 +216,14 @@ class _Files:
         return diff
 
     def _adds_up(self, actions: CommitActions, diff: CommitDiff, before: Snapshot, after: Snapshot) -> bool:
-        """Whether the checksums say that the table grows by as many files as it should. Of a commit that both adds and
-        removes they do not tell: it might add a file that was there, and remove one that was not."""
+        """Whether file counts in the checksums match the diff. They prove nothing for a commit that both adds and
+        removes: it might add an existing file and remove a missing one."""
         if actions.adds and actions.removes:
             return False
         if not diff.files_added and not diff.files_removed:
             return True
         if not actions.changes_data and not diff.files_removed:
-            return False  # the rows of its files must have been in the table already, so these files were
+            return False  # the rows, and so the files, must have been in the table already
         count, count_before = self._count(after), self._count(before)
         return count is not None and count_before is not None and count == count_before + diff.growth
 
@@ -237,7 +237,7 @@ class _Files:
 
 
 def _count_files(snapshot: Snapshot) -> int | None:
-    """How many files a version has, if its checksum tells."""
+    """The number of files in a version, if its checksum has it."""
     path = f"{log_path(snapshot.root)}/{version_name(snapshot.version)}.crc"
     checksum = read_checksum(snapshot.engine, FileStatus(path, 0))
     return None if checksum is None else checksum.num_files

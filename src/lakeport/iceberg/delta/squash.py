@@ -1,4 +1,4 @@
-"""What is left of changes that follow each other, taken as one."""
+"""Consecutive changes, combined into one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakeport.kernel.scan import ScanFile
 
 
 def squash(changes: Callable[[KnownFiles], Iterator[TableChange]], known: KnownFiles | None) -> Iterator[TableChange]:
-    """One change for all, or none if there are none. `known` knows the files of the version before the first."""
+    """One change for all; none if there are none. `known` knows the files of the version before the first."""
     net, last, data_change, restores = _Net(known), None, False, False
     for last in changes(net):
         net.include(last)
@@ -36,9 +36,9 @@ class _Net:
     removed: dict[str, None] = field(default_factory=dict)
     vectors: dict[str, InternalDeletionVector] = field(default_factory=dict)
     former_vectors: dict[str, None] = field(default_factory=dict)
-    """Files that the first version had, with vectors that count no more."""
+    """Files of the first version whose vectors are obsolete."""
     touched: dict[str, VectorId | None] = field(default_factory=dict)
-    """Files that changed, with the vectors that they have now; None for those that went."""
+    """Changed files with their current vectors; None for removed files."""
 
     def include(self, change: TableChange) -> None:
         for path in change.vectors_removed:
@@ -48,7 +48,7 @@ class _Net:
             if self.added.pop(path, None) is None:
                 self.removed[path] = None
         for file in change.files_added:
-            if file.path in self.removed:  # the first version had it, the last one has it again
+            if file.path in self.removed:  # the first version had it, and the last has it again
                 del self.removed[file.path]
             else:
                 self.added[file.path] = file
@@ -62,7 +62,7 @@ class _Net:
         self.touched |= {vector.data_file_path: vector.descriptor.unique_id for vector in change.vectors_added}
 
     def agrees(self, files: Mapping[str, VectorId], absent: Collection[str]) -> bool:
-        """See `KnownFiles`: of the version after the changes so far."""
+        """See `KnownFiles`: for the version after the changes so far."""
         if any(self.touched.get(path, vector) != vector for path, vector in files.items()):
             return False
         if self.known is None or any(self.touched.get(path) is not None for path in absent):

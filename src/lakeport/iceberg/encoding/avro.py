@@ -1,7 +1,7 @@
-"""Avro, as far as Iceberg's manifests need it: values by a schema, and files of blocks.
+"""The part of Avro that Iceberg's manifests need: values by schema, and container files.
 
-It is written here because a manifest of a large table is mostly bytes that are known already: they are put together,
-not encoded value by value. See "Binary Encoding" and "Object Container Files" in Avro's specification.
+Hand-written because a large table's manifests are mostly known bytes: they are concatenated, not encoded value by
+value. See "Binary Encoding" and "Object Container Files" in Avro's specification.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 import msgspec
 
 Schema = Any
-"""A schema in Avro's JSON: a name, a list of them, or an object."""
+"""A schema in Avro's JSON: a name, a list of schemas, or an object."""
 Encode = Callable[[Any], bytes]
 Decode = Callable[[memoryview, int], tuple[Any, int]]
-"""From bytes and a position in them to a value and the position behind it."""
+"""From bytes and a position to a value and the position after it."""
 
 _MAGIC = b"Obj\x01"
 _SYNC_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
-_LEVEL = 1  # most of the gain for little of the time
+_LEVEL = 1  # most of the compression for little time
 NULL = b"\x00"
 """The first branch of a union `["null", …]`."""
 PRESENT = b"\x02"
-"""What stands before a value of its second branch."""
+"""The prefix of a value of its second branch."""
 _SMALL = [b""] * 8192
 
 
 def encode_long(number: int) -> bytes:
-    """An int or a long: zigzag, seven bits a byte."""
+    """An int or a long: zigzag, seven bits per byte."""
     if 0 <= number < 8192:
         return _SMALL[number]
     return _varint((number << 1) ^ (number >> 63))
@@ -128,7 +128,7 @@ def encode_array(count: int, items: Iterable[bytes]) -> bytes:
 
 
 def decoder(schema: Schema, names: dict[str, Schema] | None = None) -> Decode:
-    """The way back. Also for schemas that others wrote: unions in any order, maps, and types by their names."""
+    """The inverse of `encoder`. Also reads schemas of other writers: unions in any order, maps, and named types."""
     names = {} if names is None else names
     match schema:
         case str():
@@ -175,7 +175,7 @@ def _array_decoder(decode_item: Decode) -> Decode:
             count, position = decode_long(data, position)
             if count == 0:
                 return items, position
-            if count < 0:  # the size of the block in bytes follows
+            if count < 0:  # the block size in bytes follows
                 count, (_, position) = -count, decode_long(data, position)
             for _ in range(count):
                 item, position = decode_item(data, position)
@@ -200,7 +200,7 @@ def _map_decoder(decode_value: Decode) -> Decode:
 
 
 def encode_file(schema: Schema, metadata: Mapping[str, str], records: Iterable[bytes]) -> bytes:
-    """A file of records that are encoded already, compressed, with `metadata` in its header."""
+    """A compressed file of already encoded records, with `metadata` in its header."""
     header = {"avro.schema": msgspec.json.encode(schema), "avro.codec": b"deflate"}
     header |= {name: text.encode() for name, text in metadata.items()}
     pairs = [encode_bytes(name.encode()) + encode_bytes(value) for name, value in header.items()]
@@ -230,7 +230,7 @@ def _encode_block(block: list[bytes], sync: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before the blocks of a file."""
+    """The header of a file, before its blocks."""
 
     metadata: Mapping[str, str]
     sync: bytes
@@ -242,7 +242,7 @@ class Header:
 
 
 def decode_header(data: bytes | memoryview) -> Header | None:
-    """The header of a file, from its first bytes; None if they are too few. Raises `ValueError` if it is no Avro."""
+    """The header of a file, from its first bytes; None if they are too few. Raises `ValueError` if it is not Avro."""
     view = memoryview(data)
     if bytes(view[:4]) != _MAGIC[: len(view[:4])]:
         raise ValueError("it does not begin as an Avro file does")
@@ -257,7 +257,7 @@ def decode_header(data: bytes | memoryview) -> Header | None:
 
 
 def decode_blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
-    """How many records a block has, and their bytes. Raises `ValueError` for a file that is damaged."""
+    """The record count and the bytes of each block. Raises `ValueError` for a damaged file."""
     view, position = memoryview(data), header.length
     codec = header.metadata.get("avro.codec", "null")
     while position < len(view):
@@ -279,7 +279,7 @@ def _decompress(codec: str, block: bytes) -> bytes:
 
 
 def decode_records(data: bytes) -> Iterator[dict[str, Any]]:
-    """The records of a whole file. Raises `ValueError` for one that is damaged."""
+    """The records of a whole file. Raises `ValueError` for a damaged file."""
     header = decode_header(data)
     if header is None:
         raise ValueError("it ends before its header does")

@@ -1,4 +1,4 @@
-"""Single values in Iceberg's binary form, which bounds of columns and of partitions have.
+"""Iceberg's binary single values, used for bounds of columns and partitions.
 
 See "Binary single-value serialization" in Iceberg's specification.
 """
@@ -15,7 +15,7 @@ from lakeport.kernel.values import FarDate, FarTime, days_of, microseconds_of
 
 
 def to_plain(value: Any) -> Any:
-    """A value as its type is stored: days and microseconds since the epoch, the digits of a decimal."""
+    """A value as stored: days and microseconds since the epoch, the unscaled digits of a decimal."""
     match value:
         case datetime() | FarTime():
             return microseconds_of(value)
@@ -27,14 +27,14 @@ def to_plain(value: Any) -> Any:
 
 
 def unscaled(value: Decimal) -> int:
-    """The digits of a decimal as one number."""
+    """A decimal's digits as one integer."""
     sign, digits, _ = value.as_tuple()
     number = int("".join(map(str, digits)) or "0")
     return -number if sign else number
 
 
 def encode_unscaled(number: int) -> bytes:
-    """Two's complement, big-endian, in as few bytes as it takes."""
+    """Two's complement, big-endian, in as few bytes as possible."""
     length = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return number.to_bytes(length, "big", signed=True)
 
@@ -61,7 +61,7 @@ def encode_value(value: Any, iceberg_type: str) -> bytes:
 
 
 def decode_value(data: bytes, iceberg_type: str) -> Any:
-    """The way back; also of a value from before its type was promoted."""
+    """The inverse; also decodes values written before their type was promoted."""
     if form := _FIXED.get(iceberg_type):
         narrower = {"<q": "<i", "<d": "<f"}.get(form.format, form.format)
         return struct.unpack(form.format if len(data) == form.size else narrower, data)[0]

@@ -1,4 +1,4 @@
-"""Manifests and lists of them, written and read.
+"""Reading and writing of manifests and manifest lists.
 
 May import `encoding` and `table`.
 """

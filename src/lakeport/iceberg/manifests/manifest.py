@@ -1,11 +1,10 @@
 """Manifests: the data files and delete files of a table, in files that later snapshots share.
 
-A manifest of Lakeport's has an index in its header: for each entry a hash of the data file that it is about, and its
-length; and what is in delete files of several data files. With it, a removed file is found without reading the
-manifests that it is not in, and an entry that stays is copied as the bytes that it is. Other manifests are decoded
-instead.
+Lakeport's manifests have an index in their header: for each entry, a hash of its data file and the entry's length; and
+the members of shared delete files. With it, a removed file is found without reading other manifests, and unchanged
+entries are copied as bytes. Manifests of other writers are decoded.
 
-An entry is written as a head, of numbers that change from snapshot to snapshot, and a tail that never does.
+An entry is written as a head, with the numbers that change between snapshots, and a tail that never changes.
 """
 
 from __future__ import annotations
@@ -46,18 +45,18 @@ from lakeport.kernel.engine import StorageClient
 _INDEX = "lakeport.entries"
 _MEMBERS = "lakeport.members"
 _INDEX_BYTES = 16
-"""Of an entry."""
+"""Per entry."""
 _BESIDES_INDEX = 64 << 10
-"""What a header has besides is mostly less."""
+"""The rest of a header is usually smaller."""
 PARQUET, PUFFIN = encode_bytes(b"PARQUET"), encode_bytes(b"PUFFIN")
-"""The formats of files, encoded."""
+"""Encoded file formats."""
 _HEADER = ("schema", "schema-id", "partition-spec", "partition-spec-id", "format-version", "content")
-"""What Iceberg wants in it."""
+"""Header fields that Iceberg requires."""
 
 
 class OutOfStepError(Exception):
-    """The mirror lacks a file that the Delta table removed, or has one that it adds: it is not what it is taken
-    for. Or others have rewritten it, and what it had of its own is lost."""
+    """The mirror lacks a file that the Delta table removed, or already has one that it adds: it is out of sync. Or
+    others rewrote it, and Lakeport's own fields are lost."""
 
 
 class Status(IntEnum):
@@ -67,42 +66,42 @@ class Status(IntEnum):
 
 
 class Member(NamedTuple):
-    """One of several data files that a delete file is about."""
+    """One of several data files in a shared delete file."""
 
     key: int
-    """Of the data file: `hash_path`."""
+    """`hash_path` of the data file."""
     vector: int
-    """Of the unique id of its deletion vector: `hash_path`."""
+    """`hash_path` of the unique id of its deletion vector."""
     records: int
-    """How many of its rows are deleted."""
+    """The number of its deleted rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file in a manifest. Numbers that are None are inherited from the manifest."""
+    """A file in a manifest. None means inherited from the manifest."""
 
     key: int
-    """Of the data file that it is, or is about, or of one of them: `hash_path`."""
+    """`hash_path` of its data file; for a shared delete file, of one of them."""
     record_count: int
     file_size: int
     tail: bytes
-    """The rest of it, encoded."""
+    """The rest of the entry, encoded."""
     status: int = Status.ADDED
     snapshot_id: int | None = None
     sequence_number: int | None = None
     file_sequence_number: int | None = None
     first_row_id: int | None = None
     members: tuple[Member, ...] = ()
-    """Of a delete file that is about several data files."""
+    """The data files of a shared delete file."""
 
     @property
     def keys(self) -> tuple[int, ...]:
-        """Of all data files that it is about."""
+        """The keys of all its data files."""
         return tuple(member.key for member in self.members) or (self.key,)
 
     @property
     def is_vector(self) -> bool:
-        """Whether it is a deletion vector: its tail begins with its path and its format."""
+        """Whether it is a deletion vector: its tail starts with its path and its format."""
         view = memoryview(self.tail)
         length, start = decode_long(view, 0)
         return self.tail[start + length :].startswith(PUFFIN)
@@ -114,13 +113,13 @@ def hash_path(path: str) -> int:
 
 @dataclass(frozen=True)
 class ManifestLayout:
-    """How manifests of one kind, for one schema and spec, are written."""
+    """The layout of manifests with one content, schema and spec."""
 
     content: int
     format_version: int
     avro_schema: Schema
     metadata: Mapping[str, str]
-    """What Iceberg wants in their headers."""
+    """Header fields that Iceberg requires."""
 
     @property
     def spec_id(self) -> int:
@@ -128,7 +127,7 @@ class ManifestLayout:
 
     @property
     def partition_types(self) -> list[str]:
-        """The types of the partition's fields, in Iceberg."""
+        """The Iceberg types of the partition fields."""
         columns = {f["id"]: f["type"] for f in msgspec.json.decode(self.metadata["schema"])["fields"]}
         return [columns[part["source-id"]] for part in msgspec.json.decode(self.metadata["partition-spec"])]
 
@@ -160,7 +159,7 @@ class ManifestLayout:
         return b"".join([*numbers, _optional(entry.first_row_id)] if self.has_row_ids else numbers)
 
     def split(self, data: bytes, header: Header, index: _Index) -> Iterator[Entry]:
-        """The entries of a manifest of this layout: their tails are copied."""
+        """The entries of a manifest of this layout, with their tails copied."""
         view = memoryview(b"".join(block for _, block in decode_blocks(data, header)))
         start = 0
         for key, length, members in zip(index.keys.tolist(), index.lengths.tolist(), index.members, strict=True):
@@ -182,12 +181,12 @@ class ManifestLayout:
 
     @property
     def tail_schema(self) -> Schema:
-        """That of the tails of entries."""
+        """The schema of the entries' tails."""
         fields = self.avro_schema["fields"][-1]["type"]["fields"][4 if self.has_row_ids else 3 :]
         return {"type": "record", "name": "tail", "fields": fields}
 
     def recode(self, data: bytes, header: Header, index: _Index | None) -> Iterator[Entry]:
-        """The entries of a manifest of another layout, decoded and encoded anew."""
+        """The entries of a manifest of another layout, decoded and re-encoded."""
         encode = encoder(self.tail_schema)
         members = repeat(()) if index is None else index.members
         for record, packed in zip(_records(data, header), members, strict=index is not None):
@@ -210,7 +209,7 @@ class ManifestLayout:
 
 
 def new_layout(content: int, format_version: int, partitioning: Partitioning, schema: Json) -> ManifestLayout:
-    """The layout of new manifests; `schema` is that of the table, in the JSON of its metadata."""
+    """The layout of new manifests; `schema` is the table's, in the JSON of its metadata."""
     metadata = {
         "schema": msgspec.json.encode(schema).decode(),
         "schema-id": str(schema["schema-id"]),
@@ -224,10 +223,10 @@ def new_layout(content: int, format_version: int, partitioning: Partitioning, sc
 
 
 def decode_manifest(data: bytes, manifest: ManifestFile, format_version: int) -> tuple[ManifestLayout, list[Entry]]:
-    """The live entries of a manifest, with nothing left to inherit, and the layout to write them again: its own, in
-    which the values of its partitions keep their types, or the like of it for another format version.
+    """The live entries of a manifest, with inherited values filled in, and the layout to rewrite them: its own, which
+    keeps the types of partition values, or its equivalent in another format version.
 
-    Raises `CorruptTableError`, and `OutOfStepError` if it does not tell which data files a delete file is about."""
+    Raises `CorruptTableError`, and `OutOfStepError` if the data files of a delete file are unknown."""
     try:
         header = decode_header(data)
         if header is None:
@@ -275,8 +274,8 @@ def _inherit(entries: Iterator[Entry], manifest: ManifestFile, *, with_row_ids: 
 
 
 def decode_entries(storage: StorageClient, manifest: ManifestFile) -> Iterator[dict[str, Any]]:
-    """The entries of a manifest as they are written, by the names of Iceberg's specification, with maps of metrics as
-    lists of keys and values. Raises `CorruptTableError`."""
+    """The entries of a manifest as written, by their names in Iceberg's specification. Maps of metrics are lists of
+    keys and values. Raises `CorruptTableError`."""
     data = storage.read(manifest.path)
     try:
         header = decode_header(data)
@@ -304,7 +303,7 @@ class _Index:
     keys: npt.NDArray[np.uint64]
     lengths: npt.NDArray[np.uint32]
     members: list[tuple[Member, ...]]
-    """Of each entry."""
+    """For each entry."""
 
     @property
     def all_keys(self) -> npt.NDArray[np.uint64]:
@@ -328,7 +327,7 @@ def _parse_index(header: Header) -> _Index | None:
 
 
 def _format_members(members: Sequence[tuple[Member, ...]]) -> str:
-    """How many each entry has, then all of them."""
+    """The number of members of each entry, then all members."""
     counts = np.array([len(found) for found in members], dtype="<u8").tobytes()
     numbers = np.array([member for found in members for member in found], dtype="<u8").tobytes()
     return base64.b64encode(counts + numbers).decode()
@@ -343,8 +342,8 @@ def _parse_members(text: str | None, entries: int) -> list[tuple[Member, ...]]:
 
 
 def read_keys(storage: StorageClient, manifest: ManifestFile) -> tuple[npt.NDArray[np.uint64] | None, bytes]:
-    """The hashes of the data files that a manifest is about, None if it has no index, and the bytes that were read for
-    it: the first ones, or all where those are most of them. Raises `CorruptTableError`."""
+    """The hashes of a manifest's data files, None if it has no index, and the bytes read to find them: the first ones,
+    or all if those are most of the file. Raises `CorruptTableError`."""
     entries = manifest.live_files_count + manifest.deleted_files_count
     expected = entries * _INDEX_BYTES + _BESIDES_INDEX
     data = storage.read(manifest.path, 0, expected if manifest.length > 2 * expected else None)

@@ -1,4 +1,4 @@
-"""Manifest lists: the manifests that a snapshot is made of."""
+"""Manifest lists: the manifests of a snapshot."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from lakeport.iceberg.encoding.avro import Schema, decode_records, encode_file, 
 from lakeport.kernel.engine import StorageClient
 
 DATA, DELETES = 0, 1
-"""What a manifest lists."""
+"""The content of a manifest."""
 
 
 class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A manifest, as a manifest list tells of it; the names are those of Iceberg's specification but for `path` and
-    `length`."""
+    """A manifest, as described in a manifest list; names follow Iceberg's specification, except `path` and `length`."""
 
     path: str = msgspec.field(name="manifest_path")
     length: int = msgspec.field(name="manifest_length")

@@ -1,4 +1,4 @@
-"""Reads the manifests of a mirror: which of them have a file, and what is in those."""
+"""Finds and reads the manifests of a mirror that have given files."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _THREADS = 16
 
 
 class ManifestReader:
-    """Reads each manifest once, however often it is asked for: its index only, unless it has what is looked for."""
+    """Reads each manifest at most once: only its index, unless it has a wanted entry."""
 
     def __init__(self, storage: StorageClient) -> None:
         self._storage = storage
         self._keys: dict[str, Keys | None] = {}
         self._begun: dict[str, bytes] = {}
-        """The first bytes of manifests that have something that was looked for."""
+        """The first bytes of manifests with wanted entries."""
         self._decoded: dict[str, tuple[ManifestLayout, list[Entry]]] = {}
 
     def find(self, manifests: Sequence[ManifestFile], wanted: Mapping[int, Collection[int]]) -> list[bool]:
-        """For each manifest, whether it may have an entry with one of the keys that are wanted of its content. Raises
+        """Whether each manifest may have an entry with one of the wanted keys of its content. Raises
         `CorruptTableError` and `MissingFileError`."""
         keys = {content: np.array(sorted(found), dtype=np.uint64) for content, found in wanted.items()}
         asked = [manifest for manifest in manifests if len(keys[manifest.content])]
@@ -40,7 +40,7 @@ class ManifestReader:
         return [manifest.path in found for manifest in manifests]
 
     def read(self, manifest: ManifestFile, format_version: int) -> tuple[ManifestLayout, list[Entry]]:
-        """See `decode_manifest`. Raises as `find`."""
+        """See `decode_manifest`. Raises like `find`."""
         if manifest.path not in self._decoded:
             begun = self._begun.pop(manifest.path, b"")
             rest = self._storage.read(manifest.path, len(begun)) if len(begun) < manifest.length else b""
@@ -48,11 +48,11 @@ class ManifestReader:
         return self._decoded[manifest.path]
 
     def learn(self, path: str, keys: list[int]) -> None:
-        """Tells it of a manifest that has just been written."""
+        """Cache the keys of a manifest that has just been written."""
         self._keys[path] = np.array(keys, dtype=np.uint64)
 
     def forget(self, manifests: Iterable[ManifestFile]) -> None:
-        """All but which keys these manifests have: the next snapshot looks for others."""
+        """Drop all but the keys of these manifests: the next snapshot looks for other entries."""
         kept = {manifest.path for manifest in manifests}
         self._keys = {path: keys for path, keys in self._keys.items() if path in kept}
         self._begun.clear()

@@ -1,6 +1,6 @@
 """The Avro schema of manifests. See "Manifests" in Iceberg's specification.
 
-Fields are found by their ids, so that their order is free: those that change from snapshot to snapshot come first.
+Readers find fields by id, so their order is free: those that change between snapshots come first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lakeport.iceberg.table.schema import Json
 
 
 def entry_schema(content: int, format_version: int, partition: list[Json]) -> Schema:
-    """The Avro schema of the entries of manifests; `partition` are the fields of a partition."""
+    """The Avro schema of manifest entries; `partition` holds the partition fields."""
     entry = [
         _field("status", 0, "int"),
         _optional_field("snapshot_id", 1, "long"),
@@ -60,7 +60,7 @@ def _optional_field(name: str, number: int, avro_type: Any) -> Json:
 
 
 def _map_field(name: str, number: int, ids: tuple[int, int], value: str) -> Json:
-    """Avro's maps have keys of text: Iceberg's others are lists of pairs."""
+    """Avro's maps need string keys: Iceberg writes other maps as lists of pairs."""
     pair = {
         "type": "record",
         "name": f"k{ids[0]}_v{ids[1]}",
@@ -70,7 +70,7 @@ def _map_field(name: str, number: int, ids: tuple[int, int], value: str) -> Json
 
 
 def partition_fields(schema: Schema) -> list[Json]:
-    """The fields of a partition in the schema of entries. Raises `KeyError`."""
+    """The partition fields in an entry schema. Raises `KeyError`."""
     fields = {field["name"]: field["type"] for field in schema["fields"]}
     inner = {field["name"]: field["type"] for field in fields["data_file"]["fields"]}
     found: list[Json] = inner["partition"]["fields"]

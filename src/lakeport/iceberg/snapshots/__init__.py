@@ -1,4 +1,4 @@
-"""A change made a snapshot: entries, metrics, delete files, manifests, the summary.
+"""Turns a change into a snapshot: entries, metrics, delete files, manifests, the summary.
 
 May import `delta`, `manifests` and all below them.
 """

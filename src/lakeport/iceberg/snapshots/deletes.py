@@ -1,7 +1,7 @@
-"""Delete files: the deleted rows of data files, as Iceberg's format versions 2 and 3 write them down.
+"""Delete files: the deleted rows of data files, in Iceberg's format versions 2 and 3.
 
-Version 2 has Parquet files of positions, in which several data files of a partition share one; version 3 has deletion
-vectors in Puffin files, whose blobs are Delta's own bytes, one in each.
+Version 2 has Parquet files of positions, shared by several data files of a partition. Version 3 has deletion vectors in
+Puffin files, with Delta's own bytes as the only blob of each.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lakeport.workers import Workers, Workplace
 DELETED_FILE_PATH_ID = 2147483546
 DELETED_POSITION_ID = 2147483545
 _ROW_POSITION_ID = 2147483645
-"""Reserved field ids, see "Reserved Field IDs" in Iceberg's specification."""
+"""See "Reserved Field IDs" in Iceberg's specification."""
 
 _SCHEMA = pa.schema(
     [
-        # In memory and in the file a path is there once, not once per row.
+        # Dictionary-encoded: a path is stored once, not once per row.
         pa.field(
             "file_path",
             pa.dictionary(pa.int32(), pa.string()),
@@ -47,24 +47,23 @@ class DeleteFile:
     """A file of deleted positions, as a delete manifest lists it."""
 
     path: str
-    """Where it was written: plain, as storage takes it."""
+    """Its path, plain, as storage takes it."""
     format: Literal["parquet", "puffin"]
     file_size: int
     record_count: int
-    """How many rows it deletes."""
+    """The number of rows it deletes."""
     data_files: tuple[str, ...]
-    """Whose rows they are, as the manifests name them, in the order of their names."""
+    """The affected data files, named as in the manifests, sorted."""
     content_offset: int | None = None
     content_size: int | None = None
-    """Where the blob of the vector lies in a Puffin file."""
+    """The range of the vector's blob in a Puffin file."""
 
 
 def write_position_deletes(engine: Engine, vectors: Sequence[InternalDeletionVector], path: str) -> DeleteFile:
-    """Writes the positions of vectors, which are in the order of their data files' names, into a new Parquet file at
-    `path`, whose name must be unique. Data files have the names that the manifests must have for them too, byte for
-    byte.
+    """Write the positions of vectors, sorted by data file name, to a new Parquet file at `path`, whose name must be
+    unique. Data file names must match those in the manifests byte for byte.
 
-    Raises what `InternalDeletionVector.ordinals` raises; then no file stays."""
+    Raises like `InternalDeletionVector.ordinals`; then no file is left behind."""
     data_files = tuple(vector.data_file_path for vector in vectors)
     names = array_of(list(data_files), pa.string())
     writer = engine.parquet.open_writer(path, _SCHEMA, "zstd")
@@ -87,7 +86,7 @@ def _delete_batch(names: pa.StringArray, index: int, positions: npt.NDArray[np.u
 
 
 def write_puffin(engine: Engine, vector: InternalDeletionVector, path: str) -> DeleteFile:
-    """Writes a vector as the one blob of a new Puffin file at `path`. Otherwise as `write_position_deletes`."""
+    """Write a vector as the only blob of a new Puffin file at `path`. Otherwise like `write_position_deletes`."""
     output = engine.storage.open_output(path)
     try:
         start = output.write(_PUFFIN_MAGIC)
@@ -102,8 +101,8 @@ def write_puffin(engine: Engine, vector: InternalDeletionVector, path: str) -> D
 
 
 def _encode_footer(vector: InternalDeletionVector, offset: int, length: int) -> bytes:
-    """The footer of a Puffin file with one deletion vector, see "Blob types" in the specification of Puffin: its
-    snapshot is not known before the commit, so that snapshot and sequence number are -1."""
+    """The footer of a Puffin file with one deletion vector, see "Blob types" in the Puffin specification. Snapshot and
+    sequence number are -1: they are unknown before the commit."""
     blob = {
         "type": "deletion-vector-v1",
         "fields": [_ROW_POSITION_ID],
@@ -125,14 +124,14 @@ class DeleteTask:
     """A delete file to write. Can be pickled."""
 
     vectors: tuple[InternalDeletionVector, ...]
-    """Of data files of one partition, in the order of their names; one only in format version 3."""
+    """Of data files in one partition, sorted by name; only one in format version 3."""
     path: str
-    """Where to, unique."""
+    """The unique path to write to."""
     format_version: int
 
 
 def write_deletes(workers: Workers, tasks: Sequence[DeleteTask]) -> list[DeleteFile]:
-    """The files, in the order of their tasks."""
+    """The files, in task order."""
     return list(workers.map(_write, tasks)) if tasks else []
 
 

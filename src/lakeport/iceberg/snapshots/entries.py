@@ -1,4 +1,4 @@
-"""The entries of new files in manifests."""
+"""Manifest entries of new files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _THREADS = 16
 
 @dataclass(frozen=True)
 class Batch:
-    """Entries of one manifest, and the partitions that their files are in."""
+    """Entries of one manifest, and the partitions of their files."""
 
     entries: list[Entry]
     partitions: set[Values]
@@ -34,7 +34,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class EntryMaker:
-    """Makes entries under one shape, for one snapshot of the mirror."""
+    """Builds entries with one shape, for one snapshot of the mirror."""
 
     engine: Engine
     shape: Shape
@@ -43,7 +43,7 @@ class EntryMaker:
     _partitions: dict[tuple[str | None, ...], tuple[Values, bytes]] = field(default_factory=dict)
 
     def data_files(self, files: Sequence[ScanFile], batch_size: int) -> Iterator[Batch]:
-        """Data files, those of a partition side by side."""
+        """Entries of data files, grouped by partition."""
         names = self.shape.partitioning.physical_names
         if names:
             files = sorted(files, key=lambda file: [file.partition_values.get(name) or "" for name in names])
@@ -70,7 +70,7 @@ class EntryMaker:
         return Batch(entries, partitions)
 
     def _count_rows(self, files: Sequence[ScanFile]) -> dict[str, int]:
-        """How many rows files have whose statistics do not tell, from the files themselves."""
+        """The row counts of files without them in their statistics, from the files themselves."""
         if not files:
             return {}
         with ThreadPoolExecutor(min(_THREADS, len(files)), "lakeport-footers") as pool:
@@ -87,7 +87,7 @@ class EntryMaker:
     def delete_files(
         self, tasks: Sequence[DeleteTask], files: Sequence[DeleteFile], batch_size: int
     ) -> Iterator[Batch]:
-        """Delete files, each with the task that it was made by."""
+        """Entries of delete files, each paired with its task."""
         for start in range(0, len(files), batch_size):
             entries, partitions = [], set()
             chosen = slice(start, start + batch_size)
@@ -100,7 +100,7 @@ class EntryMaker:
 
     def _delete_tail(self, file: DeleteFile, partition: bytes) -> bytes:
         parts = [encode_bytes(file.path.encode())]
-        # By the bounds pyiceberg knows which data file it is for, of Puffin files too: it does not read the next field.
+        # pyiceberg finds the data file by these bounds, for Puffin files too: it does not read the next field.
         lower, upper = (encode_bytes(name.encode()) for name in (file.data_files[0], file.data_files[-1]))
         bounds = (PRESENT + encode_array(1, [encode_long(DELETED_FILE_PATH_ID) + about]) for about in (lower, upper))
         parts += [PARQUET if file.format == "parquet" else PUFFIN, partition]

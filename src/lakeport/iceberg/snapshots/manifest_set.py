@@ -15,25 +15,25 @@ from lakeport.iceberg.table.schema import Json
 from lakeport.kernel.engine import Engine
 
 MANIFEST_ENTRIES = 8192
-"""How many files a manifest lists at most."""
+"""The maximum number of files in a manifest."""
 _MERGED = 100
-"""So many small manifests become one."""
+"""Merge this many small manifests into one."""
 
 
 @dataclass
 class Removed:
-    """What a snapshot no longer has."""
+    """Files and records that a snapshot removes."""
 
     files: int = 0
     records: int = 0
     bytes: int = 0
     vectors: int | None = 0
-    """How many of the files are deletion vectors; None if that is not known."""
+    """The number of deletion vectors among the files; None if unknown."""
     by_key: dict[int, int] = field(default_factory=dict)
-    """The records by the data files that they are of, or about: see `Entry.keys`. What comes back in another delete
-    file is not among them."""
+    """The removed records by key of their data file: see `Entry.keys`. Excludes those repacked into another delete
+    file."""
     repacked_bytes: int = 0
-    """Of the delete files in which that comes back."""
+    """The size of the repacked delete files."""
 
     def add(self, entry: Entry, gone: Collection[int]) -> None:
         self.files += 1
@@ -55,7 +55,7 @@ class ManifestWriter:
     sequence_number: int
     format_version: int
     partitioning: Partitioning
-    """Of the files that the snapshot adds."""
+    """For the files that the snapshot adds."""
     reader: ManifestReader
     written: list[str] = field(default_factory=list)
 
@@ -90,9 +90,9 @@ class ManifestWriter:
     def carry_over(
         self, manifests: Sequence[ManifestFile], files: Collection[str], vectors: Collection[str]
     ) -> tuple[list[ManifestFile], Removed, Removed]:
-        """The manifests without the data files `files` and the delete files of the data files `vectors`, and what went.
+        """The manifests without the data files `files` and the delete files of `vectors`, and the removed records.
 
-        A manifest is rewritten only if it has one of them. Raises `OutOfStepError` if one is in none."""
+        Rewrites only manifests that have one of them. Raises `OutOfStepError` if one is missing."""
         living = [manifest for manifest in manifests if manifest.live_files_count]
         gone = {DATA: _keys(files), DELETES: _keys(vectors)}
         affected = self.reader.find(living, gone)
@@ -118,9 +118,9 @@ class ManifestWriter:
                 removed.repacked_bytes += sum(other.file_size for other in kept)
             else:
                 entries.append(replace(entry, status=Status.EXISTING))
-        if all(entry.status == Status.EXISTING for entry in entries):  # a hash of another file
+        if all(entry.status == Status.EXISTING for entry in entries):  # a hash collision
             return manifest
-        # DuckDB cannot read a snapshot whose manifests have partitions of several kinds, even where nothing lives.
+        # DuckDB cannot read a snapshot whose manifests have different partition types, even if no entry is live.
         if all(entry.status == Status.DELETED for entry in entries) and not layout.partitions_as(self.partitioning):
             return None
         return self.write(layout, entries, manifest.partitions or [])
@@ -129,7 +129,7 @@ class ManifestWriter:
         return self.reader.read(manifest, self.format_version)
 
     def _merge_small(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Every commit leaves a manifest: from time to time the small ones become one, so that they stay few."""
+        """Every commit adds a manifest: merge small ones from time to time to keep them few."""
         small: dict[tuple[int, int], list[ManifestFile]] = {}
         for manifest in manifests:
             is_earlier = manifest.added_snapshot_id != self.snapshot_id
@@ -142,7 +142,7 @@ class ManifestWriter:
         return manifests
 
     def _merge(self, group: list[ManifestFile]) -> list[ManifestFile]:
-        """Those in which partitions have the same types go together."""
+        """Merge manifests with equal partition types."""
         alike: dict[str, list[tuple[ManifestFile, ManifestLayout, list[Entry]]]] = {}
         for manifest in group:
             layout, entries = self._read(manifest)

@@ -1,7 +1,7 @@
-"""The statistics of Delta's files as the metrics of Iceberg's, as far as they are true.
+"""Delta's file statistics as Iceberg metrics, as far as they are true.
 
-A bound that is not known to hold is left out: it costs a reader some time, a false one would cost it rows. Strings are
-cut and timestamps rounded in Delta's statistics; `FileStatistics` knows, and gives bounds that hold nevertheless.
+An uncertain bound is omitted: that costs readers time, while a false one would lose rows. Delta's statistics truncate
+strings and round timestamps; `FileStatistics` accounts for that and returns bounds that hold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STORED_AS = {"date": pa.int32(), "timestamp": pa.int64(), "timestamptz": pa.int
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A column with metrics: primitive, and in structs only."""
+    """A column with metrics: primitive, and nested in structs only."""
 
     path: tuple[str, ...]
     id: int
@@ -37,20 +37,20 @@ class _Leaf:
 
 
 class MetricsEncoder:
-    """Makes the metrics of files under one schema."""
+    """Encodes the metrics of files with one schema."""
 
     def __init__(
         self, engine: Engine, schema: StructType, mapping_mode: str, fields: Sequence[Json], skipped: Sequence[str]
     ) -> None:
-        """`fields` are the schema in Iceberg, `skipped` the logical names of top-level columns without metrics: those
-        of partitions."""
+        """`fields` is the Iceberg schema; `skipped` are the logical names of top-level columns without metrics: the
+        partition columns."""
         self._engine, self._schema, self._mode = engine, schema, mapping_mode
         self._leaves = [leaf for leaf in _leaves(fields, ()) if leaf.path[0] not in skipped]
         self._type = pa.schema(list(stats_type(schema, [Column(leaf.path) for leaf in self._leaves], mapping_mode)))
 
     def encode(self, stats: Sequence[str | None]) -> Iterator[tuple[int | None, bytes]]:
-        """For the statistics of each file: how many rows it has, if they tell, and its metrics as four optional maps of
-        a manifest: counts of values, counts of nulls, lower bounds, upper bounds."""
+        """For each file's statistics: its row count, if present, and its metrics as four optional maps of a manifest:
+        value counts, null counts, lower bounds, upper bounds."""
         parsed = self._engine.json.parse_json(pa.array(stats, pa.string()), self._type)
         structs = pa.StructArray.from_arrays(parsed.columns, fields=list(parsed.schema))
         statistics = FileStatistics(structs, self._schema, self._mode)
@@ -71,7 +71,7 @@ def _leaves(fields: Sequence[Json], parents: tuple[str, ...]) -> Iterator[_Leaf]
 
 
 Fragments = Sequence[bytes]
-"""For each file the key and the value of one column in a map; empty if it is not in it."""
+"""One column's key and value in a map, for each file; empty if absent."""
 
 
 def _encode_column(leaf: _Leaf, bounds: Bounds | None, rows: list[int | None]) -> tuple[Fragments, ...]:
@@ -98,7 +98,7 @@ def _encode_nulls(key: bytes, nulls: list[int | None], rows: list[int | None]) -
 
 def _encode_bounds(key: bytes, bounds: pa.Array, iceberg_type: str, *, upper: bool) -> Fragments:
     if iceberg_type in ("float", "double"):
-        # Some writers leave NaN out of account, which is greater than all else in filters of Spark and DuckDB.
+        # Some writers ignore NaN, which Spark's and DuckDB's filters treat as the greatest value.
         return [b""] * len(bounds) if upper else _encode_lower_floats(key, bounds, iceberg_type)
     if iceberg_type in _WIDTHS:
         return _encode_fixed(key, bounds.cast(_STORED_AS.get(iceberg_type, bounds.type)), _WIDTHS[iceberg_type])
@@ -115,7 +115,7 @@ def _encoder_of(iceberg_type: str) -> Callable[[Any], bytes]:
 
 
 def _encode_lower_floats(key: bytes, bounds: pa.Array, iceberg_type: str) -> Fragments:
-    """Iceberg's order has -0.0 before 0.0, writers of statistics may take them for the same."""
+    """Iceberg orders -0.0 before 0.0; writers of statistics may treat them as equal."""
     values = bounds.fill_null(float("nan")).to_numpy(zero_copy_only=False)
     known = ~np.isnan(values)
     lowered = np.where(values == 0, -0.0, values)

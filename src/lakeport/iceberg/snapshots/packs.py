@@ -1,10 +1,10 @@
-"""Delete files that several data files share: which go together, and what becomes of one when a data file leaves it.
+"""Delete files shared by several data files: how vectors are grouped, and how a data file leaves its group.
 
-One small file for each data file would be most of what a reader opens after a wide delete. A file that is shared must
-be written again when one of its data files gets other deletes; so it is kept small.
+After a wide delete, one small file per data file would be most of the files a reader opens. A shared file must be
+rewritten when one of its data files gets other deletes, so it is kept small.
 
-In a partition of NaN, each data file has its own: pyiceberg finds a shared file by equal partitions, and NaN is not
-equal to NaN.
+In a NaN partition, each data file has its own: pyiceberg finds shared files by equal partitions, and NaN is not equal
+to NaN.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_de
 from lakeport.kernel.engine import Engine, FileStatus
 
 _TARGET_BYTES = 1 << 20
-"""Of positions and paths, before compression."""
+"""Positions and paths, before compression."""
 _POSITION_BYTES = 8
 
 
 def pack(
     vectors: Iterable[InternalDeletionVector], parse: Callable[[Mapping[str, str | None]], Values]
 ) -> Iterator[tuple[InternalDeletionVector, ...]]:
-    """Vectors that share a delete file: of one partition, in the order of their data files' names, of about the target
-    size together. A larger one is alone. `parse` gives the values of a partition, and may raise."""
+    """Groups of vectors that share a delete file: in one partition, sorted by data file name, about the target size
+    together. A larger vector is alone. `parse` returns the values of a partition, and may raise."""
     partitions: dict[tuple[tuple[str, str | None], ...], list[InternalDeletionVector]] = {}
     for vector in vectors:
         partitions.setdefault(tuple(sorted(vector.partition_values.items())), []).append(vector)
@@ -58,7 +58,7 @@ def _cut(vectors: Sequence[InternalDeletionVector]) -> Iterator[tuple[InternalDe
 
 
 def new_path(location: str, first: Member, suffix: str) -> str:
-    """For a delete file of a mirror."""
+    """A path for a delete file of a mirror."""
     return f"{location}{vector_mark(first.vector)}{uuid.uuid4()}.{suffix}"
 
 
@@ -74,7 +74,7 @@ def members_of(vectors: Sequence[InternalDeletionVector]) -> tuple[Member, ...]:
 
 
 def new_delete_entry(file: DeleteFile, tail: bytes, members: tuple[Member, ...], snapshot_id: int) -> Entry:
-    """`members` are those of the file, also if it has one only."""
+    """`members` are those of the file, even if there is only one."""
     return Entry(
         members[0].key,
         file.record_count,
@@ -94,8 +94,8 @@ def repack(
     snapshot_id: int,
     written: list[str],
 ) -> list[Entry]:
-    """New entries for those of a delete file's data files whose keys are not in `gone`, in new files: their paths are
-    added to `written` before they are made. Raises `MissingFileError`."""
+    """New entries, in new files, for a delete file's data files whose keys are not in `gone`. The new paths are added
+    to `written` before the files are created. Raises `MissingFileError`."""
     kept = {member.key: member for member in entry.members if member.key not in gone}
     if not kept:
         return []
@@ -117,7 +117,7 @@ def repack(
 
 
 def _about(file: DeleteFile) -> dict[str, object]:
-    """What a tail says of a file."""
+    """The file's fields in an entry's tail."""
     lower, upper = ([{"key": DELETED_FILE_PATH_ID, "value": file.data_files[i].encode()}] for i in (0, -1))
     return {
         "file_path": file.path,
@@ -131,7 +131,7 @@ def _about(file: DeleteFile) -> dict[str, object]:
 
 
 def _read_vectors(engine: Engine, file: FileStatus, kept: Collection[int]) -> list[InternalDeletionVector]:
-    """The deleted rows in a delete file, of the data files with these keys, as vectors in memory."""
+    """The deleted rows of the data files with these keys, from a delete file, as in-memory vectors."""
     with engine.storage.open_input(file) as source:
         rows = pq.read_table(source, columns=["file_path", "pos"])
     names = sorted(

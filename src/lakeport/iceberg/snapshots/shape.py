@@ -1,4 +1,4 @@
-"""The shape of a mirror, its schema and its partition spec, and how it follows that of the Delta table."""
+"""The shape of a mirror, its schema and partition spec, and how it follows the Delta table's."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Shape:
 
 
 def plan_shape(metadata: Json, snapshot: Snapshot) -> tuple[Shape, list[Json]]:
-    """The shape of a version of the Delta table, and the updates that give it to the mirror.
+    """The shape of a Delta version, and the updates that apply it to the mirror.
 
-    Raises `ConversionError` for what Iceberg cannot express, and `FieldIdConflict`."""
+    Raises `ConversionError` if Iceberg cannot express it, and `FieldIdConflict`."""
     known, version = known_ids(metadata), metadata["format-version"]
     converted = convert_schema(snapshot.schema, snapshot.mapping_mode, known, version, snapshot.properties)
     fields = [_optional(field) if field["name"] in snapshot.partition_columns else field for field in converted.fields]
     schema, updates = _plan_schema(metadata, fields, converted.ids)
     by_name = {field["name"]: field for field in schema["fields"]}
     columns = [by_name[name] for name in snapshot.partition_columns]
-    # A mirror that has forgotten its ids may have given those of a spec to other columns.
+    # A mirror that discarded its ids may have given those of a spec to other columns.
     spec = plan_spec(columns, metadata["partition-specs"], metadata["last-partition-id"], by_name=not known.by_path)
     check_spec_names(spec, schema["fields"])
     if spec not in metadata["partition-specs"]:
@@ -51,7 +51,7 @@ def plan_shape(metadata: Json, snapshot: Snapshot) -> tuple[Shape, list[Json]]:
 
 
 def _optional(field: Json) -> Json:
-    """pyiceberg refuses data files that lack a required column, as all lack those of partitions."""
+    """pyiceberg rejects data files that lack a required column; all lack partition columns."""
     return field | {"required": False}
 
 

@@ -1,4 +1,4 @@
-"""The summary of a snapshot: which operation made it, what it changed, and what there is now."""
+"""The summary of a snapshot: its operation, its changes, and the totals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakeport.iceberg.table.metadata import DELTA_OPERATION, DELTA_TIMESTAMP, DE
 
 @dataclass(frozen=True)
 class Added:
-    """What a snapshot adds."""
+    """The files that a snapshot adds."""
 
     snapshot_id: int
     manifests: list[ManifestFile]
@@ -24,14 +24,14 @@ class Added:
 
 @dataclass(frozen=True)
 class Gone:
-    """What a snapshot no longer has."""
+    """The files that a snapshot removes."""
 
     data: Removed
     deletes: Removed
 
 
 def everything(manifests: Sequence[ManifestFile], format_version: int) -> Gone:
-    """The totals that manifests hold. They lack sizes in bytes and, in format version 3, the kinds of delete files."""
+    """The totals of manifests, without sizes in bytes and, in format version 3, without the kinds of delete files."""
     vectors = 0 if format_version < 3 else None
     data, deletes = ([m for m in manifests if m.content == content] for content in (DATA, DELETES))
     return Gone(_count(data), _count(deletes, vectors))
@@ -46,9 +46,9 @@ def _count(manifests: Sequence[ManifestFile], vectors: int | None = 0) -> Remove
 def summarise(
     change: TableChange, added: Added, gone: Gone, manifests: Sequence[ManifestFile], format_version: int
 ) -> dict[str, str]:
-    """By the names of Iceberg's specification; counts of nothing are left out. `manifests` are those of the
-    snapshot."""
-    new = [m for m in manifests if m.added_snapshot_id == added.snapshot_id]  # also those with what was packed anew
+    """The summary, with the names of Iceberg's specification and without zero counts. `manifests` are the
+    snapshot's."""
+    new = [m for m in manifests if m.added_snapshot_id == added.snapshot_id]  # including repacked ones
     data, deletes = ([m for m in new if m.content == content] for content in (DATA, DELETES))
     added_deletes = sum(m.added_files_count for m in deletes)
     changes = {
@@ -84,7 +84,7 @@ def _removed_by_kind(deletes: Removed) -> dict[str, int]:
 
 
 def _operation(change: TableChange, gone: Gone) -> str:
-    """Readers of increments may pass over `replace` and `delete`: these must not bring rows."""
+    """Incremental readers may skip `replace` and `delete`: these must not add rows."""
     if not change.data_change and (change.files_removed or change.vectors_removed):
         return "replace"
     if gone.data.files or gone.deletes.files or change.vectors_added:
@@ -93,8 +93,8 @@ def _operation(change: TableChange, gone: Gone) -> str:
 
 
 def _brings_rows_back(change: TableChange, gone: Gone) -> bool:
-    """Whether a data file that stays has fewer rows deleted than before, or others. That its vector got other rows, and
-    not only more of them, is seen by the operation alone: no other but a restore does that."""
+    """Whether a remaining data file has fewer deleted rows than before, or different ones. Only a restore replaces
+    deleted rows by others, so the operation decides that case."""
     removed = frozenset(map(hash_path, change.files_removed))
     now = {hash_path(vector.data_file_path): vector.count_records_deleted for vector in change.vectors_added}
     before = {key: count for key, count in gone.deletes.by_key.items() if key not in removed}

@@ -1,7 +1,7 @@
-"""From a change of a Delta table to a snapshot of its mirror.
+"""Turns a change of a Delta table into a snapshot of its mirror.
 
-`SnapshotWriter` keeps the metadata and the manifests of the latest snapshot, and makes the next one from a change: it
-writes delete files, manifests and a manifest list, and collects the updates that publish them. It publishes nothing.
+`SnapshotWriter` keeps the metadata and manifests of the latest snapshot, and builds the next one from a change: it
+writes delete files, manifests and a manifest list, and collects the updates to publish. It publishes nothing.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ from lakeport.workers import Workers
 
 class SnapshotWriter:
     def __init__(self, engine: Engine, location: str, metadata: Json, workers: Workers) -> None:
-        """`metadata` is what the first change changes; `location` is the directory for generated files."""
+        """`metadata` is the state before the first change; `location` is the directory for generated files."""
         self._engine, self._location, self._workers = engine, location, workers
         self.metadata = metadata
         self.updates: list[Json] = []
-        """What leads from the metadata at the start to `metadata`, without what the mirror keeps of the version."""
+        """The updates from the initial metadata to `metadata`, without the kept version."""
         self._latest: TableChange | None = None
         self.written: list[str] = []
-        """The files that were made for it, to be removed if it is never published."""
+        """The files written for it, to remove if it is never published."""
         self._reader = ManifestReader(engine.storage)
         snapshot = current_snapshot(metadata)
         self._manifests = [] if snapshot is None else read_manifest_list(engine.storage, snapshot["manifest-list"])
 
     def restart(self, metadata: Json) -> None:
-        """What was made is published, as `metadata`."""
+        """Reset after publishing: `metadata` is the published state."""
         self.metadata, self._latest = metadata, None
         self.updates.clear()
         self.written.clear()
 
     def finished_updates(self) -> list[Json]:
-        """The updates that publish what was made: with what the mirror says and keeps of the last version."""
+        """The updates to publish, including the properties of the last version."""
         if self._latest is None:
             return self.updates
         return [*self.updates, *property_updates(self.metadata["properties"], self._latest.snapshot)]
 
     def apply(self, change: TableChange, *, whole: bool = False) -> None:
-        """Makes the snapshot of a change. With `whole` the change is all of the table, in place of what there was.
+        """Build the snapshot of a change. With `whole`, the change is the whole table and replaces the old contents.
 
         Raises `ConversionError`, `FieldIdConflict`, `OutOfStepError`, and `CorruptTableError` if the table has a data
-        file twice, before anything of this change is in `updates`."""
+        file twice, before any of this change is in `updates`."""
         self._check_new(change, whole=whole)
         shape, updates = plan_shape(self.metadata, change.snapshot)
         shaped = apply_updates(self.metadata, updates, 0)
@@ -107,7 +107,7 @@ class SnapshotWriter:
         self._reader.forget(manifests)
 
     def _check_new(self, change: TableChange, *, whole: bool) -> None:
-        """A data file that a snapshot had twice would give readers its rows twice."""
+        """A data file listed twice would give readers its rows twice."""
         paths: set[str] = set()
         for file in change.files_added:
             if file.path in paths:
@@ -121,7 +121,7 @@ class SnapshotWriter:
             raise OutOfStepError
 
     def agrees(self, files: Mapping[str, str], absent: Collection[str]) -> bool:
-        """See `KnownFiles`: the files are those of the latest snapshot."""
+        """See `KnownFiles`: for the files of the latest snapshot."""
         asked = frozenset(map(hash_path, (*files, *absent)))
         live = self._find_entries({DATA: asked, DELETES: asked})
         keys = {hash_path(path): vector for path, vector in files.items()}
@@ -130,7 +130,7 @@ class SnapshotWriter:
         return all(_is_made_of(entry, key, keys[key]) for key, entry in live[DELETES].items())
 
     def _find_entries(self, wanted: Mapping[int, Collection[int]]) -> dict[int, dict[int, Entry]]:
-        """The live entries with these keys, by what they are and by their keys."""
+        """The live entries with these keys, by content and key."""
         found: dict[int, dict[int, Entry]] = {DATA: {}, DELETES: {}}
         version = self.metadata["format-version"]
         for manifest, hit in zip(self._manifests, self._reader.find(self._manifests, wanted), strict=True):
@@ -168,7 +168,7 @@ class SnapshotWriter:
         )
 
     def _snapshot(self, change: TableChange, shape: Shape, writer: ManifestWriter, assigned: int | None) -> Json:
-        """The snapshot without its summary and its manifest list."""
+        """The snapshot, without its summary and its manifest list."""
         parent = current_snapshot(self.metadata)
         after = 0 if parent is None else parent["timestamp-ms"] + 1
         snapshot = {
@@ -199,7 +199,7 @@ class SnapshotWriter:
 
 
 def _is_made_of(entry: Entry, key: int, vector_id: str) -> bool:
-    """Whether what a delete file has of a data file is from this deletion vector."""
+    """Whether a delete file's rows of a data file come from this deletion vector."""
     vector = hash_path(vector_id)
     if entry.members:
         return any(member.key == key and member.vector == vector for member in entry.members)
@@ -207,8 +207,8 @@ def _is_made_of(entry: Entry, key: int, vector_id: str) -> bool:
 
 
 def _with_row_ids(manifests: list[ManifestFile], start: int | None) -> tuple[list[ManifestFile], int | None]:
-    """Gives row ids to data manifests that have none, and tells how many. See "First Row ID Assignment" in Iceberg's
-    specification; before format version 3 there are none."""
+    """Assign row ids to data manifests without them, and return how many. See "First Row ID Assignment" in Iceberg's
+    specification; there are none before format version 3."""
     if start is None:
         return manifests, None
     following = start

@@ -1,4 +1,4 @@
-"""What an Iceberg table is: metadata, schemas, field ids, partitions; and what the footers of data files say.
+"""The parts of an Iceberg table: metadata, schemas, field ids, partitions; and the footers of data files.
 
 May import `encoding`, `engine` and the kernel.
 """

@@ -1,7 +1,7 @@
-"""Field ids by the names that columns have in data files: Iceberg's name mapping, which is also the memory of the ids.
+"""Field ids by physical column name: Iceberg's name mapping, which also remembers all ids.
 
-A file without field ids is read by this mapping, whatever snapshot it is in. So an id, once given to a name, stays with
-it for as long as the mirror lives, also after the column is gone.
+Files without field ids are read by this mapping, in any snapshot. So a name keeps its id for the life of the mirror,
+even after the column is dropped.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 
 NAME_MAPPING = "schema.name-mapping.default"
-"""The table property that holds it."""
+"""The table property that holds the mapping."""
 
 FIRST_NESTED_ID = 1_000_001
-"""Delta has ids for the fields of structs only, and goes on counting them. Elements of lists, keys and values of maps
-get ids that it never comes to."""
+"""Delta numbers only struct fields, and keeps counting. List elements, map keys and map values get ids that it never
+reaches."""
 
 Path = tuple[str, ...]
-"""Physical names on the way to a field; `element`, `key` and `value` lead into lists and maps."""
+"""Physical names on the path to a field; `element`, `key` and `value` lead into lists and maps."""
 
 
 @dataclass(frozen=True)
 class FieldIds:
-    """Ids by paths, all that were ever given."""
+    """All ids ever assigned, by path."""
 
     by_path: Mapping[Path, int] = field(default_factory=dict)
 
@@ -41,7 +41,7 @@ class FieldIds:
 
 
 def parse_name_mapping(text: str | None) -> FieldIds:
-    """The ids in a name mapping. Raises `ValueError` for text that is none."""
+    """The ids in a name mapping. Raises `ValueError` for invalid text."""
     by_path: dict[Path, int] = {}
 
     def collect(items: Any, parents: Path) -> None:
@@ -58,7 +58,7 @@ def parse_name_mapping(text: str | None) -> FieldIds:
 
 
 def format_name_mapping(ids: FieldIds) -> str:
-    """The JSON of the mapping."""
+    """The mapping as JSON."""
     top: dict[str, Any] = {}
     items: dict[Path, dict[str, Any]] = {(): top}
     for path, number in sorted(ids.by_path.items(), key=lambda item: (len(item[0]), item[1])):

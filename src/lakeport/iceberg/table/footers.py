@@ -1,10 +1,9 @@
-"""What the footers of data files say, and Iceberg's readers would take for something else.
+"""Checks for data file footers that Iceberg's readers would misinterpret.
 
-Field ids: readers go by them where a file has any, and by the name mapping where it has none. Ids that are not the
-mirror's, or not on every column, would give them nulls or the wrong columns. A name mapping does not help: Spark,
-pyiceberg and DuckDB prefer the ids of a file that has any.
+Field ids: readers use them if a file has any, and the name mapping otherwise. Foreign or partial ids would give nulls
+or the wrong columns. A name mapping does not help: Spark, pyiceberg and DuckDB prefer the ids of a file that has any.
 
-Java's old calendar: no reader of Iceberg knows it, so days before 1582-10-15 would be others.
+Java's old calendar: no Iceberg reader supports it, so days before 1582-10-15 would differ.
 
 So the footer of every new file is read.
 """
@@ -26,7 +25,7 @@ from lakeport.kernel.schema import is_any_list
 
 _FOREIGN_IDS = "field ids in files"
 _OLD_CALENDAR = "Java's old calendar"
-"""The reasons of refusals."""
+"""Reasons to reject a file."""
 _THREADS = 16
 _GREATEST_ID = 2147483446
 """Iceberg reserves the ids above it for metadata columns."""
@@ -34,8 +33,8 @@ _GREATEST_ID = 2147483446
 
 def check_footers(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, is_mapped: bool) -> None:
     """Raises `ConversionError` if a data file has field ids that contradict `ids`, the mirror's, or dates of another
-    calendar. Unless columns are mapped, the mirror gives ids to new columns by itself: then it also raises for ids that
-    it may give later."""
+    calendar. Without column mapping, the mirror numbers new columns itself: then ids that it may assign later are
+    rejected too."""
     if not files:
         return
     owners = {number: path for path, number in ids.by_path.items()}
@@ -45,7 +44,7 @@ def check_footers(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, i
 
 
 def _read_schema(engine: Engine, file: ScanFile) -> pa.Schema:
-    """The columns of a file; none if it is gone, for who reads its version cannot read it either."""
+    """The columns of a file; none if the file is gone, since its version is unreadable anyway."""
     try:
         with (
             engine.storage.open_input(file.status) as source,

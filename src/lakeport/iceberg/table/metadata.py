@@ -1,7 +1,7 @@
-"""Table metadata, and the changes of it: the updates of Iceberg's REST protocol, which catalogs take as they are.
+"""Table metadata, and its changes: the updates of Iceberg's REST protocol, which catalogs accept as they are.
 
-Metadata is the JSON of Iceberg's specification, as a dict that is never changed: an update gives another one. What
-others put into it stays.
+Metadata is the JSON of Iceberg's specification, as an immutable dict: an update returns a new one. Unknown fields are
+preserved.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from lakeport.iceberg.table.schema import Json
 
 MAIN = "main"
 DELTA_VERSION = "lakeport.delta.version"
-"""The version of the Delta table that the mirror, or a snapshot of it, shows."""
+"""The Delta version that the mirror, or a snapshot of it, shows."""
 DELTA_TIMESTAMP = "lakeport.delta.timestamp"
 DELTA_OPERATION = "lakeport.delta.operation"
-"""When that version was made, in milliseconds since the epoch, and by what: in the summaries of snapshots."""
+"""The version's time, in milliseconds since the epoch, and its operation: in snapshot summaries."""
 DELTA_TABLE_ID = "lakeport.delta.table-id"
 DELTA_LOCATION = "lakeport.delta.location"
-"""Whose mirror it is."""
+"""The location of the mirrored table."""
 _LOG_LENGTH = 100
 
 
 def new_metadata(location: str, format_version: int) -> Json:
-    """A table without a schema, a spec or a snapshot: what updates begin with."""
+    """A table without schema, spec or snapshot: the base for updates."""
     metadata: Json = {
         "format-version": format_version,
         "table-uuid": str(uuid.uuid4()),
@@ -66,38 +66,37 @@ def _by_id(items: Iterable[Json], key: str, number: Any) -> Json | None:
 
 
 def known_ids(metadata: Json) -> FieldIds:
-    """The field ids that were given so far."""
+    """The field ids assigned so far."""
     return parse_name_mapping(metadata["properties"].get(NAME_MAPPING))
 
 
 def mirrored_version(metadata: Json) -> int | None:
-    """The version of the Delta table that the mirror shows; None if it is no mirror."""
+    """The Delta version that the mirror shows; None if it is not a mirror."""
     text = metadata.get("properties", {}).get(DELTA_VERSION)
     return int(text) if text is not None and text.isdecimal() else None
 
 
 def version_of(snapshot: Json) -> int | None:
-    """The version of the Delta table that a snapshot shows; None if it is not Lakeport's."""
+    """The Delta version that a snapshot shows; None if Lakeport did not write it."""
     text = snapshot.get("summary", {}).get(DELTA_VERSION)
     return int(text) if text is not None and text.isdecimal() else None
 
 
 def mirrored_time(metadata: Json) -> int | None:
-    """When the version that the current snapshot shows was made, in milliseconds since the epoch, as the mirror has
-    it."""
+    """When the current snapshot's version was made, according to the mirror, in milliseconds since the epoch."""
     text = (current_snapshot(metadata) or {}).get("summary", {}).get(DELTA_TIMESTAMP)
     return int(text) if text is not None and text.isdecimal() else None
 
 
 def is_in_step(metadata: Json) -> bool:
-    """Whether the current snapshot of a mirror shows the version that the mirror is said to show. It does not once
-    somebody else has written to the mirror, or has rolled it back."""
+    """Whether the current snapshot shows the version that the mirror claims. It does not after somebody else has
+    written to the mirror or rolled it back."""
     snapshot = current_snapshot(metadata)
     return snapshot is not None and version_of(snapshot) == mirrored_version(metadata)
 
 
 def snapshots_by_version(metadata: Json) -> dict[int, Json]:
-    """The snapshots of a mirror, by the versions of the Delta table that they show; of one version, the last."""
+    """The snapshots of a mirror by Delta version; the last one for each version."""
     snapshots = ((version_of(snapshot), snapshot) for snapshot in metadata.get("snapshots") or ())
     return {version: snapshot for version, snapshot in snapshots if version is not None}
 
@@ -106,8 +105,7 @@ def snapshots_by_version(metadata: Json) -> dict[int, Json]:
 
 
 def forget_history(metadata: Json, location: str) -> list[Json]:
-    """The updates that take all snapshots from a table, and the ids from its columns: what follows has nothing to do
-    with what was before. The table is at `location` then."""
+    """The updates that remove all snapshots and column ids of a table, to start over at `location`."""
     updates: list[Json] = [{"action": "remove-properties", "removals": [NAME_MAPPING]}]
     if snapshots := metadata.get("snapshots"):
         updates.append({"action": "remove-snapshots", "snapshot-ids": [s["snapshot-id"] for s in snapshots]})
@@ -117,7 +115,7 @@ def forget_history(metadata: Json, location: str) -> list[Json]:
 
 
 def apply_updates(metadata: Json, updates: Iterable[Json], now: int) -> Json:
-    """The metadata after updates, by Iceberg's rules."""
+    """The metadata after updates, following Iceberg's rules."""
     changed = dict(metadata)
     for update in updates:
         changed |= _APPLY[update["action"]](changed, update)
@@ -175,7 +173,7 @@ def _set_ref(metadata: Json, update: Json) -> Json:
 def _remove_snapshots(metadata: Json, update: Json) -> Json:
     gone = set(update["snapshot-ids"])
     log = metadata.get("snapshot-log") or []
-    # What is before a gap is not known to have been current: see "snapshot-log" in Iceberg's specification.
+    # Entries before a gap may not have been current: see "snapshot-log" in Iceberg's specification.
     last_gap = max((i for i, entry in enumerate(log) if entry["snapshot-id"] in gone), default=-1)
     return {
         "current-snapshot-id": None if metadata.get("current-snapshot-id") in gone else metadata["current-snapshot-id"],
@@ -210,7 +208,7 @@ _APPLY: Mapping[str, Callable[[Json, Json], Json]] = {
 
 
 def with_previous(metadata: Json, previous: Json | None, location: str | None) -> Json:
-    """The metadata with its predecessor, which is in the file at `location`, in its log."""
+    """The metadata with its predecessor, the file at `location`, added to its log."""
     if previous is None or location is None:
         return metadata
     entry = {"timestamp-ms": previous["last-updated-ms"], "metadata-file": location}
@@ -222,7 +220,7 @@ def encode_metadata(metadata: Json) -> bytes:
 
 
 def decode_metadata(data: bytes) -> Json:
-    """Raises `ValueError` for what is no table metadata."""
+    """Raises `ValueError` if it is not table metadata."""
     try:
         metadata = msgspec.json.decode(data)
     except msgspec.MsgspecError as error:

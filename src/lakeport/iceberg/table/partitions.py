@@ -1,4 +1,4 @@
-"""Partition specs and the values of partitions: Delta's partition columns are Iceberg's identity transforms."""
+"""Partition specs and values: Delta's partition columns are Iceberg's identity transforms."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Values = tuple[Any, ...]
 
 def plan_spec(columns: Sequence[Json], specs: Sequence[Json], last_partition_id: int, *, by_name: bool = False) -> Json:
     """The spec, in the JSON of the metadata, that partitions by `columns`, which are fields of the current schema: one
-    of `specs` if there is one, with `by_name` one that has the same names too, otherwise a new one. A column keeps its
-    partition field's id from spec to spec."""
+    of `specs` if it matches (with `by_name`, its names too), otherwise a new one. A column keeps its partition field id
+    across specs."""
     wanted, names = [column["id"] for column in columns], [column["name"] for column in columns]
     for spec in specs:
         is_same = [field["source-id"] for field in spec["fields"]] == wanted
@@ -48,7 +48,7 @@ def plan_spec(columns: Sequence[Json], specs: Sequence[Json], last_partition_id:
 
 
 def check_spec_names(spec: Json, fields: Sequence[Json]) -> None:
-    """Raises `ConversionError` if the name of a partition field is that of another column now."""
+    """Raises `ConversionError` if a partition field now has the name of another column."""
     by_name = {field["name"]: field["id"] for field in fields}
     for part in spec["fields"]:
         if by_name.get(part["name"], part["source-id"]) != part["source-id"]:
@@ -61,24 +61,24 @@ def check_spec_names(spec: Json, fields: Sequence[Json]) -> None:
 
 @dataclass(frozen=True)
 class Partitioning:
-    """A spec, with what is needed to write down the partitions of files."""
+    """A spec, and the means to encode the partitions of files."""
 
     spec: Json
     columns: tuple[StructField, ...]
-    """Delta's partition columns, in the order of the spec."""
+    """Delta's partition columns, in spec order."""
     physical_names: tuple[str, ...]
     types: tuple[str, ...]
-    """Of the columns, in Iceberg."""
+    """The columns' Iceberg types."""
 
     @cached_property
     def avro_fields(self) -> list[Json]:
-        """The fields of a partition in a manifest."""
+        """The partition fields in a manifest."""
         return [
             _avro_field(part, iceberg_type) for part, iceberg_type in zip(self.spec["fields"], self.types, strict=True)
         ]
 
     def parse(self, texts: Mapping[str, str | None], path: str) -> Values:
-        """The values of a file's partition, from Delta's texts. Raises `CorruptTableError`, naming the table."""
+        """The values of a file's partition, from Delta's strings. Raises `CorruptTableError`, naming the table."""
         pairs = zip(self.columns, self.physical_names, strict=True)
         values = (to_plain(parse_partition_value(texts.get(name), column, path=path)) for column, name in pairs)
         # Iceberg's Java library treats -0.0 and 0.0 as different: a filter on one would miss the other.
@@ -94,7 +94,7 @@ class Partitioning:
         return [_value_encoder(iceberg_type) for iceberg_type in self.types]
 
     def summarise(self, partitions: Iterable[Values]) -> list[Json]:
-        """What a manifest list says of the partitions in a manifest."""
+        """The partition summaries of a manifest, for a manifest list."""
         columns = list(zip(*set(partitions), strict=True)) or [()] * len(self.types)
         return [_summarise(values, kind) for values, kind in zip(columns, self.types, strict=True)]
 
@@ -116,8 +116,8 @@ def _summarise(values: Sequence[Any], iceberg_type: str) -> Json:
 
 
 def _summary(lower: Sequence[Any], upper: Sequence[Any], iceberg_type: str, *, has_null: bool, has_nan: bool) -> Json:
-    """The bounds are those of these values. Both zeros are between -0.0 and 0.0, which Iceberg orders so. NaN is not
-    allowed as a bound, but greater than all else in filters of Spark and DuckDB: infinity stands for it."""
+    """The bounds of these values. -0.0 and 0.0 bracket both zeros, in Iceberg's order. NaN is not allowed as a bound,
+    but Spark's and DuckDB's filters treat it as the greatest value: infinity stands in for it."""
     if has_nan:
         lower, upper = [*lower, math.inf], [math.inf]
     least, greatest = min(lower, key=_order, default=None), max(upper, key=_order, default=None)
@@ -139,7 +139,7 @@ def _avro_field(part: Json, iceberg_type: str) -> Json:
 
 
 def _avro_name(name: str) -> str:
-    """A name that Avro allows, as Iceberg's libraries make it."""
+    """A valid Avro name, built like Iceberg's libraries do."""
     letters = [c if _AVRO_NAME.fullmatch(f"_{c}") else f"_x{ord(c):X}" for c in name]
     if letters and name[0].isascii() and name[0].isdigit():
         letters[0] = f"_{name[0]}"
@@ -169,7 +169,7 @@ def _avro_type(iceberg_type: str, field_id: int) -> Any:
 
 
 def _decimal_size(precision: int) -> int:
-    """Bytes for every decimal of so many digits."""
+    """Bytes that fit every decimal of this precision."""
     return int(10**precision - 1).bit_length() // 8 + 1
 
 
@@ -181,7 +181,7 @@ def _value_encoder(iceberg_type: str) -> Any:
 
 
 def merge_summaries(summaries: Sequence[Sequence[Json]], types: Sequence[str]) -> list[Json]:
-    """What is true of the partitions of several manifests together."""
+    """The combined summaries of several manifests."""
     return [_merged(columns, kind) for columns, kind in zip(zip(*summaries, strict=True), types, strict=True)]
 
 
@@ -196,5 +196,5 @@ def _merged(columns: Sequence[Json], iceberg_type: str) -> Json:
 
 
 def _order(value: Any) -> Any:
-    """Text is ordered by its bytes."""
+    """Strings are ordered by their bytes."""
     return value.encode() if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Delta's schemas as Iceberg's: types, field ids that stay through renames, adds and drops, and what is refused."""
+"""Delta schemas as Iceberg schemas: types, field ids that survive renames, adds and drops, and unsupported features."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _ROW_TRACKING_COLUMNS = (
     "delta.rowTracking.materializedRowIdColumnName",
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
-"""Table properties with the names of columns that files may have, and the table has not."""
+"""Table properties that name columns which only files have."""
 
 
-class FieldIdConflict(Exception):  # noqa: N818  # it never leaves the conversion: the mirror is begun anew
-    """A column has another id in Delta now than the mirror gave it before."""
+class FieldIdConflict(Exception):  # noqa: N818  # never leaves the conversion: the mirror is rebuilt
+    """A column's id in Delta differs from the one the mirror assigned."""
 
 
 @dataclass(frozen=True)
 class ConvertedSchema:
-    """An Iceberg schema, and the field ids that are known with it."""
+    """An Iceberg schema, and all field ids known with it."""
 
     fields: tuple[Json, ...]
     """In the JSON of Iceberg's table metadata."""
@@ -66,17 +66,17 @@ def convert_schema(
     format_version: int,
     properties: Mapping[str, str | None] | None = None,
 ) -> ConvertedSchema:
-    """The Iceberg schema of a Delta schema. `known` are the ids that the mirror has given so far.
+    """Convert a Delta schema. `known` are the ids that the mirror has assigned so far.
 
-    With column mapping ids are Delta's, since the files have them; without, they go by the names of the columns. Raises
-    `ConversionError` for what Iceberg cannot express, and `FieldIdConflict` if an id would have to change."""
+    With column mapping, ids are Delta's, since the files have them; without, they go by column name. Raises
+    `ConversionError` if Iceberg cannot express it, and `FieldIdConflict` if an id would have to change."""
     _check_type_changes(schema)
     if mapping_mode != "none":
         for problem in find_twice_mapped(schema):
             raise ConversionError(f"{problem}: the one would be read as the other", reason="columns mapped twice")
     builder = _Builder(mapping_mode, dict(known.by_path), format_version)
     fields = tuple(builder.struct(schema, ()))
-    # Some readers refuse a file with a column that the name mapping lacks.
+    # Some readers reject a file with a column that the name mapping lacks.
     for column in (_CHANGE_TYPE, *((properties or {}).get(name) for name in _ROW_TRACKING_COLUMNS)):
         if column and (column,) not in builder.by_path:
             builder.nested((column,), None)
@@ -89,7 +89,7 @@ class _Builder:
         self._mode, self.by_path, self._format_version = mapping_mode, by_path, format_version
 
     def struct(self, struct: StructType, parents: Path) -> list[Json]:
-        """The fields, numbered outer ones first, as Delta does when a table gets column mapping."""
+        """The fields, numbered outer ones first, like Delta does when it enables column mapping."""
         return [self._field(field, (*parents, field.physical_name(self._mode))) for field in struct]
 
     def _field(self, field: StructField, path: Path) -> Json:
@@ -162,7 +162,7 @@ class _Builder:
 
 @dataclass(frozen=True)
 class _NestedIds:
-    """The ids that Delta has for the elements, keys and values in one column, if it has them."""
+    """Delta's ids for the elements, keys and values in one column, if any."""
 
     ids: Mapping[str, int]
     column: Path
@@ -172,14 +172,14 @@ class _NestedIds:
 
 
 def iceberg_primitive(data_type: PrimitiveType) -> str | None:
-    """The Iceberg type; None if there is none in every format version."""
+    """The Iceberg type; None if some format version lacks it."""
     if decimal := data_type.decimal:
         return f"decimal({decimal[0]}, {decimal[1]})"
     return _PRIMITIVES.get(data_type.name)
 
 
 def _check_type_changes(schema: StructType) -> None:
-    """Files from before a change of type have the old one: Iceberg must know how to read it as the new one."""
+    """Older files have the old type: Iceberg must be able to promote it to the new one."""
     for field in fields_in(schema):
         for change in field.metadata.get("delta.typeChanges") or ():
             before, after = str(change.get("fromType")), str(change.get("toType"))
@@ -200,7 +200,7 @@ def _promotes(before: PrimitiveType, after: PrimitiveType) -> bool:
 
 
 def _check_names(fields: tuple[Json, ...]) -> None:
-    """Iceberg's libraries look columns up by their names with dots between them, which must not mean two columns."""
+    """Iceberg's libraries look up columns by dotted name, which must be unambiguous."""
     for name, times in Counter(_full_names(fields, "")).items():
         if times > 1:
             raise ConversionError(

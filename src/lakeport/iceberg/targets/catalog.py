@@ -1,7 +1,7 @@
-"""Mirrors in a catalog: SQL, REST, Glue, Hive and whatever else pyiceberg has a client for.
+"""Mirrors in a catalog: SQL, REST, Glue, Hive and any other with a pyiceberg client.
 
-A new mirror is registered with metadata that Lakeport wrote, since a catalog that makes a table gives it field ids of
-its own. After that the catalog makes the metadata, from the updates that it is sent.
+A new mirror is registered with metadata that Lakeport wrote, since a catalog that creates a table assigns its own field
+ids. After that, the catalog writes the metadata from the updates it is sent.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, 
 
 
 def open_catalog(given: Catalog | Mapping[str, Any] | str) -> Catalog:
-    """A catalog of pyiceberg's: itself, by its name in pyiceberg's configuration, or by its properties."""
+    """A pyiceberg catalog: itself, by its name in pyiceberg's configuration, or by its properties."""
     if isinstance(given, Catalog):
         return given
     return load_catalog(given) if isinstance(given, str) else load_catalog(**given)
 
 
 class CatalogTarget:
-    """A table of a catalog; files are generated below `location`."""
+    """A table in a catalog; files are generated below `location`."""
 
     def __init__(self, engine: Engine, location: str, catalog: Catalog, identifier: str) -> None:
         self._engine, self._catalog, self._identifier = engine, catalog, identifier
@@ -89,7 +89,7 @@ class CatalogTarget:
             self._catalog.create_namespace(namespace)
         except NamespaceAlreadyExistsError:
             return
-        except Exception:  # of those who make it at once, all but one get an error of the catalog's database
+        except Exception:  # concurrent creators, all but one, get a database error
             if not self._catalog.namespace_exists(namespace):
                 raise
 

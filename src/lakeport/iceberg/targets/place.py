@@ -1,4 +1,4 @@
-"""Which Delta table it is, and where its mirror is."""
+"""Locates a Delta table and its mirror."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakeport.kernel.paths import parse_target
 from lakeport.kernel.snapshot import Snapshot, Table
 
 _FOLDER = "_iceberg"
-"""In the directory of the Delta table: VACUUM leaves folders alone whose names begin with `_`. A mirror in a catalog
-has a folder of its own, with the name of the table there: `clean` of one mirror must not find files of another."""
+"""In the Delta table's directory: VACUUM ignores folders that start with `_`. A mirror in a catalog has its own folder,
+named after the table there: `clean` of one mirror must not find files of another."""
 
 
 def open_place(
@@ -24,8 +24,7 @@ def open_place(
     catalog: Any = None,
     table: str | None = None,
 ) -> tuple[Table, Target]:
-    """The Delta table, and where its mirror is or will be: the arguments are those of `convert`. Raises
-    `ValueError`."""
+    """The Delta table, and the location of its mirror; takes the arguments of `convert`. Raises `ValueError`."""
     source = Table.for_path(engine, _without_links(engine.storage.resolve(parse_target(target))))
     if (catalog is None) != (table is None):
         raise ValueError("give a catalog together with the name of the table in it, or neither")
@@ -38,7 +37,7 @@ def open_place(
 
 
 def _without_links(root: str) -> str:
-    """A mirror knows its table, and the files of it, by their paths: there must be one way to them."""
+    """A mirror identifies its table and files by path: each must have only one."""
     return root if "://" in root else os.path.realpath(root)
 
 
@@ -49,8 +48,8 @@ def _default_folder(table: str | None) -> str:
 
 
 def check_mirror(base: Published, latest: Snapshot) -> bool:
-    """Whether the published table is a mirror of a Delta table at this place; False if it is one of this table when it
-    stood elsewhere.
+    """Whether the published table mirrors a Delta table at this location; False if it mirrors this table at a former
+    one.
 
     Raises `ConversionError` if it is neither."""
     properties = base.metadata.get("properties", {})

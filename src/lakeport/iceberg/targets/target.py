@@ -1,7 +1,7 @@
-"""Where a mirror is published: the seam between a conversion and the place that says which metadata counts.
+"""Where a mirror is published: the interface between a conversion and the owner of the current metadata.
 
-`PathTarget` is a directory, `CatalogTarget` (in `catalogs.py`) a table of a catalog. A target takes metadata in one
-atomic step, from one of several who try at once.
+`PathTarget` is a directory, `CatalogTarget` (in `catalog.py`) a table of a catalog. A target accepts metadata
+atomically, from one of several concurrent writers.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _VERSIONED = re.compile(r"v(\d+)\.metadata\.json")
 
 
 class CommitLostError(Exception):
-    """Another converter has published before: load the table again."""
+    """Another converter published first: reload the table."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """Metadata that counts, or counted when it was loaded."""
+    """The metadata that is current, or was when loaded."""
 
     metadata: Json
     path: str
-    """Of its file, plain."""
+    """The path of its file, plain."""
     version: int = 0
-    """Of its file, where files are numbered."""
+    """The number of its file, if files are numbered."""
 
 
 class Target(Protocol):
@@ -41,38 +41,37 @@ class Target(Protocol):
 
     @property
     def location(self) -> str:
-        """The directory of the table, plain: generated files go below it."""
+        """The directory of the table, plain, with the generated files below it."""
 
     def check_format_version(self, version: int) -> None:
         """Raises `ConversionError` if it cannot hold a table of this version."""
 
     def load(self) -> Published | None:
-        """What is published; None if there is no table yet. Raises `CorruptTableError`."""
+        """The published table; None if there is none yet. Raises `CorruptTableError`."""
 
     def publish(self, base: Published | None, start: Json, updates: Sequence[Json]) -> Published:
-        """Makes the table what `updates` make of `start`, if `base` is still what is published: `start` is its
-        metadata, or that of a new table if there is none. Raises `CommitLostError` if it is not; then nothing has
-        changed."""
+        """Publish `start` with `updates` applied, if `base` is still published. `start` is the metadata of `base`, or
+        of a new table. Raises `CommitLostError` if another writer was first; then nothing has changed."""
 
 
 class PathTarget:
-    """Tables as Hadoop's file systems have them: `metadata/vN.metadata.json`, and a file that says which N is latest.
+    """Tables in Hadoop's layout: `metadata/vN.metadata.json`, and a hint file with the latest N.
 
-    A version is created exclusively, so that it has one author. The hint may lag behind, never the other way."""
+    A version is created exclusively, so it has one author. The hint may lag behind, but never leads."""
 
     def __init__(self, engine: Engine, location: str) -> None:
         self._engine, self._storage = engine, engine.storage
         self.location = engine.storage.resolve(location)
 
     def check_format_version(self, version: int) -> None:
-        """It can hold any."""
+        """Any version is fine."""
 
     def load(self) -> Published | None:
         hinted = self._hinted()
         version = self._latest(hinted)
         if version is None:
             return None
-        if version != hinted:  # who wrote it was broken off
+        if version != hinted:  # its writer was interrupted
             self._write_hint(version)
         path = self._path(version)
         return Published(load_metadata(self._engine, path), path, version)
@@ -86,7 +85,7 @@ class PathTarget:
         try:
             self._storage.write(path, data)
         except FileExistsError:
-            if self._storage.read(path) != data:  # it is ours if only the answer of the storage was lost
+            if self._storage.read(path) != data:  # it is ours if only the storage's response was lost
                 raise CommitLostError from None
         self._write_hint(version)
         return Published(metadata, path, version)
@@ -95,7 +94,7 @@ class PathTarget:
         return f"{self.location}/metadata/v{version}.metadata.json"
 
     def _write_hint(self, version: int) -> None:
-        """The hint is a convenience: who finds it old looks for later versions."""
+        """The hint is optional: readers of a stale one look for later versions."""
         with suppress(StorageError):
             while True:
                 self._storage.write(f"{self.location}/metadata/{_HINT}", str(version).encode(), overwrite=True)

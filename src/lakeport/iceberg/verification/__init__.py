@@ -1,4 +1,4 @@
-"""`verify`: a mirror beside its table, by other readers than those that made it.
+"""`verify`: compares a mirror with its table, using independent readers.
 
 May import all rooms of `iceberg` but `cleaning`.
 """

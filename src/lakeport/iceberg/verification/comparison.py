@@ -1,4 +1,4 @@
-"""Two streams of the same thing, compared: of positions, and of rows. How they are cut into parts does not matter."""
+"""Comparison of two streams of positions or rows, however they are split into batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def first_other_position(one: Iterable[npt.NDArray[np.uint64]], other: Iterable[npt.NDArray[np.uint64]]) -> int | None:
-    """The first position that is in one of two ascending streams alone; None if they are the same."""
+    """The first position that is in only one of two ascending streams; None if they are equal."""
     left = right = np.zeros(0, dtype=np.uint64)
     ones, others = (iter(part for part in parts if len(part)) for parts in (one, other))
     while True:
@@ -33,8 +33,8 @@ def first_other_position(one: Iterable[npt.NDArray[np.uint64]], other: Iterable[
 
 
 def other_columns(one: pa.Schema, other: pa.Schema) -> str | None:
-    """In what the columns of the second schema are others, or in another order; None if they are the same. Types count
-    as far as they hold other values."""
+    """How the columns of the second schema differ, in order too; None if they are equal. Types differ only if they hold
+    different values."""
     if what := _other_names(one.names, other.names):
         return what
     if one.names != other.names:
@@ -46,10 +46,10 @@ def other_columns(one: pa.Schema, other: pa.Schema) -> str | None:
 
 
 def first_other_row(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> tuple[int, str] | None:
-    """The first row, counted from 0, in which two streams differ, and in what; None if they are the same.
+    """The first row, counted from 0, in which two streams differ, and the difference; None if they are equal.
 
-    Columns are compared by their names, in any order; values count, not their Arrow types. NaN is the same as NaN. A
-    list or a map of structs that is null is the same as an empty one: pyiceberg (0.12) makes the one of the other."""
+    Columns are compared by name, in any order, and by value, not by Arrow type. NaN equals NaN. A null list or map of
+    structs equals an empty one: pyiceberg (0.12) turns one into the other."""
     row = 0
     for left, right in _side_by_side(one, other):
         if left is None or right is None:
@@ -76,7 +76,7 @@ def _other_names(one: list[str], other: list[str]) -> str | None:
 def _side_by_side(
     one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]:
-    """Both streams in parts of the same length; None for the one that is at its end before the other."""
+    """Both streams in batches of equal length; None for the one that ends first."""
     ones, others = (iter(batch for batch in batches if batch.num_rows) for batches in (one, other))
     left, right = next(ones, None), next(others, None)
     while left is not None and right is not None:
@@ -96,7 +96,7 @@ def _first_difference(left: pa.Array, right: pa.Array) -> int | None:
 
 
 def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """The array in another type of the same kind, if Arrow can do that; other arrays are compared value by value."""
+    """The array in another type of the same kind, if Arrow can cast it; other arrays are compared value by value."""
     try:
         return array.cast(data_type) if _kind(array.type) == _kind(data_type) else array
     except pa.ArrowException:
@@ -104,7 +104,7 @@ def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def _kind(data_type: pa.DataType) -> Any:
-    """The same for types that differ only in how wide they are, and that Arrow casts into each other without loss."""
+    """Equal for types that differ only in width, and that Arrow casts without loss."""
     if types.is_integer(data_type) or types.is_decimal(data_type):
         return "decimal" if types.is_decimal(data_type) else "integer"
     if types.is_string(data_type) or types.is_large_string(data_type):
@@ -121,14 +121,14 @@ def _kind(data_type: pa.DataType) -> Any:
 
 
 def without_views(column: pa.Array) -> pa.Array:
-    """The column in a type for which Arrow has all functions."""
+    """The column in a type that all Arrow functions support."""
     if types.is_string_view(column.type):
         return column.cast(pa.large_string())
     return column.cast(pa.large_binary()) if types.is_binary_view(column.type) else column
 
 
 def comparable(scalar: pa.Scalar) -> Any:
-    """The same for values that `first_other_row` takes for the same. Times are numbers: Python has not all of them."""
+    """Equal for values that `first_other_row` treats as equal. Times are numbers: Python lacks some of them."""
     data_type = scalar.type
     if not scalar.is_valid:
         return [] if _holds_structs(data_type) else None

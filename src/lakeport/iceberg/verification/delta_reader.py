@@ -1,5 +1,5 @@
-"""Another reader of Delta tables than our own, to compare with: what our kernel reads wrongly, its mirror shows wrongly
-too, and the two agree. deltalake is an optional package."""
+"""An independent Delta reader: a bug in our kernel would show in the mirror too, and comparing the two would not find
+it. deltalake is an optional package."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lakeport.iceberg.verification.fingerprint import Fingerprint
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """What another reader found in a Delta table."""
+    """The findings of another reader in a Delta table."""
 
     reader: str | None
-    """The reader and its version; None if there is none that could read the table."""
+    """The reader and its version; None if none could read the table."""
     why_not: str | None = None
-    """Why there is none."""
+    """Why there is no reader."""
     difference: str | None = None
-    """What it found otherwise than we did."""
+    """The difference from our rows."""
 
 
 def ask_another_reader(
     root: str, version: int, ours: pa.RecordBatchReader, options: Mapping[str, Any]
 ) -> SecondOpinion:
-    """Compares `ours`, the rows of a version that our kernel read, with those that another reader finds."""
+    """Compare `ours`, the rows of a version as read by our kernel, with those of another reader."""
     try:
         import deltalake
     except ImportError:
         return SecondOpinion(None, "deltalake is not installed")
-    if "://" in root and not options:  # it might look for credentials where there are none, for minutes
+    if "://" in root and not options:  # it might search for credentials for minutes
         return SecondOpinion(None, "deltalake needs storage options to read the table")
     names = ours.schema.names
     name = f"deltalake {deltalake.__version__}"
@@ -44,7 +44,7 @@ def ask_another_reader(
                 name, difference=f"{name} finds the columns {', '.join(rows.schema.names)} in the table"
             )
         theirs = Fingerprint.of(names, rows)
-    except Exception as error:  # a reader's own limits say nothing about the mirror
+    except Exception as error:  # a reader's own limits do not affect the mirror
         return SecondOpinion(None, f"{name} cannot read the table: {' '.join(str(error).split())[:200]}")
     what = Fingerprint.of(names, ours).difference(theirs)
     return SecondOpinion(name, difference=what and f"{name} reads the Delta table otherwise than Lakeport: {what}")

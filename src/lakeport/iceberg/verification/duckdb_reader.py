@@ -1,4 +1,4 @@
-"""A mirror as DuckDB sees it, which is an optional dependency, as is its extension for Iceberg."""
+"""A mirror as read by DuckDB. DuckDB and its Iceberg extension are optional dependencies."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _EXTENSIONS = ("avro", "iceberg")
 
 
 def find_difference(metadata_path: str, snapshot_id: int, read_table: Callable[[], pa.RecordBatchReader]) -> str | None:
-    """What DuckDB finds otherwise in a snapshot than in the table, whose rows can be read more than once, or that it
-    cannot read it; None if it finds the same rows, in any order. What does not fit into memory it puts on the disk.
+    """Describe how a snapshot, as read by DuckDB, differs from the table, or why DuckDB cannot read it; None if the
+    rows are equal, in any order. The table's rows can be read more than once. Data that exceeds memory spills to disk.
 
-    Raises `ConversionError` if it lacks its extension."""
+    Raises `ConversionError` if the extension is missing."""
     import duckdb
 
     location = metadata_path.replace("'", "''")
@@ -71,7 +71,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
 
 
 def _find(extension: str) -> str:
-    """The extension in its package for Python; else its name, by which DuckDB knows what was installed in it."""
+    """The extension from its Python package; else its name, under which DuckDB finds an installed one."""
     package = f"duckdb_extension_{extension}"
     if find_spec(package) is None:
         return extension

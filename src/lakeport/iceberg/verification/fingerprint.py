@@ -1,6 +1,6 @@
-"""Rows in one number, whatever their order: two readers that find the same rows of a table have the same fingerprint.
+"""A fingerprint of rows, independent of their order: readers that find the same rows get the same one.
 
-It takes no memory to speak of, however many rows there are. Values count, not their Arrow types, as in `comparison`.
+Memory use is small and constant. Values are compared, not their Arrow types, as in `comparison`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HALF = np.uint64(32)
 
 @dataclass
 class Fingerprint:
-    """Of rows, and of each of their columns alone. Sums wrap around."""
+    """Of whole rows, and of each column. Sums wrap around."""
 
     names: tuple[str, ...]
     rows: int = 0
@@ -39,7 +39,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, names: Iterable[str], batches: Iterable[pa.RecordBatch]) -> Fingerprint:
-        """Columns are found by their names, in any order."""
+        """Columns are matched by name, in any order."""
         found = cls(tuple(names))
         for batch in batches:
             found._add(batch)
@@ -56,7 +56,7 @@ class Fingerprint:
         self.whole = (self.whole + _sum(rows * _FACTOR)) % 2**64
 
     def difference(self, other: Fingerprint) -> str | None:
-        """What the other has otherwise; None if it is the same."""
+        """The difference from the other; None if they are equal."""
         if self.rows != other.rows:
             return f"{other.rows} rows, not {self.rows}"
         differing = [name for name in self.names if self.columns[name] != other.columns[name]]
@@ -96,7 +96,7 @@ def _hash_values(values: pa.Array) -> Hashes:
 
 
 def _canonical(value: Any) -> Any:
-    """The same for values that are the same, whichever reader they come from."""
+    """Equal for equal values, whichever reader they come from."""
     match value:
         case dict():
             return sorted((name, _canonical(item)) for name, item in value.items())

@@ -1,5 +1,5 @@
-"""Checks that filters leave out no file of a mirror that holds what they ask for: the metrics of data files have to be
-true of their rows, and what the manifest list says of a manifest has to be true of its entries.
+"""Checks that filters skip no file with matching rows: the metrics of data files must hold for their rows, and the
+summaries in the manifest list for the manifests' entries.
 
 pyiceberg is an optional dependency: import this module where it is used.
 """
@@ -33,7 +33,7 @@ Path = tuple[str, ...]
 
 @dataclass
 class _Held:
-    """What the rows of a file hold in one column."""
+    """The values of one column in a file's rows."""
 
     values: int = 0
     nulls: int = 0
@@ -46,7 +46,7 @@ class _Held:
 
 
 class RowsHeld:
-    """Notes what the rows of a data file hold, in every column that can have metrics, while they pass."""
+    """Collects the values of a data file's rows, in every column that can have metrics, as they stream by."""
 
     def __init__(self, schema: Schema) -> None:
         self._leaves = dict(_leaves(schema.fields, ()))
@@ -62,7 +62,7 @@ class RowsHeld:
             yield batch
 
     def false_metrics(self, file: DataFile, deleted: int) -> Iterator[str]:
-        """What the file's metrics say that is not true of the rows that have passed and those that are deleted."""
+        """The file's metrics that do not hold for the collected and the deleted rows."""
         if (records := self._rows + deleted) != file.record_count:
             yield f"it has {records} records, its metrics say {file.record_count}"
         for path, leaf in self._leaves.items():
@@ -102,7 +102,7 @@ def _of(metrics: Mapping[int, Any] | None, leaf: NestedField) -> Any:
 
 
 def false_summary(manifest: ManifestFile, entries: Sequence[ManifestEntry], partition: StructType) -> Iterator[str]:
-    """What the manifest list says of a manifest that is not true of its entries, those that are not deleted."""
+    """Claims of the manifest list about a manifest that do not hold for its live entries."""
     is_data = manifest.content == ManifestContent.DATA
     if any((entry.data_file.content == DataFileContent.DATA) != is_data for entry in entries):
         yield f"the manifest list takes it for one of {'data' if is_data else 'deletes'}"

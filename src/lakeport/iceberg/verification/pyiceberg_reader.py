@@ -1,7 +1,7 @@
-"""A mirror as pyiceberg sees it: which files it reads, which deletes it applies to them, which rows it finds.
+"""A mirror as read by pyiceberg: its files, the deletes applied to them, and the rows.
 
-Nothing here knows how mirrors are written. Only the bytes come through the engine's storage, so that no second set of
-credentials is needed. pyiceberg is an optional dependency: import this module where it is used.
+Independent of how mirrors are written. Only the bytes come through the engine's storage, so that one set of credentials
+is enough. pyiceberg is an optional dependency: import this module where it is used.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def _read_double(_: DoubleReader, decoder: BinaryDecoder) -> float:
     return float(value)
 
 
-# As pyiceberg (0.12) reads doubles in manifests, those of partitions, they are rounded to floats.
+# pyiceberg (0.12) rounds doubles in manifests, used for partitions, to floats.
 DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
 
 
 class _EngineFiles(FileIO):
-    """The engine's storage as pyiceberg takes it, for reading only."""
+    """The engine's storage as a read-only pyiceberg FileIO."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__({})
@@ -96,7 +96,7 @@ class _EngineFile(InputFile):
 
 @dataclass(frozen=True)
 class MirrorFile:
-    """A data file of a snapshot, and what is deleted from it."""
+    """A data file of a snapshot, and its deletes."""
 
     task: FileScanTask
 
@@ -117,14 +117,14 @@ class MirrorFile:
         return list(self.task.delete_files)
 
     def shares_partition(self, deletes: DataFile) -> bool:
-        """Whether a delete file is in the partition of this one. NaN is the same as NaN."""
+        """Whether a delete file is in this file's partition. NaN equals NaN."""
         one, other = ((file.spec_id, repr(file.partition)) for file in (deletes, self.task.file))
         return one == other
 
 
 @dataclass(frozen=True)
 class MirrorManifest:
-    """A manifest of a snapshot, and its entries that are not deleted."""
+    """A manifest of a snapshot, and its live entries."""
 
     file: ManifestFile
     entries: list[ManifestEntry]
@@ -140,7 +140,7 @@ class MirrorManifest:
 
     @property
     def empty_files(self) -> list[str]:
-        """The paths of data files that have no records."""
+        """The paths of data files without records."""
         return [
             file.file_path for file in self._files() if file.content == DataFileContent.DATA and not file.record_count
         ]
@@ -149,7 +149,7 @@ class MirrorManifest:
         return (entry.data_file for entry in self.entries)
 
     def false_claims(self) -> Iterator[str]:
-        """What the manifest list says of it that is not so."""
+        """False claims of the manifest list about this manifest."""
         return false_summary(self.file, self.entries, self.partition)
 
 
@@ -157,7 +157,7 @@ class MirrorReader:
     """One snapshot of a mirror."""
 
     def __init__(self, engine: Engine, published: Published, snapshot_id: int) -> None:
-        """Raises `ConversionError` for a table that pyiceberg cannot open."""
+        """Raises `ConversionError` if pyiceberg cannot open the table."""
         self._engine = engine
         try:
             metadata = TableMetadataUtil.parse_raw(encode_metadata(published.metadata).decode())
@@ -169,7 +169,7 @@ class MirrorReader:
             ) from error
         table = StaticTable(("mirror",), metadata, published.path, _EngineFiles(engine), NoopCatalog("mirror"))
         self._scan = table.scan(snapshot_id=snapshot_id)
-        clear_manifest_cache()  # it may have what another manifest list says of the same manifests
+        clear_manifest_cache()  # it may hold another manifest list's view of the same manifests
         self._shared: dict[str, list[pa.RecordBatch]] = {}
 
     @property
@@ -178,7 +178,7 @@ class MirrorReader:
         return schema_to_pyarrow(self._scan.projection(), include_field_ids=False)
 
     def files(self) -> Iterator[MirrorFile]:
-        """Those with records: pyiceberg leaves the others out. Raises `CorruptTableError`."""
+        """The files with records: pyiceberg skips the others. Raises `CorruptTableError`."""
         with _reading(self._snapshot.manifest_list):
             yield from map(MirrorFile, self._scan.plan_files())
 
@@ -197,26 +197,26 @@ class MirrorReader:
         return snapshot
 
     def rows_held(self) -> RowsHeld:
-        """For the rows of one data file."""
+        """A collector for the rows of one data file."""
         return RowsHeld(self._scan.projection())
 
     def rows(self, file: MirrorFile) -> Iterator[pa.RecordBatch]:
-        """The rows of a data file that live, in their order. Raises whatever pyiceberg raises."""
+        """The live rows of a data file, in order. Raises whatever pyiceberg raises."""
         scan = self._scan
         reader = ArrowScan(scan.table_metadata, scan.io, scan.projection(), scan.row_filter)
-        # As its setting `downcast-ns-timestamp-to-us-on-write` does, which it needs for the INT96 of Spark's files.
+        # Like its setting `downcast-ns-timestamp-to-us-on-write`: needed for INT96 in Spark's files.
         reader._downcast_ns_timestamp_to_us = True
         return reader.to_record_batches([file.task])
 
     def positions(self, file: MirrorFile, deletes: DataFile) -> Iterator[npt.NDArray[np.uint64]]:
-        """What a delete file deletes from a data file, in parts; nothing if it only might have been about it. Raises
-        `CorruptTableError`."""
+        """The positions that a delete file deletes from a data file, in chunks; none if it only might have applied.
+        Raises `CorruptTableError`."""
         with _reading(deletes.file_path):
             if deletes.file_format == FileFormat.PUFFIN:
                 yield from _vector_positions(self._engine, deletes, file.path)
             elif deletes.lower_bounds == deletes.upper_bounds:
                 yield from _parquet_positions(self._read_parts(deletes), file.path)
-            else:  # read once for all of its data files, which mostly follow each other
+            else:  # read once for all its data files, which are mostly consecutive
                 if deletes.file_path not in self._shared:
                     self._shared = {deletes.file_path: list(self._read_parts(deletes))}
                 yield from _parquet_positions(self._shared[deletes.file_path], file.path)
@@ -229,7 +229,7 @@ class MirrorReader:
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Raises `CorruptTableError` for whatever pyiceberg stumbles over."""
+    """Raises `CorruptTableError` for any error in pyiceberg."""
     try:
         yield
     except LakeportError:
@@ -247,7 +247,7 @@ def _parquet_positions(parts: Iterable[pa.RecordBatch], data_file: str) -> Itera
 
 
 def _vector_positions(engine: Engine, deletes: DataFile, data_file: str) -> Iterator[npt.NDArray[np.uint64]]:
-    """See "deletion-vector-v1" in the specification of Puffin."""
+    """See "deletion-vector-v1" in the Puffin specification."""
     puffin = PuffinFile(engine.storage.read(deletes.file_path))
     for blob in puffin.footer.blobs:
         if blob.properties.get("referenced-data-file") == data_file:

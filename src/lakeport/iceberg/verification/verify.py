@@ -1,4 +1,4 @@
-"""`verify`: compares a mirror with its Delta table, file by file, position by position and, if asked, row by row."""
+"""`verify`: compare a mirror with its Delta table by files, deleted positions and, optionally, rows."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ if TYPE_CHECKING:
 
 Positions = npt.NDArray[np.uint64]
 Progress = Callable[[int, int], object]
-"""Told how many files are compared, and how many there are."""
+"""Called with the number of files compared so far, and the total."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that the mirror has otherwise than the Delta table."""
+    """A difference between the mirror and the Delta table."""
 
     path: str
-    """The data file that it is about; the mirror's location if it is about none."""
+    """The data file concerned; otherwise the mirror's location."""
     what: str
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` found."""
+    """The result of `verify`."""
 
     version: int
-    """The version of the Delta table that was compared."""
+    """The Delta version compared."""
     snapshot_id: int
-    """The snapshot of the mirror that shows it."""
+    """The mirror's snapshot of that version."""
     files: int
     deleted_rows: int
-    """How many data files the Delta table has, and how many of their rows are deleted."""
+    """The Delta table's data files, and the deleted rows in them."""
     rows_compared: bool
     differences: tuple[Difference, ...]
     second_reader: str | None = None
-    """The reader of Delta tables, not Lakeport, that found the same rows in the table; None if none was asked."""
+    """The independent Delta reader that found the same rows; None if none was used."""
     no_second_reader: str | None = None
-    """Why no such reader could be asked for the rows; None if one was, or if rows were not compared."""
+    """Why no such reader could be used; None if one was, or if rows were not compared."""
 
     @property
     def is_equal(self) -> bool:
@@ -82,20 +82,19 @@ def verify(
     storage_options: Mapping[str, Any] | None = None,
     engine: Engine | None = None,
 ) -> Verification:
-    """Compares the mirror of the Delta table at a path or a URL, as pyiceberg reads it, with the table: its data files,
-    how many rows are deleted from each, and which; with `rows`, also the rows themselves, in every column; with
-    `duckdb`, the rows also as DuckDB reads them from a mirror on a disk.
+    """Compare the mirror of the Delta table at a path or a URL, as read by pyiceberg, with the table: its data files,
+    and the number and positions of deleted rows in each. With `rows`, also compare all rows in every column; with
+    `duckdb`, also the rows that DuckDB reads from a mirror on a local disk.
 
-    What Lakeport reads wrongly, the mirror shows wrongly too. So if rows are equal, they are compared with those that
-    deltalake finds in the Delta table, if it is installed and can read the table; `second_reader` tells.
+    A bug in Lakeport's reader would show in the mirror too. So equal rows are also compared with those of deltalake, if
+    it is installed and can read the table; see `second_reader`.
 
-    `version` is the version of the Delta table to compare. Unless given, the current snapshot of the mirror, which is
-    what readers see, is compared with the version that the mirror is said to show. `out`, `catalog` and `table` say
-    where the mirror is, as for `convert`.
+    `version` is the Delta version to compare. By default, the mirror's current snapshot, which readers see, is compared
+    with the version that the mirror claims to show. `out`, `catalog` and `table` locate the mirror, as for `convert`.
 
-    Raises `ConversionError` if there is no mirror or pyiceberg cannot open it, as one with a column of variants, or if
-    DuckDB lacks its extension; `ValueError` if DuckDB is to read a mirror that is not on a disk;
-    `VersionNotFoundError` if it has no snapshot of the version, or the Delta table no longer has the version."""
+    Raises `ConversionError` if there is no mirror, if pyiceberg cannot open it (for example with a variant column), or
+    if DuckDB lacks its extension; `ValueError` if DuckDB is to read a mirror that is not on a local disk;
+    `VersionNotFoundError` if the mirror has no snapshot of the version, or the Delta table no longer has it."""
     engine = engine or default_engine(storage_options)
     source, place = open_place(engine, target, out, catalog, table)
     from lakeport.iceberg.verification.pyiceberg_reader import MirrorReader
@@ -121,7 +120,7 @@ def _confirm(found: Verification, comparison: _Comparison, options: Mapping[str,
 
 
 def _find_snapshot(target: Target, version: int | None) -> tuple[Published, int, Json]:
-    """What is published, the version to compare, and the snapshot that shows it or should."""
+    """The published table, the version to compare, and its snapshot."""
     published = target.load()
     shown = None if published is None else mirrored_version(published.metadata)
     if published is None or shown is None:
@@ -149,7 +148,7 @@ def _compare_version(snapshot: Json, expected: int, location: str) -> Iterator[D
 
 
 class _Comparison:
-    """A version of a Delta table beside a snapshot of its mirror."""
+    """A Delta version and the mirror's snapshot of it."""
 
     def __init__(self, snapshot: Snapshot, mirror: MirrorReader, *, with_rows: bool) -> None:
         self._engine, self.root, self._mirror = snapshot.engine, snapshot.root, mirror
@@ -157,7 +156,7 @@ class _Comparison:
         self._expected = {file.path: file for file in scan.files()}
         self._reader, self._with_rows = RowReader.for_scan(scan), with_rows
         self._deleted: dict[str, int] = {}
-        """How many rows the delete files of the mirror delete that may apply to a data file."""
+        """Rows deleted by each of the mirror's delete files that may apply to a data file."""
 
     @property
     def files(self) -> int:
@@ -203,7 +202,7 @@ class _Comparison:
                 yield Difference(path, "the mirror takes the file for empty, which it is not")
 
     def _compare_manifests(self) -> Iterator[Difference]:
-        """After all data files have been compared."""
+        """Call after all data files have been compared."""
         seen: set[str] = set()
         for manifest in self._mirror.manifests():
             yield from (Difference(manifest.path, what) for what in manifest.false_claims())
@@ -258,7 +257,7 @@ class _Comparison:
             yield f"the row at position {other} is deleted in one of the two only"
 
     def _deletes_from(self, found: MirrorFile, deletes: DataFile) -> Iterator[Positions] | None:
-        """The positions, or None if the delete file has none of this data file."""
+        """The positions; None if the delete file does not cover this data file."""
         self._deleted.setdefault(deletes.file_path, 0)
         positions = self._mirror.positions(found, deletes)
         first = next(positions, None)
@@ -274,7 +273,7 @@ class _Comparison:
             whats = [] if other else [*held.false_metrics(found.task.file, deleted)]
         except LakeportError:
             raise
-        except Exception as error:  # whatever the other reader stumbles over is news about the mirror
+        except Exception as error:  # any error in the other reader is a finding about the mirror
             yield f"pyiceberg cannot read its rows: {error}"
             return
         if other is not None:
@@ -283,7 +282,7 @@ class _Comparison:
 
 
 class _Counted:
-    """A stream whose positions are counted on the way."""
+    """A stream that counts its positions."""
 
     def __init__(self, parts: Iterable[Positions]) -> None:
         self._parts, self._count = iter(parts), 0
@@ -294,7 +293,7 @@ class _Counted:
             yield part
 
     def finish(self) -> int:
-        """How many there are, after the rest of them."""
+        """Drain the stream and return the count."""
         return self._count + sum(map(len, self._parts))
 
 

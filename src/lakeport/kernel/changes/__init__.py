@@ -1,4 +1,4 @@
-"""A table commit by commit: the change data feed, and what streams follow.
+"""A table's changes commit by commit: the change data feed, and commits for streams.
 
 May import `snapshot`, `scan` and all below them.
 """

@@ -1,7 +1,7 @@
-"""The commits of a table, one after the other: which files each of them added, and whether it took rows away.
+"""A table's commits in order: the files that each one added, and whether it removed rows.
 
-It is what a stream follows. Unlike the change data feed it needs nothing to be switched on, and it does not tell which
-rows of a file are new."""
+Streams follow these. Unlike the change data feed, this needs no table property, but it does not identify new rows
+within a file."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from lakeport.kernel.snapshot import Table
 
 @dataclass(frozen=True)
 class CommitFiles:
-    """What a commit did to the rows of the table. Files that it only rearranged are not told."""
+    """A commit's effect on the table's rows. Files that it only rearranged are left out."""
 
     version: int
     timestamp: int
     """Milliseconds since the epoch."""
     added: tuple[ScanFile, ...]
     removes: bool
-    """Whether it also removed files, or rows of them by deletion vectors."""
+    """Whether it also removed files, or rows through deletion vectors."""
     protocol: Protocol | None
     metadata: Metadata | None
-    """What it says of the table itself, if anything."""
+    """The table's new metadata, if the commit has any."""
 
 
 class TableCommits:
-    """The commits of the versions `start` to `end`."""
+    """The commits of versions `start` to `end`."""
 
     def __init__(self, table: Table, start: int, end: int) -> None:
-        """Raises `VersionNotFoundError` for versions that the table does not have, or no longer has."""
+        """Raises `VersionNotFoundError` for versions that do not exist or have been cleaned up."""
         self.start, self.end, self._table = start, end, table
         self.snapshot = table.snapshot_at_version(end)
-        """The last of them."""
+        """The snapshot at `end`."""
         self._times = self.snapshot.commit_times()
         check_commits_are_there(self._times, start, end, table.root)
 
@@ -45,8 +45,8 @@ class TableCommits:
         return f"<TableCommits of {self._table.root}, versions {self.start} to {self.end}>"
 
     def __iter__(self) -> Iterator[CommitFiles]:
-        """Oldest first; each is read once, when it is asked for. Raises `UnsupportedFeatureError` at one from which on
-        the table cannot be read."""
+        """Oldest first; each is read lazily, once. Raises `UnsupportedFeatureError` at a commit that makes the table
+        unreadable."""
         scan = self.snapshot.scan_builder().build()
         root = self.snapshot.root
         for version in range(self.start, self.end + 1):

@@ -1,13 +1,13 @@
-"""The change data feed: which rows each commit of a range of versions inserted, updated and deleted.
+"""The change data feed: the rows that each commit of a version range inserted, updated and deleted.
 
-Planning reads the log only, one commit after the other, and gives `ChangeFile`s; with the `ChangeState` that they
-share, `transform_change_data` makes rows of what the Parquet handler reads from them. Of a commit,
+Planning reads only the log, commit by commit, and yields `ChangeFile`s. With their shared `ChangeState`,
+`transform_change_data` converts the Parquet handler's output to rows. In each commit,
 
-- the cdc files are all of its changes, if it has any;
-- else each file that it adds is inserted and each file that it removes is deleted, if its `dataChange` is not false;
-- a file that it removes and adds again has changed in the rows in which the two deletion vectors differ, if any.
+- cdc files, if any, hold all changes;
+- otherwise each added file is inserted and each removed file is deleted, unless its `dataChange` is false;
+- a file that is both removed and added changed in the rows where its two deletion vectors differ, if any.
 
-The rows have the schema of the last version of the range; see `change_schema` for what the others may have been.
+The rows have the schema of the range's last version; see `change_schema` for compatible earlier ones.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
 
 
 def table_changes(table: Table, start: int, end: int | None = None) -> TableChanges:
-    """The changes of the versions `start` to `end`, or to the latest.
+    """The changes of versions `start` to `end`, or to the latest.
 
-    Raises `VersionNotFoundError` for versions that the table does not have or no longer has, and `ChangeFeedError` if
-    the feed is off at `start`, or if `start` cannot be read under the schema of `end`. What later versions hold is
-    looked at when they are planned."""
+    Raises `VersionNotFoundError` for versions that do not exist or have been cleaned up, and `ChangeFeedError` if the
+    feed is off at `start`, or if `start` is unreadable under the schema of `end`. Later versions are checked during
+    planning."""
     if end is not None and start > end:
         raise ChangeFeedError(f"the changes from version {start} to {end} run backwards [{table.root}]", version=start)
     last = table.latest_snapshot() if end is None else table.snapshot_at_version(end)
@@ -40,8 +40,8 @@ def table_changes(table: Table, start: int, end: int | None = None) -> TableChan
 
 
 def table_changes_between(table: Table, start: int | datetime, end: int | datetime | None = None) -> TableChanges:
-    """The changes of the versions that were made from one time to another, both included; none if no commit was made
-    between them. Times are milliseconds since the epoch, or datetimes (naive means UTC)."""
+    """The changes of versions made between two times, both inclusive; empty if there are none. Times are milliseconds
+    since the epoch, or datetimes (naive means UTC)."""
     first = first_version_since(table, start)
     if end is None:
         return table_changes(table, first)
@@ -53,27 +53,27 @@ def table_changes_between(table: Table, start: int | datetime, end: int | dateti
 
 
 def first_version_since(table: Table, timestamp: int | datetime) -> int:
-    """The first version that was made at or after a time. Raises `VersionNotFoundError` if it is later than all of
-    them, or if versions of that time may have been cleaned up."""
+    """The first version made at or after a time. Raises `VersionNotFoundError` if the time is after all versions, or
+    if versions of that time may have been cleaned up."""
     return table.latest_snapshot().commit_times().version_from(to_milliseconds(timestamp))
 
 
 def last_version_until(table: Table, timestamp: int | datetime) -> int:
-    """The last version that was made at or before a time, so the latest one for a time to come. Raises
-    `VersionNotFoundError` if it is earlier than all of them."""
+    """The last version made at or before a time; for a future time, the latest. Raises `VersionNotFoundError` if the
+    time is before all versions."""
     latest = table.latest_snapshot()
     times = latest.commit_times()
     return times.version_at(min(to_milliseconds(timestamp), times.of(latest.version)))
 
 
 class TableChanges:
-    """The changes of the versions `start` to `end`; none if `start` is the greater one."""
+    """The changes of versions `start` to `end`; empty if `start` is greater."""
 
     def __init__(self, first: Snapshot, last: Snapshot, start: int) -> None:
         self.snapshot, self.start, self.end = last, start, last.version
         self.engine, self.root = last.engine, last.root
         self.schema: StructType = StructType((*last.schema, *CHANGE_COLUMNS))
-        """The columns of the table, as the last version has them, and `CHANGE_COLUMNS`."""
+        """The table's columns in the last version, and `CHANGE_COLUMNS`."""
         self._first = first
         self._times = last.commit_times()
         self._layout = layout_of(last.protocol, last.metadata, self.root)
@@ -85,9 +85,8 @@ class TableChanges:
         return ChangeScanBuilder(self)
 
     def commits(self, columns: FileColumns) -> Iterator[CommitChanges]:
-        """The commits of the range, oldest first; each is read once, when it is asked for. Raises `ChangeFeedError` at
-        a version at which the feed is off or the schema is not compatible, `UnsupportedFeatureError` at one that
-        cannot be read."""
+        """The commits of the range, oldest first; each is read lazily, once. Raises `ChangeFeedError` at a version with
+        the feed off or an incompatible schema, `UnsupportedFeatureError` at an unreadable one."""
         protocol, metadata = self._first.protocol, self._first.metadata
         for version in range(self.start, self.end + 1):
             commit = self._read(version, columns)
@@ -97,8 +96,8 @@ class TableChanges:
             yield commit
 
     def check(self) -> None:
-        """Raises `VersionNotFoundError` if a commit of the range is not there any more, `ChangeFeedError` if the first
-        or the last version does not allow to read changes."""
+        """Raises `VersionNotFoundError` if a commit of the range has been cleaned up, `ChangeFeedError` if the first or
+        last version does not support reading changes."""
         check_commits_are_there(self._times, self.start, self.end, self.root)
         for column in CHANGE_COLUMNS:
             if self.snapshot.schema.find(column.name) is not None:
@@ -125,7 +124,7 @@ class TableChanges:
             )
 
     def _advice(self, version: int) -> str:
-        """What to do about the feed that is off at `version`."""
+        """Advice for the error that the feed is off at `version`."""
         if (since := self._feed_since(version + 1)) is not None:
             return f"it is on from version {since} on: start there"
         if version > self.start:
@@ -133,7 +132,7 @@ class TableChanges:
         return f"set {ENABLE_CHANGE_DATA_FEED.name} to true, and the changes from then on can be read"
 
     def _feed_since(self, first: int) -> int | None:
-        """The version from which on, up to the last one, the feed is on; None if it is off at the last one."""
+        """The version since which the feed has been on without a break; None if it is off at the last version."""
         since = None
         for version in range(first, self.end + 1):
             if metadata := self._read(version, FileColumns()).state.metadata:

@@ -1,4 +1,4 @@
-"""`ChangeFile` and `ChangeState`: what a worker needs to read changes of a table, as values that travel as bytes."""
+"""`ChangeFile` and `ChangeState`: serialisable values with everything a worker needs to read changes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from lakeport.kernel.values import from_numpy, scalar_of, to_integers
 INSERT, DELETE = "insert", "delete"
 
 _STORED_CHANGE_TYPE = pa.field(CHANGE_TYPE.name, pa.string(), nullable=False)
-"""The column in cdc files; it has this name under every column mapping mode."""
+"""The column in cdc files; its name is the same in every column mapping mode."""
 
 
 class ChangeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file with rows that a commit changed."""
+    """A file of rows that a commit changed."""
 
     file: ScanFile
     change_type: str | None
-    """What happened to each of its rows; None for a cdc file, which tells it of each row."""
+    """The change type of all its rows; None for a cdc file, which stores it per row."""
     commit_version: int
     commit_timestamp: int
     """Milliseconds since the epoch."""
     deleted_in: DeletionVectorDescriptor | None = None
-    """For a file of which the commit replaced the deletion vector: only rows that this vector deletes are changes, less
-    those that the file's own vector deletes too."""
+    """Set if the commit replaced the file's deletion vector: the changes are the rows deleted by this vector but not by
+    the file's own."""
 
     @property
     def path(self) -> str:
@@ -50,7 +50,7 @@ class ChangeFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def num_records(self) -> int | None:
-        """How many changes it holds, if its statistics tell."""
+        """The number of changes in the file, if its statistics are known."""
         return self.file.num_records if self.deleted_in is None else None
 
     def to_bytes(self) -> bytes:
@@ -62,7 +62,7 @@ class ChangeFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def paths_of(file: ScanFile | ChangeFile) -> Iterator[str]:
-    """The data file, and the files of its deletion vectors, by their absolute paths."""
+    """Absolute paths of the data file and its deletion vector files."""
     scanned = file.file if isinstance(file, ChangeFile) else file
     yield scanned.path
     for vector in (scanned.deletion_vector, file.deleted_in if isinstance(file, ChangeFile) else None):
@@ -71,12 +71,12 @@ def paths_of(file: ScanFile | ChangeFile) -> Iterator[str]:
 
 
 class ChangeState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What all change files of a read share."""
+    """The state shared by all change files of a read."""
 
     table: ScanState
-    """How the columns of the table are read."""
+    """How to read the table's columns."""
     change_columns: tuple[str, ...] = CHANGE_COLUMNS.names
-    """Which of `CHANGE_COLUMNS` to return, behind those of the table."""
+    """The subset of `CHANGE_COLUMNS` to return, after the table's columns."""
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -84,7 +84,7 @@ class ChangeState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return pa.schema([*self.table.arrow_schema, *extra])
 
     def physical_schema(self, change: ChangeFile) -> pa.Schema:
-        """What to read from a change file: pass it to the Parquet handler."""
+        """The schema to read from a change file: pass it to the Parquet handler."""
         fields = list(self.table.physical_schema(change.file))
         if change.deleted_in is not None and change.file.deletion_vector is None:
             fields.append(ROW_INDEX)
@@ -93,7 +93,7 @@ class ChangeState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return pa.schema(fields)
 
     def complete(self, change: ChangeFile, rows: pa.RecordBatch, physical: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of the table with the columns of the change; `physical` is what they were made of."""
+        """Add the change columns to the table's rows; `physical` holds the source rows."""
         columns: dict[str, pa.Array] = dict(zip(rows.schema.names, rows.columns, strict=True))
         length = rows.num_rows
         if self._reads_change_type(change):
@@ -116,15 +116,15 @@ class ChangeState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def timestamps(milliseconds: int, length: int) -> pa.Array:
-    """A column that repeats one commit's time."""
+    """A column that repeats one commit time."""
     return pa.repeat(scalar_of(milliseconds * 1000, pa.int64()), length).view(pa.timestamp("us", "UTC"))
 
 
 def transform_change_data(
     engine: Engine, state: ChangeState, change: ChangeFile, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[FilteredBatch]:
-    """The changes in a file. `batches` are what the Parquet handler read from it with `state.physical_schema(change)`;
-    none is taken if the file has no change. Raises `CorruptTableError` for a bad deletion vector."""
+    """The changes in a file. `batches` come from the Parquet handler, read with `state.physical_schema(change)`; they
+    are not consumed if the file has no changes. Raises `CorruptTableError` for a bad deletion vector."""
     file, root = change.file, state.table.table_root
     own = read_vector(engine, root, file.deletion_vector)
     changed = None if change.deleted_in is None else _difference(read_vector(engine, root, change.deleted_in), own)

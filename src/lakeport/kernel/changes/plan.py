@@ -1,4 +1,4 @@
-"""Planning a read of changes: which files of each commit to read, and what is left to filter. Reads the log only."""
+"""Plan a read of changes: which files of each commit to read and which filter remains. Reads only the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ChangeScanBuilder(PlanBuilder["ChangeScan"]):
-    """Collects what a read of changes should return. Filters can be on the columns of the change too."""
+    """Collects the options of a read of changes. Filters may also use the change columns."""
 
     def __init__(self, changes: TableChanges) -> None:
         super().__init__(changes.engine, changes.schema)
@@ -38,7 +38,7 @@ class ChangeScanBuilder(PlanBuilder["ChangeScan"]):
 
 
 class ChangeScan:
-    """What to read of a table's changes."""
+    """A plan for reading a table's changes."""
 
     def __init__(
         self, changes: TableChanges, schema: StructType, predicate: Expression | None, with_stats: bool
@@ -51,15 +51,15 @@ class ChangeScan:
         if (condition := all_of(on_table)) is not None:
             builder = builder.with_filter(condition)
         self._table = (builder.with_stats() if with_stats else builder).build()
-        """The part that concerns the table's own columns: it reads files as a scan of the last version would."""
+        """The scan for the table's own columns: reads files like a scan of the last version."""
         left = self._table.remaining_filter
         self._rest = mixed if left is None else [left, *mixed]
         self.physical_filter = self._table.physical_filter
-        """The remaining filter for the Parquet handler, in the names of the data files; less what they do not have."""
+        """The remaining filter in physical names, for the Parquet handler, without columns that the files lack."""
 
     @property
     def remaining_filter(self) -> Expression | None:
-        """The part of the filter that the files do not already guarantee."""
+        """The part of the filter that file selection does not already guarantee."""
         return all_of([*self._rest, *(p for p in self._on_change if _is_on_type(p))])
 
     @cached_property
@@ -68,17 +68,17 @@ class ChangeScan:
         return ChangeState(table=self._table.scan_state, change_columns=names)
 
     def files(self) -> Iterator[ChangeFile]:
-        """The files to read, commit by commit. Raises what `TableChanges.commits` raises."""
+        """The files to read, commit by commit. Raises the errors of `TableChanges.commits`."""
         for commit in self.changes.commits(self._table.columns):
             yield from _CommitPlan(self, commit).files()
 
     def counted_files(self) -> Iterator[tuple[ChangeFile, int | None]]:
-        """The files to read, each with how many of its changes satisfy the filter, if the log tells."""
+        """The files to read, each with the number of changes that satisfy the filter, if known from the log."""
         for change in self.files():
             yield change, None if self._rest or change.change_type is None else change.num_records
 
     def may_hold(self, change_type: str | None, version: int, timestamp: int) -> bool:
-        """Whether a change of this kind satisfies what the filter says of changes as such. None is any type."""
+        """Whether such a change can satisfy the filter on the change columns. None means any type."""
         predicate = all_of(p for p in self._on_change if change_type is not None or not _is_on_type(p))
         if predicate is None:
             return True
@@ -88,7 +88,7 @@ class ChangeScan:
         return bool(evaluate(make_batch(values, schema, 1), None)[0].as_py())
 
     def select(self, actions: pa.StructArray, version: int) -> Iterator[ScanFile]:
-        """The files of a column of file actions that have to be read. Raises `ChangeFeedError`."""
+        """The files to read from a column of file actions. Raises `ChangeFeedError`."""
         columns, root = self._table.columns, self.changes.root
         if columns.partitions and actions.field("partitionValues").null_count:
             unknown = actions.filter(actions.field("partitionValues").is_null()).field("path")[0]
@@ -125,8 +125,8 @@ class _CommitPlan:
                 yield self._change(file, change_type)
 
     def _differences(self, removes: list[pa.StructArray], adds: list[pa.StructArray]) -> Iterator[ChangeFile]:
-        """Files whose deletion vectors were replaced: a row that only the new one deletes is deleted, a row that only
-        the old one deletes is back. Where the vector is the same, nothing is."""
+        """Files whose deletion vectors were replaced: rows that only the new vector deletes are deletes, rows that only
+        the old one deletes are inserts. Identical vectors yield nothing."""
         old_vectors = dict(self._vectors(removes))
         deletes, inserts = self._is_wanted(DELETE), self._is_wanted(INSERT)
         for file in self._selected(adds):
@@ -168,7 +168,7 @@ class _CommitPlan:
 
 
 def _divide(columns: list[pa.StructArray], mask: pa.ChunkedArray) -> tuple[list[pa.StructArray], list[pa.StructArray]]:
-    """The actions that the mask marks, and the others."""
+    """Split the actions into those selected by the mask and the others."""
     marked, others, start = [], [], 0
     for actions in columns:
         part = mask.slice(start, len(actions)).combine_chunks()
@@ -179,7 +179,7 @@ def _divide(columns: list[pa.StructArray], mask: pa.ChunkedArray) -> tuple[list[
 
 
 def _split(predicate: Expression | None) -> tuple[list[Expression], list[Expression], list[Expression]]:
-    """The parts of a bound filter: those on the table's own columns, those on the columns of the change, the rest."""
+    """Split a bound filter: parts on the table's columns, parts on the change columns, the rest."""
     parts: tuple[list[Expression], list[Expression], list[Expression]] = ([], [], [])
     for part in conjuncts(predicate) if predicate is not None else []:
         kinds = {column.path[0] in CHANGE_COLUMNS.names for column in columns_in(part)}

@@ -1,4 +1,4 @@
-"""What is in a data file and known about it: columns, partition values, statistics, and whether a filter can skip it.
+"""Data files: columns, partition values, statistics, and data skipping.
 
 May import `variant`, `expressions`, `schema`, `values` and `engine`.
 """

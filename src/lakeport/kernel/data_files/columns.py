@@ -1,7 +1,7 @@
-"""Between the columns of a file and the columns of a table: names, ids, missing fields, widened types.
+"""Map between a file's columns and a table's: names, ids, missing fields, widened types.
 
-Physical schemas are Arrow schemas that say how a column is found in a file: by the `FIELD_ID` in its metadata, or else
-by its name. Every engine that reads Parquet can use `conform` to meet its obligations.
+A physical schema is an Arrow schema that says how to find each column in a file: by the `FIELD_ID` in its metadata,
+or else by name. Any engine that reads Parquet can use `conform` to meet its obligations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakeport.kernel.variant import rebuild_variant
 
 
 def physical_field(field: StructField, mapping_mode: str) -> pa.Field:
-    """The Arrow field by which a column is found in data files under a column mapping mode (`none`, `name`, `id`)."""
+    """The Arrow field that identifies a column in data files under a column mapping mode (`none`, `name`, `id`)."""
     metadata: dict[bytes, bytes] = {}
     if mapping_mode == "id" and field.field_id is not None:
         metadata[FIELD_ID] = str(field.field_id).encode()
@@ -37,7 +37,7 @@ def physical_field(field: StructField, mapping_mode: str) -> pa.Field:
 
 
 def find_field(fields: Sequence[pa.Field], target: pa.Field) -> int | None:
-    """Where the column `target` is among a file's `fields`."""
+    """The index of column `target` in a file's `fields`."""
     if (field_id := (target.metadata or {}).get(FIELD_ID)) is not None:
         return next((i for i, f in enumerate(fields) if (f.metadata or {}).get(FIELD_ID) == field_id), None)
     for index, field in enumerate(fields):
@@ -48,14 +48,14 @@ def find_field(fields: Sequence[pa.Field], target: pa.Field) -> int | None:
 
 
 def columns_to_read(fields: Sequence[pa.Field], targets: Iterable[pa.Field], parents: str = "") -> list[str]:
-    """The dotted paths of the Parquet columns that `conform` needs; fields of structs are pruned."""
+    """The dotted paths of the Parquet columns that `conform` needs; prunes struct fields."""
     paths: list[str] = []
     for target in targets:
         if (index := find_field(fields, target)) is None:
             continue
         source, path = fields[index], f"{parents}{fields[index].name}"
         if pa.types.is_struct(target.type) and pa.types.is_struct(source.type) and not is_variant_field(target):
-            # At least one leaf of a struct is read: it tells which rows are null.
+            # Read at least one leaf of a struct, to know which rows are null.
             inner = columns_to_read(list(source.type), target.type, f"{path}.")
             paths += inner or [_first_leaf(source, path)]
         else:
@@ -71,10 +71,10 @@ def _first_leaf(field: pa.Field, path: str) -> str:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, *, path: str) -> pa.RecordBatch:
-    """`batch`, as it was read from the file at `path`, with exactly the columns and types of `schema`.
+    """Convert `batch`, read from the file at `path`, to exactly the columns and types of `schema`.
 
-    Nullable columns that the file lacks are null. Raises `CorruptTableError` for required ones, and for types that
-    Delta does not widen into those of the schema."""
+    Nullable columns missing from the file are null. Raises `CorruptTableError` for required ones, and for types that
+    Delta cannot widen to the schema's."""
     if batch.schema.equals(schema, check_metadata=True):
         return batch
     sources = list(batch.schema)
@@ -88,7 +88,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, path: str) -> pa.Record
 
 
 def make_batch(arrays: list[pa.Array], schema: pa.Schema, num_rows: int) -> pa.RecordBatch:
-    """A batch that keeps its number of rows even if it has no columns."""
+    """A batch that keeps its number of rows even without columns."""
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.nulls(num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -101,7 +101,7 @@ def _conform(array: pa.Array | None, target: pa.Field, length: int, name: str, p
         return pa.nulls(length, target.type)
     if is_variant_field(target) or AS_STORED in (target.metadata or {}) or array.type == target.type:
         return array
-    if isinstance(array, pa.ExtensionArray):  # JSON, UUIDs and others: the table knows what they are stored as
+    if isinstance(array, pa.ExtensionArray):  # JSON, UUIDs and others: the table knows their storage type
         return _conform(array.storage, target, length, name, path)
     return _conform_type(array, target.type, name, path)
 
@@ -134,9 +134,9 @@ def _conform_type(array: pa.Array, target: pa.DataType, name: str, path: str) ->
 
 
 def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A primitive column in a wider or equal type: Delta's type widening, and other writers' choices for one type.
+    """Cast a primitive column to an equal or wider type, by Delta's type widening and other writers' encodings.
 
-    Raises `TypeError` for a pair of types that Delta does not widen, `ArrowInvalid` for a value that does not fit."""
+    Raises `TypeError` for types that Delta does not widen, `ArrowInvalid` for a value that does not fit."""
     source = array.type
     if source == target:
         return array
@@ -158,9 +158,9 @@ def _cast_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(pa.date32()).cast(target)
     if not pa.types.is_timestamp(array.type):
         raise TypeError("not a timestamp")
-    # Both kinds count from the epoch in UTC: only the label changes.
+    # Both kinds count from the epoch in UTC, so only the type changes.
     moments = array.view(pa.timestamp(array.type.unit))
-    if array.type.unit == "ns":  # a cast would round towards the epoch, statistics are rounded down
+    if array.type.unit == "ns":  # a cast would round towards the epoch, but statistics are rounded down
         moments = pc.floor_temporal(moments, unit="microsecond")
     return moments.cast(pa.timestamp(target.unit), safe=False).view(target)
 
@@ -172,7 +172,7 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
         return bool(types.is_integer(target) or types.is_decimal(target) or exact_in_double)
     if types.is_floating(source):
         return bool(types.is_floating(target) and source.bit_width < target.bit_width)
-    if types.is_duration(source) or types.is_time(source):  # Delta has neither: tables know them as numbers
+    if types.is_duration(source) or types.is_time(source):  # Delta has neither: tables hold them as numbers
         return bool(types.is_integer(target) and source.bit_width <= target.bit_width)
     if types.is_decimal(source):
         return bool(types.is_decimal(target))
@@ -195,19 +195,19 @@ def _is_bytes(data_type: pa.DataType) -> bool:
 
 
 def to_logical(array: pa.Array, physical: pa.Field, logical: pa.Field) -> pa.Array:
-    """A conformed physical column under its logical names, variants rebuilt into their plain struct."""
+    """Give a conformed physical column its logical names and rebuild variants as plain structs."""
     return rebuild_variant(array) if is_variant_field(physical) else _relabelled(array, physical, logical, to_logical)
 
 
 def to_physical(array: pa.Array, logical: pa.Field, physical: pa.Field) -> pa.Array:
-    """A logical column under its physical names; a variant stays the plain struct that it is."""
+    """Give a logical column its physical names; a variant stays a plain struct."""
     return array if is_variant_field(logical) else _relabelled(array, logical, physical, to_physical)
 
 
 def _relabelled(
     array: pa.Array, source: pa.Field, target: pa.Field, convert: Callable[[pa.Array, pa.Field, pa.Field], pa.Array]
 ) -> pa.Array:
-    """A column under the names of `target`; `convert` does the same for what it is made of."""
+    """Rename a column to match `target`; `convert` does the same for its children."""
     if array.type == target.type:
         return array
     if pa.types.is_struct(target.type):
@@ -224,7 +224,7 @@ def _relabelled(
 
 
 def map_leaves(array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """The array with `change`, which keeps types and nulls, applied to every primitive column in it."""
+    """Apply `change`, which keeps types and nulls, to every primitive column in the array."""
     if pa.types.is_struct(array.type):
         children = [map_leaves(array.field(i), change) for i in range(array.type.num_fields)]
         return _struct(children, array.type, array)
@@ -236,8 +236,8 @@ def map_leaves(array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Ar
 
 
 def without_hidden_nulls(array: pa.Array) -> pa.Array:
-    """The same values; where a struct is null, its required fields are not. Arrow's Parquet writer refuses a null
-    there, though no reader could ever see it. The values that count must have no null in a required field."""
+    """Replace nulls of required fields inside null structs. Arrow's Parquet writer rejects such a null, although no
+    reader could see it. Visible required fields must not have nulls."""
     if not _has_required(array.type):
         return array
     if pa.types.is_struct(array.type):
@@ -249,7 +249,7 @@ def without_hidden_nulls(array: pa.Array) -> pa.Array:
 
 
 def _has_required(data_type: pa.DataType) -> bool:
-    """Whether a struct in the type has a required field."""
+    """Whether any struct in the type has a required field."""
     inner = [data_type.field(i) for i in range(data_type.num_fields)]
     if pa.types.is_map(data_type):
         inner = [data_type.key_field, data_type.item_field]
@@ -258,7 +258,7 @@ def _has_required(data_type: pa.DataType) -> bool:
 
 
 def _filled(array: pa.Array, field: pa.Field) -> pa.Array:
-    """A required field without its nulls: whatever is stored in their place."""
+    """A required field without its null mask: exposes the stored values."""
     if field.nullable or not array.null_count:
         return array
     if pa.types.is_struct(array.type):

@@ -1,4 +1,4 @@
-"""Partition values: the strings of the log as typed columns, and typed values as strings."""
+"""Convert partition values between the log's strings and typed values."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from lakeport.kernel.values import (
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^<>|]")
-"""What a directory of a partition must not have in its name; non-ASCII text stays."""
+"""Characters escaped in names of partition directories; non-ASCII text is kept."""
 _FAR_DATE = re.compile(r"([+-]?\d{4,7})-(\d\d)-(\d\d)", re.ASCII)
 
 
 def parse_partition_values(texts: pa.Array, field: StructField, *, path: str) -> pa.Array:
-    """A column of serialised values as a column of the field's type. Each distinct value is parsed once.
+    """Parse a column of serialised values to the field's type. Parses each distinct value once.
 
-    Raises `CorruptTableError`, naming the table at `path`."""
+    Raises `CorruptTableError` naming the table at `path`."""
     encoded = texts.dictionary_encode()
     values = [parse_partition_value(text, field, path=path) for text in encoded.dictionary.to_pylist()]
     return array_of(values, arrow_type(field.type)).take(encoded.indices)
@@ -54,7 +54,7 @@ def partition_column(text: str | None, field: StructField, length: int, *, path:
 
 
 def parse_partition_value(text: str | None, field: StructField, *, path: str) -> Any:
-    """One value; the empty string is null for every type. Raises `CorruptTableError`."""
+    """Parse one value; the empty string is null for every type. Raises `CorruptTableError`."""
     if not text:
         return None
     name = field.type.name if isinstance(field.type, PrimitiveType) else ""
@@ -70,8 +70,8 @@ def parse_partition_value(text: str | None, field: StructField, *, path: str) ->
 
 
 def format_partition_value(value: Any, field: StructField) -> str | None:
-    """One value, as `parse_partition_value` has it, as the log writes it; the empty string has no other form than null
-    has."""
+    """Serialise one value for the log, the inverse of `parse_partition_value`; the empty string has the same form as
+    null."""
     if value is None or value == "":
         return None
     match value:
@@ -106,7 +106,7 @@ def _format_binary(value: bytes, column: str) -> str:
 
 
 def partition_directory(values: Mapping[str, str | None]) -> str:
-    """The directory of a partition as Hive and Spark name it: `day=2026-01-01/region=a%3Ab`, as plain text."""
+    """A partition's directory as named by Hive and Spark: `day=2026-01-01/region=a%3Ab`, as plain text."""
     return "/".join(f"{_escape(name)}={_escape(value or _HIVE_NULL)}" for name, value in values.items())
 
 
@@ -122,14 +122,14 @@ def constant_column(value: Any, data_type: pa.DataType, length: int) -> pa.Array
 
 
 def compact_partitions(values: pa.MapArray) -> pa.StructArray:
-    """Serialised values as a struct of every key that occurs, each distinct value kept once."""
+    """Serialised values as a struct of all keys that occur, storing each distinct value once."""
     keys = [key for key in pc.unique(values.keys).to_pylist() if key is not None]
     columns = [_lookup(values, key).dictionary_encode() for key in keys]
     return pa.StructArray.from_arrays(columns, names=keys) if keys else pa.nulls(len(values))
 
 
 def partition_struct(values: pa.Array | None, names: tuple[str, ...], length: int) -> pa.StructArray:
-    """The serialised values of `names` as a struct, from maps or from what `compact_partitions` made of them."""
+    """The serialised values of `names` as a struct, from maps or from the output of `compact_partitions`."""
     columns = []
     for name in names:
         if values is None or pa.types.is_null(values.type):
@@ -145,12 +145,12 @@ def partition_struct(values: pa.Array | None, names: tuple[str, ...], length: in
 
 
 def _lookup(values: pa.MapArray, key: str) -> pa.Array:
-    """The value of a key in each map. (Arrow's map_lookup goes row by row, and takes ten times as long.)"""
+    """The value of a key in each map. (Arrow's map_lookup works row by row and takes ten times as long.)"""
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
     found = np.flatnonzero(to_mask(pc.equal(values.keys, scalar_of(key, pa.string()))))
     found = found[(found >= offsets[0]) & (found < offsets[-1])]
     entry = np.full(len(values), -1, np.int64)
-    entry[(np.searchsorted(offsets, found, side="right") - 1)[::-1]] = found[::-1]  # of a repeated key, the first
+    entry[(np.searchsorted(offsets, found, side="right") - 1)[::-1]] = found[::-1]  # the first of a repeated key
     first = int(offsets[0])
     if len(values) == len(values.items) - first and np.array_equal(entry, np.arange(first, first + len(values))):
         return values.items.slice(first).cast(pa.string())
@@ -227,7 +227,7 @@ def _parse_far_time(text: str, zone: timezone | None) -> Moment:
 
 
 def _six_digits(text: str) -> str:
-    """Cuts a fraction of a second to microseconds."""
+    """Truncate a fraction of a second to microseconds."""
     head, dot, tail = text.partition(".")
     digits = len(tail) - len(tail.lstrip("0123456789"))
     return f"{head}.{tail[: min(digits, 6)]}{tail[digits:]}" if dot else text

@@ -1,7 +1,7 @@
-"""What bounds can rule out: a predicate against the least value, the greatest value and the nulls of many files.
+"""Data skipping: check a predicate against the minimum, maximum and null count of many files.
 
-`may_match` answers for each file (or row group) whether any of its rows can satisfy the predicate. What is not known is
-possible: a file is ruled out only when no row in it can match.
+`may_match` decides for each file (or row group) whether any of its rows can satisfy the predicate. Unknown means
+possible: a file is skipped only if no row in it can match.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _ZERO = scalar_of(0, pa.int64())
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of one column in each of many files; a null in any of these arrays is "not known"."""
+    """Bounds of one column in each of many files; a null in any of these arrays means unknown."""
 
     lower: pa.Array | None
     upper: pa.Array | None
     nulls: pa.Array | None
-    """How many rows are null, if that number can be trusted."""
+    """The number of nulls, if reliable."""
     rows: pa.Array | None
-    """How many rows there are."""
+    """The number of rows."""
     exact: bool = False
-    """Whether a file of which both bounds are v holds no other value than v (and null)."""
+    """Whether a file whose bounds both equal v holds only v (and null)."""
 
 
 BoundsOf = Callable[[Column], Bounds | None]
 
 
 def may_match(predicate: Expression, bounds_of: BoundsOf, count: int) -> Mask:
-    """For each of `count` files, whether a row of it can satisfy the bound and normalised predicate."""
+    """For each of `count` files, whether any row can satisfy the bound and normalised predicate."""
     return _Skipper(bounds_of, count).may(predicate)
 
 
 class _Skipper:
-    """Works out what is known of a column once, however many terms of the predicate are about it."""
+    """Evaluates the bounds of a column once, however many terms of the predicate use it."""
 
     def __init__(self, bounds_of: BoundsOf, count: int) -> None:
         self._count = count
@@ -81,7 +81,7 @@ class _Skipper:
         return np.full(self._count, answer)
 
     def _known_true(self, array: pa.Array | None) -> Mask:
-        """Where the answer is known to be yes."""
+        """Where the result is known to be true."""
         if array is None:
             return self._all(False)
         return to_mask(array)
@@ -110,7 +110,7 @@ class _Skipper:
         return self._has_value(column) & ~self._excluded(op, bounds, value)
 
     def _excluded(self, op: str, bounds: Bounds, value: Any) -> Mask:
-        """Where the bounds show that no value compares so."""
+        """Where the bounds rule out the comparison for all values."""
         match op:
             case "=" | "<=>":
                 return self._test(pc.greater, bounds.lower, value) | self._test(pc.less, bounds.upper, value)

@@ -1,4 +1,4 @@
-"""The statistics of files in the log as bounds of columns."""
+"""File statistics in the log as column bounds."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from lakeport.kernel.values import (
 )
 
 _CUT_LENGTH = 32
-"""Writers cut long strings to this many characters, or halves of them. A greatest value of fewer bytes is whole."""
+"""Writers truncate long strings to this many characters or UTF-16 units. A maximum of fewer bytes is untruncated."""
 _EXACT_DIGITS = 15
-"""A decimal of so many digits is the same after it has been a double."""
+"""A decimal with this many digits survives a round trip through double."""
 _DOUBLE_DIGITS = 17
-"""No double is written with more digits, unless it is with all that it has."""
+"""Doubles are written with at most this many digits, or with all of their digits."""
 _SOME_DOUBLES = -15
-"""This power of ten, of a number, is at least four times as far as the next double."""
+"""This power of ten, relative to a number, is at least four times the distance to the next double."""
 _LEAST_NORMAL_FLOAT = float(np.finfo(np.float32).tiny)
-"""Below it floats have fewer digits."""
+"""Smaller floats have fewer digits."""
 
 _ZERO, _ALMOST_A_MILLISECOND, _LATEST = (scalar_of(n, pa.int64()) for n in (0, 999, 2**63 - 1000))
 _CUT = scalar_of(_CUT_LENGTH, pa.int32())
@@ -52,13 +52,13 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 
 
 def physical_path(schema: StructType, path: tuple[str, ...], mapping_mode: str) -> tuple[str, ...]:
-    """The physical names on the way to a column."""
+    """The physical names along the path to a column."""
     fields = schema.resolve(path)
     return tuple(f.physical_name(mapping_mode) for f in fields)
 
 
 def stats_type(schema: StructType, columns: Iterable[Column], mapping_mode: str) -> pa.DataType:
-    """The type of the statistics of some columns, as `stats_parsed` has it and JSON is parsed to."""
+    """The type of some columns' statistics, for reading `stats_parsed` and parsing JSON."""
     values: _Tree = {}
     nulls: _Tree = {}
     for column in columns:
@@ -106,7 +106,7 @@ def _type_of(tree: _Tree | pa.DataType) -> pa.DataType:
 
 
 class FileStatistics:
-    """The statistics of a batch of files, of a type that `stats_type` gave."""
+    """The statistics of a batch of files, in a type made by `stats_type`."""
 
     def __init__(self, statistics: pa.StructArray, schema: StructType, mapping_mode: str) -> None:
         self._stats, self._schema, self._mapping_mode = statistics, schema, mapping_mode
@@ -131,7 +131,7 @@ class FileStatistics:
         )
 
     def _trusted_nulls(self, nulls: pa.Array | None, rows: pa.Array | None) -> pa.Array | None:
-        """With wide bounds a count of nulls means something only at 0 and at all rows."""
+        """With wide bounds, a null count is meaningful only if it is 0 or the number of rows."""
         tight = self._at("tightBounds")
         if nulls is None or rows is None or tight is None:
             return nulls
@@ -142,8 +142,8 @@ class FileStatistics:
         return self._level(path[:-1]).get(path[-1])
 
     def _level(self, path: tuple[str, ...]) -> dict[str, pa.Array]:
-        """The fields of the struct at a path, none if there is no struct. It is taken apart once, however many of its
-        fields are asked for."""
+        """The fields of the struct at a path, empty if there is no struct. Flattened once, however many fields are
+        used."""
         if path not in self._levels:
             struct = self._at(*path) if path else self._stats
             self._levels[path] = {} if struct is None else _fields_of(struct)
@@ -151,16 +151,16 @@ class FileStatistics:
 
 
 def _fields_of(array: pa.Array) -> dict[str, pa.Array]:
-    """The fields of structs by their names; none of what is no struct, nor of a name that two have."""
+    """The fields of a struct by name; empty for other types, and without duplicate names."""
     if not pa.types.is_struct(array.type):
         return {}
-    fields = array.flatten()  # unlike field(), with the parent's nulls
+    fields = array.flatten()  # unlike field(), applies the parent's nulls
     names = Counter(field.name for field in array.type)
     return {field.name: inner for field, inner in zip(array.type, fields, strict=True) if names[field.name] == 1}
 
 
 def _lowered(lower: pa.Array) -> pa.Array:
-    """A least value that no value of the file is below, whatever its writer made of it."""
+    """A safe lower bound of the file's values, however the writer changed its minimum."""
     if pa.types.is_float64(lower.type):
         return pc.min_element_wise(lower, _as_float(lower))
     if pa.types.is_decimal(lower.type):
@@ -169,7 +169,7 @@ def _lowered(lower: pa.Array) -> pa.Array:
 
 
 def _raised(upper: pa.Array) -> pa.Array:
-    """A greatest value that no value of the file exceeds, whatever its writer made of it."""
+    """A safe upper bound of the file's values, however the writer changed its maximum."""
     if pa.types.is_float64(upper.type):
         return pc.max_element_wise(upper, _as_float(upper))
     if pa.types.is_decimal(upper.type):
@@ -182,10 +182,10 @@ def _raised(upper: pa.Array) -> pa.Array:
 
 
 def _as_float(bounds: pa.Array) -> pa.Array:
-    """Doubles, with a float in the place of each that may be the text of one: 3.4 for 3.4000000953674316.
+    """Replace each double that may be the text of a float by that float: 3.4000000953674316 for 3.4.
 
-    Files may have floats under a column of doubles, and nothing in the log need tell. The text of a float has at most
-    nine digits, and differs from it by less than a unit of the last one."""
+    Files may have floats under a column of doubles, without a trace in the log. The text of a float has at most nine
+    digits, and differs from it by less than a unit in the last place."""
     values = np.frombuffer(bounds.buffers()[1], np.float64, len(bounds), bounds.offset * 8)
     with np.errstate(all="ignore"):
         floats = values.astype(np.float32).astype(np.float64)
@@ -198,7 +198,7 @@ def _as_float(bounds: pa.Array) -> pa.Array:
 
 
 def _spread(bounds: pa.Array, direction: int) -> pa.Array:
-    """Decimals, up or down by what is lost where a writer, as deltalake does, makes doubles of them on the way."""
+    """Move decimals up or down by the precision lost in writers, such as deltalake, that convert them to doubles."""
     if bounds.type.precision <= _EXACT_DIGITS:
         return bounds
     least = scalar_of(Decimal(1).scaleb(_EXACT_DIGITS - bounds.type.scale), bounds.type)
@@ -211,7 +211,7 @@ def _spread(bounds: pa.Array, direction: int) -> pa.Array:
 
 def _beside_double(bound: Decimal, direction: int, data_type: pa.DataType) -> Decimal | None:
     """The bound if it cannot have been a double; else one that is some doubles away. None if the type has no such
-    value, or if what is beyond 64 bits may have been cut off, as deltalake does."""
+    value, or if digits beyond 64 bits may have been cut off, as by deltalake."""
     if bound == (2**63 - 1 if direction > 0 else -(2**63)):
         return None
     if len(bound.normalize(EXACT).as_tuple().digits) > _DOUBLE_DIGITS and bound != Decimal(float(bound)):
@@ -223,8 +223,8 @@ def _beside_double(bound: Decimal, direction: int, data_type: pa.DataType) -> De
 
 
 def _raised_texts(upper: pa.Array) -> pa.Array:
-    """Long texts may be cut. Older versions of Delta put U+FFFD after the cut, which is below some characters, and cut
-    such characters in halves, of which they make question marks."""
+    """Long texts may be truncated. Older versions of Delta append U+FFFD, which sorts below some characters, and split
+    surrogate pairs, whose halves become question marks."""
     marked = pc.ends_with(upper, _OLD_TIE_BREAKER)
     if marked.true_count:
         upper = pc.if_else(marked, pc.replace_substring_regex(upper, rf"\??{_OLD_TIE_BREAKER}+$", ""), upper)
@@ -233,7 +233,7 @@ def _raised_texts(upper: pa.Array) -> pa.Array:
 
 
 def _raised_moments(upper: pa.Array) -> pa.Array:
-    """Timestamps are rounded down to milliseconds."""
+    """Timestamps are truncated to milliseconds."""
     micros = upper.cast(pa.int64())
     late = pc.greater(micros, _LATEST)
     widened = pc.add(pc.min_element_wise(micros, _LATEST), _ALMOST_A_MILLISECOND)
@@ -241,7 +241,7 @@ def _raised_moments(upper: pa.Array) -> pa.Array:
 
 
 def conform_parsed(array: pa.StructArray, target: pa.DataType) -> pa.StructArray:
-    """`stats_parsed` in the wanted type; cells that do not fit are unknown."""
+    """Convert `stats_parsed` to the requested type; cells that do not fit are unknown."""
     children, known = [], _fields_of(array)
     for field in target:
         child = known[field.name] if field.name in known else pa.nulls(len(array), field.type)
@@ -270,7 +270,7 @@ def format_stats(parsed: pa.StructArray) -> pa.StringArray:
 def _python_rows(parsed: pa.StructArray) -> list[Any]:
     try:
         return list(parsed.to_pylist())
-    except (OverflowError, ValueError):  # a year that Python's dates do not have
+    except (OverflowError, ValueError):  # a year outside Python's range
         return [_python_row(row) for row in parsed]
 
 
@@ -292,7 +292,7 @@ class _NumRecords(msgspec.Struct):
 
 
 def decode_num_records(stats: str | None) -> int | None:
-    """`numRecords` of a file's statistics; None if it is not there or makes no sense."""
+    """`numRecords` of a file's statistics; None if missing or invalid."""
     try:
         records = msgspec.json.decode(stats, type=_NumRecords).numRecords if stats else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a table is besides its files: protocol, features, properties, constraints, layout.
+"""A table's definition, without its files: protocol, features, properties, constraints, layout.
 
 May import `data_files` and all below it, and `actions`.
 """

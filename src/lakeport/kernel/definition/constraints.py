@@ -1,4 +1,4 @@
-"""The SQL in the definition of a table: CHECK constraints, column invariants and generated columns."""
+"""The SQL in a table's definition: CHECK constraints, column invariants and generated columns."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class TableExpression:
-    """SQL that decides what rows a table takes, or what is in them."""
+    """SQL that constrains or generates a table's rows."""
 
     name: str
-    """`the constraint 'positive'`, for people."""
+    """`the constraint 'positive'`, for messages."""
     sql: str
     owner: _Path = ()
-    """The column that has it; empty for a constraint of the whole table."""
+    """The column that it belongs to; empty for a table constraint."""
     type: DataType | None = None
-    """That of the generated column; None for a condition."""
+    """The type of the generated column; None for a condition."""
     is_repeated: bool = False
-    """Whether the column is in a list or in a map, so that a row has many values or none for it."""
+    """Whether the column is in a list or map, so that a row has any number of values for it."""
 
     def check(self, schema: StructType) -> None:
-        """Raises `InvalidFilterError` and `UnknownColumnError` if it has no meaning in a table of this schema."""
+        """Raises `InvalidFilterError` and `UnknownColumnError` if it is invalid for this schema."""
         parsed = replace_now(parse_expression(self.sql), 0)
         if self.type is None:
             bind(parsed, schema)
@@ -47,7 +47,7 @@ class TableExpression:
             bind_value(parsed, schema, self.type)
 
     def columns(self, schema: StructType) -> tuple[_Path, ...]:
-        """The columns in it. Of SQL that this kernel does not understand, all whose names are anywhere in the text."""
+        """The columns in it. For SQL that this kernel cannot parse, all columns whose names occur in the text."""
         try:
             return tuple(column.path for column in columns_in(parse_expression(self.sql)))
         except InvalidFilterError:
@@ -56,7 +56,7 @@ class TableExpression:
 
 
 def expressions_in(configuration: Configuration, schema: StructType) -> list[TableExpression]:
-    """All of a table. Raises `ValueError` for an invariant that is not valid."""
+    """All expressions of a table. Raises `ValueError` for an invalid invariant."""
     found = [TableExpression(f"the constraint {name!r}", sql) for name, sql in constraints_in(configuration).items()]
     for place in _places(schema):
         found += _expressions_of(place)
@@ -66,8 +66,7 @@ def expressions_in(configuration: Configuration, schema: StructType) -> list[Tab
 def constraints_of(configuration: Configuration, schema: StructType, path: str) -> dict[str, str]:
     """CHECK constraints and column invariants of the table at a path, as SQL conditions by name.
 
-    Raises `CorruptTableError` for an invariant that is not valid, and `UnsupportedFeatureError` for one that is not
-    about rows: in a list or a map."""
+    Raises `CorruptTableError` for an invalid invariant, and `UnsupportedFeatureError` for one inside a list or map."""
     try:
         expressions = expressions_in(configuration, schema)
     except ValueError as error:
@@ -84,7 +83,7 @@ def constraints_of(configuration: Configuration, schema: StructType, path: str) 
 
 
 def uses_of_columns(expressions: Iterable[TableExpression], schema: StructType) -> dict[str, tuple[_Path, ...]]:
-    """The columns in expressions, by what they are in."""
+    """The columns in expressions, by the expression's name."""
     return {expression.name: expression.columns(schema) for expression in expressions}
 
 
@@ -106,7 +105,7 @@ class _Invariant(msgspec.Struct):
 
 @dataclass(frozen=True)
 class _Place:
-    """A field and where it is; through lists and maps by `element`, `key` and `value`."""
+    """A field and its path; through lists and maps by `element`, `key` and `value`."""
 
     path: _Path
     field: StructField

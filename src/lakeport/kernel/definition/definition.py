@@ -1,4 +1,4 @@
-"""`TableDefinition`: protocol, metadata and schema of a table, and how a transaction changes them together."""
+"""`TableDefinition`: a table's protocol, metadata and schema, and how a transaction changes them together."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TIMESTAMP_ENABLEMENT = ("delta.inCommitTimestampEnablementVersion", "delta.inCo
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """What a table is, apart from its files. `before` is what it was when the transaction began; None if it is new."""
+    """A table without its files. `before` is the definition when the transaction began; None for a new table."""
 
     root: str
     protocol: Protocol
@@ -52,7 +52,7 @@ class TableDefinition:
     def of(
         cls, root: str, protocol: Protocol, metadata: Metadata, read_domains: Callable[[], Mapping[str, str]]
     ) -> TableDefinition:
-        """What a table is in a version with this protocol, metadata and domain metadata, which is read if needed."""
+        """The definition of a version with this protocol and metadata; domain metadata is read only if needed."""
         known = cls(root, protocol, metadata)
         if "clustering" in (protocol.writer_features or ()):
             known = replace(known, clustering_columns=parse_clustering(read_domains(), root))
@@ -68,14 +68,14 @@ class TableDefinition:
 
     @property
     def actions(self) -> list[Protocol | Metadata]:
-        """What a commit has to say of it."""
+        """The changed actions to commit."""
         if self.before is None:
             return [self.protocol, self.metadata]
         changed: list[Protocol | Metadata] = [self.protocol] if self.protocol != self.before.protocol else []
         return changed + ([self.metadata] if self.metadata != self.before.metadata else [])
 
     def with_properties(self, properties: Mapping[str, str], unset: Iterable[str] = ()) -> TableDefinition:
-        """With properties set and others taken away, and the protocol that they need. Raises `ValueError`."""
+        """Set and unset properties, and upgrade the protocol as they need. Raises `ValueError`."""
         check_properties(properties)
         configuration: dict[str, str | None] = {**self.metadata.configuration, **properties}
         for name in unset:
@@ -83,11 +83,11 @@ class TableDefinition:
         return self._with(self.schema, configuration)
 
     def with_schema(self, schema: StructType) -> TableDefinition:
-        """With other columns; new ones get ids and physical names where columns are mapped. Raises `ValueError`."""
+        """Replace the columns; under column mapping, new ones get ids and physical names. Raises `ValueError`."""
         return self._with(schema, self.metadata.configuration)
 
     def with_features(self, *features: str) -> TableDefinition:
-        """With a protocol that has these features too."""
+        """Add these features to the protocol."""
         return replace(self, protocol=protocol_for(self.protocol, self.metadata, self.schema, features))
 
     def _with(self, schema: StructType, configuration: Mapping[str, str | None]) -> TableDefinition:
@@ -109,7 +109,7 @@ class TableDefinition:
         return replace(self, protocol=protocol, metadata=metadata).checked(self.before)
 
     def clustered_by(self, columns: Sequence[str]) -> TableDefinition:
-        """Clustered by columns; `clustering_domain` tells it to others. Raises `ValueError`."""
+        """Cluster by columns; `clustering_domain` records them for other clients. Raises `ValueError`."""
         paths = [self.schema.resolve(self.schema.path_of(column)) for column in columns]
         mode = column_mapping_mode(self.protocol, self.metadata, self.root)
         physical = tuple(tuple(field.physical_name(mode) for field in path) for path in paths)
@@ -117,14 +117,14 @@ class TableDefinition:
         return clustered.checked(self.before)
 
     def checked(self, known: TableDefinition | None) -> TableDefinition:
-        """As it is. Raises `ValueError` for what no table can be, unless it is so in `known`, and
-        `UnsupportedFeatureError` for what this kernel cannot write."""
+        """Return itself. Raises `ValueError` for an invalid definition, ignoring problems already in `known`, and
+        `UnsupportedFeatureError` for one that this kernel cannot write."""
         check_sound(self, known)
         check_writable(self.protocol, self.metadata, self.schema, self.root)
         return self
 
     def as_of(self, version: int, timestamp: int | None) -> TableDefinition:
-        """As version `version` has it: in-commit timestamps that begin with it are recorded as beginning with it."""
+        """The definition in version `version`: in-commit timestamps that start with it are recorded as such."""
         enabled = ENABLE_IN_COMMIT_TIMESTAMPS.of(self.metadata.configuration)
         if self.before is None or not enabled or ENABLE_IN_COMMIT_TIMESTAMPS.of(self.before.metadata.configuration):
             return self
@@ -144,10 +144,10 @@ def define_table(
     created: int,
     before: TableDefinition | None = None,
 ) -> TableDefinition:
-    """A new table; with `before`, one that takes the place of another, none of whose files stays.
+    """Define a new table; with `before`, one that replaces another, none of whose files remain.
 
-    Ids and physical names in the schema are those of another table: they are left out. Raises `ValueError` for what no
-    table can be."""
+    The schema's ids and physical names belong to another table and are dropped. Raises `ValueError` for an invalid
+    definition."""
     protocol = before.protocol if before is not None else Protocol(min_reader_version=1, min_writer_version=2)
     if not schema.fields:
         raise ValueError("a table has at least one column")
@@ -168,14 +168,14 @@ def define_table(
 
 
 def with_history(configuration: Configuration, before: Configuration) -> dict[str, str | None]:
-    """The properties of a table that had others before, with what its log until then relies on."""
+    """The new properties of an existing table, with those that its log so far relies on."""
     kept = dict(configuration)
     if ENABLE_IN_COMMIT_TIMESTAMPS.of(configuration) and ENABLE_IN_COMMIT_TIMESTAMPS.of(before):
-        # They say since when all commits have timestamps; they may have been off in between.
+        # They record since when all commits have timestamps, which may have been off in between.
         kept = {name: value for name, value in kept.items() if name not in _TIMESTAMP_ENABLEMENT}
         kept |= {name: before[name] for name in _TIMESTAMP_ENABLEMENT if name in before}
     highest = COLUMN_MAPPING_MAX_ID.of(before)
-    if highest > COLUMN_MAPPING_MAX_ID.of(configuration):  # an id is never given twice
+    if highest > COLUMN_MAPPING_MAX_ID.of(configuration):  # ids are never reused
         kept[COLUMN_MAPPING_MAX_ID.name] = str(highest)
     if ENABLE_ROW_TRACKING.of(configuration):
         kept = {name: before[name] for name in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN) if name in before} | kept
@@ -183,7 +183,7 @@ def with_history(configuration: Configuration, before: Configuration) -> dict[st
 
 
 def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:
-    """The metadata domain of a table that is clustered by columns, which are physical paths."""
+    """The metadata domain of a table clustered by columns, given as physical paths."""
     document = {"clusteringColumns": columns, "domainName": CLUSTERING_DOMAIN}
     return DomainMetadata(CLUSTERING_DOMAIN, msgspec.json.encode(document).decode())
 
@@ -193,7 +193,7 @@ class _Clustering(msgspec.Struct, rename="camel"):
 
 
 def parse_clustering(domains: Mapping[str, str], path: str) -> tuple[tuple[str, ...], ...]:
-    """The physical paths of the columns that a table is clustered by."""
+    """The physical paths of the table's clustering columns."""
     if (configuration := domains.get(CLUSTERING_DOMAIN)) is None:
         return ()
     try:

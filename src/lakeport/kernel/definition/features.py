@@ -1,4 +1,4 @@
-"""Which tables this kernel can read, and what their features switch on."""
+"""Which tables this kernel can read, and what their features enable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_READER_VERSION = 3
 
 
 def check_readable(protocol: Protocol, path: str) -> None:
-    """Raises `UnsupportedFeatureError` with the names of what is needed and missing."""
+    """Raises `UnsupportedFeatureError` naming the missing features."""
     if protocol.min_reader_version > MAX_READER_VERSION:
         raise UnsupportedFeatureError(
             f"the table needs reader version {protocol.min_reader_version}, this version of Lakeport reads up to "
@@ -44,7 +44,7 @@ def check_readable(protocol: Protocol, path: str) -> None:
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """The features by which files of a table have to be read, whether readers are told of them or only writers."""
+    """The features needed to read a table's files, whether listed for readers or only for writers."""
     listed = protocol.reader_features or () if protocol.min_reader_version >= 3 else ()
     return frozenset({*listed, *filter(protocol.has_feature, READER_FEATURES)})
 
@@ -54,8 +54,8 @@ def is_catalog_managed(protocol: Protocol) -> bool:
 
 
 def column_mapping_mode(protocol: Protocol, metadata: Metadata, path: str) -> str:
-    """`none`, `name` or `id`. Raises `UnsupportedFeatureError` if the property sets a mode, the protocol does not have
-    the feature, and columns have two names: some readers look for one of them in the files, some for the other."""
+    """`none`, `name` or `id`. Raises `UnsupportedFeatureError` if the property sets a mode, the protocol lacks the
+    feature, and columns have two names: readers disagree on which one the files use."""
     text = metadata.configuration.get(COLUMN_MAPPING_MODE.name) or "none"
     if text == "none":
         return text
@@ -77,7 +77,7 @@ def _check_one_name(mode: str, metadata: Metadata, path: str) -> None:
 
 
 def check_type_changes(schema: StructType, path: str) -> None:
-    """Raises `UnsupportedFeatureError` for a recorded type change that readers do not know."""
+    """Raises `UnsupportedFeatureError` for a recorded type change unknown to readers."""
     for field in fields_in(schema):
         for change in field.metadata.get("delta.typeChanges") or ():
             if not isinstance(change, dict):

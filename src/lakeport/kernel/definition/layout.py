@@ -1,8 +1,8 @@
-"""Whether rows that were written under one schema can be read under a later one without a word of them being wrong.
+"""Decide whether rows written under one schema can be read correctly under a later one.
 
-A column is the same column if it has the same physical name (the same field id under the column mapping mode `id`).
-Columns may have been added, if null is a value for them, and types widened. Under column mapping they may have been
-renamed and dropped, for then the table itself reads its older files in this way.
+Columns are identified by physical name (by field id under the column mapping mode `id`). Nullable columns may have been
+added, and types widened. Under column mapping, columns may also have been renamed and dropped, because the table
+itself reads its older files this way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VOID = PrimitiveType("void")
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a version lie in its files."""
+    """How a version's rows are stored in its files."""
 
     schema: StructType
     mapping_mode: str
@@ -37,7 +37,7 @@ class Layout:
 
 
 def layout_of(protocol: Protocol, metadata: Metadata, root: str) -> Layout:
-    """The layout of a version, by what its log says. Raises `CorruptTableError` and `UnsupportedFeatureError`."""
+    """The layout of a version, from its log. Raises `CorruptTableError` and `UnsupportedFeatureError`."""
     schema = parse_schema(metadata.schema_string, path=root)
     check_type_changes(schema, root)
     mode = column_mapping_mode(protocol, metadata, root)
@@ -46,8 +46,7 @@ def layout_of(protocol: Protocol, metadata: Metadata, root: str) -> Layout:
 
 
 def find_incompatibility(older: Layout, newer: Layout) -> tuple[str, str] | None:
-    """A column of the older layout, or of the newer one, and why rows of the older one cannot be read in the newer
-    one; None if they can."""
+    """A column of either layout, and why rows of the older layout cannot be read in the newer one; None if they can."""
     if odd := older.partition_columns ^ newer.partition_columns:
         name = min(odd)
         return name, f"it is {'no longer' if name in older.partition_columns else 'now'} a partition column"

@@ -1,4 +1,4 @@
-"""The table properties that the kernel knows: their types, their defaults, and what may be set."""
+"""The table properties that the kernel knows: their types, defaults and valid values."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _SIZE = re.compile(r"(\d+)\s*(?:([kmgt]?)b?)")
 
 @dataclass(frozen=True, slots=True)
 class Property(Generic[_T]):
-    """A table property. `parse` raises `ValueError` for a text that is not valid."""
+    """A table property. `parse` raises `ValueError` for invalid text."""
 
     name: str
     default: _T
     parse: Callable[[str], _T]
     valid: str
-    """What is valid, for people."""
+    """A description of valid values, for messages."""
 
     def of(self, configuration: Configuration, *, path: str | None = None) -> _T:
-        """The value in a table's properties, for readers and writers alike. Raises `ValueError` for one that is not
-        valid; for a reader, which names the table by its `path`, `CorruptTableError`."""
+        """The value in a table's properties, for readers and writers. Raises `ValueError` for an invalid one, or
+        `CorruptTableError` for a reader, which passes the table's `path`."""
         text = configuration.get(self.name)
         try:
             return self.default if text is None else self.check(text)
@@ -59,9 +59,9 @@ class Property(Generic[_T]):
 
 
 def parse_interval(text: str) -> int:
-    """An interval such as `interval 30 days` or `1 week 2 hours`, in milliseconds.
+    """Parse an interval such as `interval 30 days` or `1 week 2 hours` to milliseconds.
 
-    Raises `ValueError` for another text, a negative interval, and months and years, which have no length."""
+    Raises `ValueError` for other text, a negative interval, and months and years, which vary in length."""
     rest = text.strip().lower().removeprefix("interval ").strip()
     total, position = Fraction(0), 0
     while match := _INTERVAL_PART.match(rest, position):
@@ -73,7 +73,7 @@ def parse_interval(text: str) -> int:
 
 
 def parse_size(text: str) -> int:
-    """A number of bytes such as `134217728`, `128mb` or `1g`. Raises `ValueError` for another text, and for 0."""
+    """Parse a number of bytes such as `134217728`, `128mb` or `1g`. Raises `ValueError` for other text and for 0."""
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{text!r} is not a size")
@@ -135,7 +135,7 @@ ENABLE_VARIANT_SHREDDING = _flag("enableVariantShredding")
 ROW_TRACKING_SUSPENDED = _flag("rowTrackingSuspended")
 CHECKPOINT_STATS_AS_JSON = _flag("checkpoint.writeStatsAsJson", default=True)
 CHECKPOINT_STATS_AS_STRUCT = _flag("checkpoint.writeStatsAsStruct")
-"""Off unless set, as the protocol says (section "Checkpoints"); Delta's Spark library sets it on by default."""
+"""Off by default, per the protocol (section "Checkpoints"); Delta's Spark library defaults to on."""
 
 CHECKPOINT_INTERVAL = Property("delta.checkpointInterval", 10, _parse_int(1), "a number of commits, at least 1")
 CHECKPOINT_POLICY = Property("delta.checkpointPolicy", "classic", _exactly("classic", "v2"), "classic or v2")
@@ -212,7 +212,7 @@ _FOR_OTHERS = {
     "delta.sampleRetentionDuration",
     "delta.tuneFileSizesForRewrites",
 }
-"""Valid properties that mean something to other writers only."""
+"""Valid properties that only other writers use."""
 _KEPT_BY_WRITERS = {
     COLUMN_MAPPING_MAX_ID.name,
     "delta.inCommitTimestampEnablementTimestamp",
@@ -223,9 +223,9 @@ _KEPT_BY_WRITERS = {
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Raises `ValueError` for properties that must not be set: an unknown `delta.` one, or a value that is not valid.
+    """Raises `ValueError` for properties that must not be set: unknown `delta.` names or invalid values.
 
-    This is for what a caller sets anew: a table may already have properties of newer writers."""
+    Only for properties that a caller sets: a table may already have some from newer writers."""
     for name, value in properties.items():
         if not isinstance(value, str):
             raise ValueError(f"the table property {name} is {value!r}: it must be text, such as {str(value)!r}")
@@ -234,7 +234,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 def check_removable(names: Iterable[str], configuration: Configuration) -> None:
-    """Raises `ValueError` for properties that cannot be taken away: one that is not there, or kept by writers."""
+    """Raises `ValueError` for properties that cannot be unset: missing ones, or those maintained by writers."""
     for name in names:
         if name not in configuration:
             raise ValueError(f"the table has no property {name}; it has {', '.join(sorted(configuration)) or 'none'}")
@@ -249,7 +249,7 @@ def _check_property(name: str, value: str) -> None:
         raise ValueError(f"the table property {name} is kept by those who write the table: it cannot be set")
     elif name in _KNOWN:
         known = _KNOWN[name]
-        if known.check(value) != value and known is COLUMN_MAPPING_MODE:  # which not every reader takes in any case
+        if known.check(value) != value and known is COLUMN_MAPPING_MODE:  # for some readers it is case-sensitive
             raise ValueError(f"{name} is {value!r}: it must be {known.valid}")
     elif name not in _FOR_OTHERS and not name.startswith(CONSTRAINT_PREFIX):
         raise ValueError(f"there is no table property {name}: {_advice(name)}")
@@ -263,7 +263,7 @@ def _advice(name: str) -> str:
 
 
 def spelled_property(name: str) -> str:
-    """The property that is meant by a name in any case; the name itself where none is known."""
+    """The canonical spelling of a property name in any case; the name itself if unknown."""
     return next((known for known in (*_KNOWN, *_FOR_OTHERS) if known.lower() == name.lower()), name)
 
 
@@ -277,11 +277,11 @@ def constraints_in(configuration: Configuration) -> dict[str, str]:
 
 
 def features_in(configuration: Configuration) -> tuple[str, ...]:
-    """The features that `delta.feature.` properties ask for, as they are spelled there."""
+    """The features requested by `delta.feature.` properties, as spelled there."""
     return tuple(name.removeprefix(FEATURE_PREFIX) for name in configuration if name.startswith(FEATURE_PREFIX))
 
 
 def without_protocol_properties(configuration: Configuration) -> dict[str, str | None]:
-    """The properties that a table stores: without those that only say what its protocol should be."""
+    """The properties that a table stores, without those that only set its protocol."""
     asks = {MIN_READER_VERSION.name, MIN_WRITER_VERSION.name}
     return {n: v for n, v in configuration.items() if n not in asks and not n.startswith(FEATURE_PREFIX)}

@@ -1,4 +1,4 @@
-"""Row tracking: ids for the rows of new files, above the highest that the table has given out."""
+"""Row tracking: ids for the rows of new files, above the table's high-water mark."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class _HighWaterMark(msgspec.Struct, rename="camel"):
 
 
 def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether every file that is added needs a base row id."""
+    """Whether every added file needs a base row id."""
     supported = "rowTracking" in (protocol.writer_features or ())
     return supported and not ROW_TRACKING_SUSPENDED.of(metadata.configuration)
 
 
 def high_water_mark(domains: Mapping[str, str], path: str) -> int:
-    """The highest row id given out so far; -1 if none is."""
+    """The highest row id assigned so far; -1 if none."""
     configuration = domains.get(ROW_TRACKING_DOMAIN)
     if configuration is None:
         return -1
@@ -39,9 +39,9 @@ def high_water_mark(domains: Mapping[str, str], path: str) -> int:
 
 
 def assign_row_ids(adds: Iterable[Add], highest: int, version: int) -> tuple[list[Add], DomainMetadata | None]:
-    """The files with ids for their rows; and the domain's new state, if any was given. A file that has ids keeps them.
+    """Assign row ids to files; return them and the domain's new state, if any ids were assigned. Existing ids are kept.
 
-    Raises `InvalidDataError` for a new file whose statistics do not tell how many rows it has."""
+    Raises `InvalidDataError` for a new file whose statistics lack the number of rows."""
     assigned, next_id = [], highest + 1
     for add in adds:
         if add.base_row_id is None:
@@ -60,7 +60,7 @@ def assign_row_ids(adds: Iterable[Add], highest: int, version: int) -> tuple[lis
 
 
 def with_materialised_names(configuration: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The properties with names for the columns that keep row ids and commit versions, if row tracking is on."""
+    """The properties with names for the materialised row tracking columns, if row tracking is on."""
     named = dict(configuration)
     if ENABLE_ROW_TRACKING.of(named):
         named.setdefault(ROW_ID_COLUMN, f"_row-id-col-{uuid.uuid4()}")

@@ -1,4 +1,4 @@
-"""What no table can be. Every change of a table's definition goes through `check_sound`."""
+"""Validation of table definitions. Every change of a definition passes `check_sound`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Types = tuple[pa.DataType | None, pa.DataType | None]
 
 
 class Definition(Protocol):
-    """What is looked at."""
+    """The parts of a definition that are checked."""
 
     @property
     def schema(self) -> StructType: ...
@@ -53,10 +53,10 @@ class Definition(Protocol):
 
 
 def check_sound(definition: Definition, known: Definition | None) -> None:
-    """Raises `ValueError` for what no table can be.
+    """Raises `ValueError` for an invalid definition.
 
-    What is already so in `known`, a version of the table, may stay: another writer's table can be changed in other
-    respects."""
+    Problems already in `known`, a version of the table, are tolerated, so that another writer's table can still be
+    changed in other respects."""
     problems = [*_problems(definition)]
     if problems and known is not None:
         had = set(_problems(known))
@@ -136,7 +136,7 @@ def _reserved_names(schema: StructType, configuration: Configuration) -> _Proble
 
 
 def _problems_of_expressions(definition: Definition, known: Definition | None) -> _Problems:
-    """Those of SQL that is new, or whose columns change: the rest may be more than this kernel understands."""
+    """Problems of SQL that is new or whose columns change; the rest may be beyond this kernel's SQL."""
     schema = definition.schema
     expressions = expressions_in(definition.metadata.configuration, schema)
     had = expressions_in(known.metadata.configuration, known.schema) if expressions and known is not None else []
@@ -183,7 +183,7 @@ def _problems_of_binding(expression: TableExpression, schema: StructType) -> _Pr
 
 
 def _changed_columns(expression: TableExpression, before: StructType, after: StructType) -> dict[_Path, _Types]:
-    """The columns in an expression that are not what they were, with their types; None where there is no such."""
+    """The columns in an expression that changed, with their types; None where the column does not exist."""
     paths = dict.fromkeys((*expression.columns(before), *expression.columns(after)))
     types = {path: (_type_at(before, path), _type_at(after, path)) for path in paths}
     return {path: (old, new) for path, (old, new) in types.items() if old != new}

@@ -1,4 +1,4 @@
-"""Which tables this kernel can write, and the protocol that a table's properties and schema ask for."""
+"""Which tables this kernel can write, and the protocol that a table's properties and schema require."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _LEGACY = {
     "columnMapping": 5,
     "identityColumns": 6,
 }
-"""The writer version that means a feature (section "Writer Version Requirements")."""
+"""The writer version that implies a feature (section "Writer Version Requirements")."""
 
 _NOT_USED = frozenset({"identityColumns", "icebergCompatV1", "icebergCompatV2"})
-"""Features whose tables can be written as long as they do not use them."""
+"""Features whose tables can be written as long as they are not in use."""
 
 WRITER_FEATURES = (
     (READER_FEATURES - CATALOG_MANAGED)
@@ -101,7 +101,7 @@ _BY_TYPE = {PrimitiveType("timestamp_ntz"): "timestampNtz", PrimitiveType("varia
 
 
 def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, path: str) -> None:
-    """Raises `UnsupportedFeatureError` with the names of what writers must do and this kernel does not."""
+    """Raises `UnsupportedFeatureError` naming the writer features that this kernel lacks."""
     if protocol.min_writer_version > MAX_WRITER_VERSION:
         raise UnsupportedFeatureError(
             f"the table needs writer version {protocol.min_writer_version}, this version of Lakeport writes up to "
@@ -133,7 +133,7 @@ def _is_identity(metadata: Mapping[str, Any]) -> bool:
 
 
 def supported_features(protocol: Protocol) -> frozenset[str]:
-    """The features that a protocol means, by name or, before table features, by its versions."""
+    """The features of a protocol, by name or, before table features, by version."""
     if protocol.min_writer_version >= 7:
         named = protocol.reader_features if protocol.min_reader_version >= 3 else ()
         return frozenset((*(protocol.writer_features or ()), *(named or ())))
@@ -144,11 +144,11 @@ def supported_features(protocol: Protocol) -> frozenset[str]:
 def protocol_for(
     protocol: Protocol | None, metadata: Metadata, schema: StructType, extra: Iterable[str] = ()
 ) -> Protocol:
-    """The smallest protocol with all that `protocol` has, or a new table, and all that the rest asks for.
+    """The smallest protocol that extends `protocol` (or a new table's) with everything required.
 
-    Properties ask for features by what they switch on, by `delta.feature.` and by minimum versions. The protocol is
-    returned as it is if it already has everything. Raises `UnsupportedFeatureError` with the names of features that are
-    asked for and not known, or not written."""
+    Properties require features by enabling them, by `delta.feature.` and by minimum versions. Returns the same protocol
+    if it already has everything. Raises `UnsupportedFeatureError` naming requested features that are unknown or not
+    writable."""
     before = protocol or NEW_TABLE
     had = supported_features(before)
     asked = {*extra, *_features_asked_for(metadata.configuration), *_features_used(metadata.configuration, schema)}
@@ -166,7 +166,7 @@ def protocol_for(
 
 
 def _features_asked_for(configuration: Configuration) -> set[str]:
-    """The features of `delta.feature.` properties, in their own spelling: Spark does not mind the case."""
+    """The features of `delta.feature.` properties, in canonical spelling: Spark ignores case."""
     spelled = {name.lower(): name for name in WRITER_FEATURES}
     return {spelled.get(name.lower(), name) for name in features_in(configuration)}
 
@@ -179,7 +179,7 @@ def _features_used(configuration: Configuration, schema: StructType) -> set[str]
 
 
 def _extended(before: Protocol, new: set[str], reader: int, writer: int) -> Protocol:
-    """`before` with more features and, at least, these versions."""
+    """`before` with more features and at least these versions."""
     if not new and (reader, writer) == (before.min_reader_version, before.min_writer_version):
         return before
     if reader < 3 and writer < 7 and new <= _LEGACY.keys():

@@ -1,4 +1,4 @@
-"""Deletion vectors: where they are, their bytes, and the positions in them.
+"""Deletion vectors: their location, encoding and positions.
 
 May import `engine` and `paths`.
 """

@@ -1,4 +1,4 @@
-"""Deletion vectors: which rows of a file are deleted; their descriptors, their files and their encoding.
+"""Deletion vectors, the deleted rows of a file: their descriptors, files and encoding.
 
 See "Deletion Vectors" and "Deletion Vector Format" in Delta's protocol.
 """
@@ -23,20 +23,20 @@ from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.paths import resolve_path, within_reach
 
 _PORTABLE_MAGIC = 1681511377
-_NATIVE_MAGIC = 1681511376  # older than the protocol's text; Delta's own readers still accept it
+_NATIVE_MAGIC = 1681511376  # predates the protocol's text; Delta's own readers still accept it
 FILE_VERSION = 1
 _INLINE = "inline deletion vector"
 _UUID_LENGTH = 20
-_POSITION_LIMIT = 1 << 63  # the protocol keeps the highest bit of a position at 0
+_POSITION_LIMIT = 1 << 63  # the protocol requires the highest bit of a position to be 0
 _SIZE_LIMIT = 1 << 31
 _PART_LENGTH = 1 << 16
 
-# A vector that starts below this is read together with the version byte at the start of its file, in one request.
+# A vector that starts below this is read in one request with the version byte at the start of its file.
 _NEAR = 64 * 1024
 
 
 class DeletionVectorDescriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where a deletion vector is, as `add` and `remove` actions hold it."""
+    """The location of a deletion vector, as stored in `add` and `remove` actions."""
 
     storage_type: str
     path_or_inline_dv: str
@@ -46,15 +46,15 @@ class DeletionVectorDescriptor(msgspec.Struct, frozen=True, rename="camel", omit
 
     @property
     def unique_id(self) -> str:
-        """With the path of the data file, the key of a logical file."""
+        """Together with the data file's path, the key of a logical file."""
         name = self.storage_type + self.path_or_inline_dv
         return name if self.offset is None else f"{name}@{self.offset}"
 
     def location(self, table_root: str) -> str | None:
-        """The plain path of the file that holds it; None if it is inline.
+        """The plain path of its file; None if it is inline.
 
-        Raises `CorruptTableError` for a storage type or a UUID that does not exist, and for a file that the table may
-        not name."""
+        Raises `CorruptTableError` for an invalid storage type or UUID, and for a file that the table may not refer
+        to."""
         match self.storage_type:
             case "i":
                 return None
@@ -79,7 +79,7 @@ def _decode_uuid(text: str) -> uuid.UUID:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeletionVector:
-    """The deleted rows of one file. `positions` is strictly ascending, below 2**63, and cannot be written to."""
+    """The deleted rows of one file. `positions` is strictly ascending, below 2**63, and read-only."""
 
     positions: npt.NDArray[np.uint64]
 
@@ -97,7 +97,7 @@ class DeletionVector:
         return mask
 
     def selection(self, row_indexes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """For each row, whether it lives. `row_indexes` is strictly ascending, as the rows of a file are."""
+        """For each row, whether it is live. `row_indexes` is strictly ascending, as in a file."""
         if not len(row_indexes):
             return np.ones(0, dtype=np.bool_)
         first, last = int(row_indexes[0]), int(row_indexes[-1])
@@ -111,7 +111,7 @@ class DeletionVector:
         return lives
 
     def _between(self, start: int, end: int) -> npt.NDArray[np.uint64]:
-        # The bounds are uint64 as well: together with another type, numpy would compare floats.
+        # Bounds are uint64 too: with mixed types, numpy would compare floats.
         low, high = np.searchsorted(self.positions, np.array([start, end], dtype=np.uint64))
         return self.positions[low:high]
 
@@ -119,7 +119,7 @@ class DeletionVector:
 def read_deletion_vector(
     descriptor: DeletionVectorDescriptor, table_root: str, storage: StorageClient
 ) -> DeletionVector:
-    """The deletion vector that a descriptor points at.
+    """Read the deletion vector of a descriptor.
 
     Raises `CorruptTableError` with the file if its bytes are damaged or contradict the descriptor, and
     `MissingFileError` if the file is gone.
@@ -128,15 +128,15 @@ def read_deletion_vector(
 
 
 def read_bitmap(descriptor: DeletionVectorDescriptor, location: str | None, storage: StorageClient) -> BitMap64:
-    """The positions of a deletion vector as a compressed bitmap. `location` is the file that holds it, None if it is
-    inline. Raises as `read_deletion_vector`."""
+    """The positions of a deletion vector as a compressed bitmap. `location` is its file, None if it is inline. Raises
+    the errors of `read_deletion_vector`."""
     payload = _inline_payload(descriptor) if location is None else _file_payload(descriptor, location, storage)
     path = location or _INLINE
     try:
         bitmap = BitMap64.deserialize(_portable_bitmap(payload))
     except (ValueError, IndexError, struct.error) as error:
         raise _damaged(str(error), path) from error
-    # Compared before the positions are laid out: a few bytes of runs can stand for billions of positions.
+    # Checked before expanding: a few bytes of runs can encode billions of positions.
     if len(bitmap) != descriptor.cardinality:
         raise _damaged(f"it deletes {len(bitmap)} rows, its descriptor says {descriptor.cardinality}", path)
     if bitmap and bitmap.max() >= _POSITION_LIMIT:
@@ -145,7 +145,7 @@ def read_bitmap(descriptor: DeletionVectorDescriptor, location: str | None, stor
 
 
 def positions_in(bitmap: BitMap64) -> Iterator[npt.NDArray[np.uint64]]:
-    """The positions of a bitmap, ascending, in parts of at most 65,536: only the bitmap is in memory as a whole."""
+    """The positions of a bitmap, ascending, in chunks of at most 65,536, so that only the bitmap is fully in memory."""
     for start in range(0, len(bitmap), _PART_LENGTH):
         yield _to_numpy(bitmap[start : start + _PART_LENGTH])
 
@@ -165,7 +165,7 @@ def _inline_payload(descriptor: DeletionVectorDescriptor) -> bytes:
 
 
 def _file_payload(descriptor: DeletionVectorDescriptor, path: str, storage: StorageClient) -> bytes:
-    # Byte 0 is the version; where the offset is absent, the only vector follows it.
+    # Byte 0 is the version; without an offset, the only vector follows it.
     offset, size = descriptor.offset or 1, descriptor.size_in_bytes
     if not 0 < offset < _POSITION_LIMIT or not 0 <= size < _SIZE_LIMIT:
         raise _damaged(f"its descriptor says offset {offset} and size {size}", path)
@@ -193,16 +193,16 @@ def _portable_bitmap(payload: bytes) -> bytes:
         return payload[4:]
     if magic == _NATIVE_MAGIC:
         return _from_native(payload, "<I")
-    # The protocol's example of an inline vector has the native format with big-endian numbers around the bitmaps.
+    # The protocol's example of an inline vector is in the native format, with big-endian numbers around the bitmaps.
     if int.from_bytes(payload[:4], "big") == _NATIVE_MAGIC:
         return _from_native(payload, ">I")
     raise ValueError(f"it starts with the magic number {magic}, not {_PORTABLE_MAGIC}")
 
 
 def _from_native(payload: bytes, number: str) -> bytes:
-    """How many bitmaps, then for each its size and itself: the values from 0, from 2**32, from 2 * 2**32 …
+    """The number of bitmaps, then the size and bytes of each: values from 0, from 2**32, from 2 * 2**32 …
 
-    The portable format has the same bitmaps, each behind the high half of its values."""
+    The portable format has the same bitmaps, each preceded by the high half of its values."""
     (buckets,) = struct.unpack_from(number, payload, 4)
     portable, position = [struct.pack("<Q", buckets)], 8
     for bucket in range(buckets):
@@ -218,10 +218,10 @@ def _damaged(what: str, path: str) -> CorruptTableError:
 
 
 def union(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The positions in either of two ascending arrays, ascending, each once.
+    """The positions in either of two ascending arrays, ascending and distinct.
 
-    A stable sort finds the two runs and merges them, in linear time. `np.union1d` hashes since NumPy 2.3: 25 s for
-    ten million positions, where this takes 0.1 s."""
+    A stable sort detects the two runs and merges them in linear time. `np.union1d` hashes since NumPy 2.3: 25 s for ten
+    million positions, compared with 0.1 s here."""
     merged = np.sort(np.concatenate([left, right]), kind="stable")
     is_first = np.ones(len(merged), dtype=np.bool_)
     np.not_equal(merged[1:], merged[:-1], out=is_first[1:])
@@ -229,9 +229,9 @@ def union(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> npt.ND
 
 
 def encode_deletion_vector(positions: npt.NDArray[np.uint64]) -> bytes:
-    """The bytes of a deletion vector, without the frame of a file. Raises `ValueError` for a position of 2**63 or more.
+    """Encode a deletion vector without file framing. Raises `ValueError` for a position of 2**63 or more.
 
-    Positions may come in any order, and more than once."""
+    Positions may be unordered and repeated."""
     if len(positions) and int(positions.max()) >= _POSITION_LIMIT:
         raise ValueError(f"a row position is below 2**63, {positions.max()} is not")
     bitmap = BitMap64(array.array("Q", np.ascontiguousarray(positions, dtype=np.uint64).tobytes()))
@@ -240,15 +240,15 @@ def encode_deletion_vector(positions: npt.NDArray[np.uint64]) -> bytes:
 
 
 def encode_bitmap(bitmap: BitMap64) -> bytes:
-    """The bytes of a deletion vector, without the frame of a file."""
+    """Encode a deletion vector without file framing."""
     return struct.pack("<I", _PORTABLE_MAGIC) + bitmap.serialize()
 
 
 def frame_payload(payload: bytes) -> bytes:
-    """The bytes of a deletion vector as files of Delta and blobs of Iceberg have them: with their size and checksum."""
+    """Frame a deletion vector with its size and checksum, as in Delta's files and Iceberg's blobs."""
     return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
 
 
 def encode_inline(payload: bytes) -> str:
-    """The text that holds the bytes of a deletion vector inline; the descriptor's size is that of the bytes."""
+    """Encode a deletion vector as inline text; the descriptor's size is that of the bytes."""
     return encode_z85(payload)

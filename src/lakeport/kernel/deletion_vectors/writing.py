@@ -1,4 +1,4 @@
-"""Writing deletion vectors: all those of a commit, packed into as few files as is sensible.
+"""Write all deletion vectors of a commit, packed into few files.
 
 See "Deletion Vector File Storage Format" in Delta's protocol.
 """
@@ -24,13 +24,13 @@ from lakeport.kernel.deletion_vectors.z85 import encode_z85
 from lakeport.kernel.engine import StorageClient
 
 _FILE_BYTES = 8 << 20
-"""A file that has so much gets no further vector."""
+"""Files of at least this size get no further vector."""
 
 
 def write_deletion_vectors(
     storage: StorageClient, table_root: str, vectors: Iterable[npt.NDArray[np.uint64]]
 ) -> list[DeletionVectorDescriptor | None]:
-    """Where the vectors are now, in their order; None for one that deletes nothing. If it fails, no file stays."""
+    """The written vectors in order; None for one that deletes nothing. On failure, deletes the files."""
     written: list[str] = []
     descriptors: list[DeletionVectorDescriptor | None] = []
     file = _VectorFile()
@@ -43,7 +43,7 @@ def write_deletion_vectors(
         if file.frames:
             file.write(storage, table_root, written)
     except BaseException:
-        with suppress(StorageError):  # what made the writing fail is the news
+        with suppress(StorageError):  # report the original error
             storage.delete(written)
         raise
     return descriptors
@@ -51,7 +51,7 @@ def write_deletion_vectors(
 
 @dataclass
 class _VectorFile:
-    """A file in memory: its version, then each vector with its size before it and its CRC-32 after it."""
+    """A file in memory: a version byte, then each vector, preceded by its size and followed by its CRC-32."""
 
     id: uuid.UUID = field(default_factory=uuid.uuid4)
     frames: list[bytes] = field(default_factory=list)
@@ -72,7 +72,7 @@ class _VectorFile:
         return descriptor
 
     def write(self, storage: StorageClient, table_root: str, written: list[str]) -> None:
-        """Puts it into the storage in one step, its path into `written`: it may be there even if this raises."""
+        """Write it atomically and add its path to `written`: it may exist even if this raises."""
         path = f"{table_root}/deletion_vector_{self.id}.bin"
         written.append(path)
         storage.write(path, b"".join([bytes([FILE_VERSION]), *self.frames]))

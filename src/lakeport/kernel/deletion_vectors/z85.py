@@ -1,4 +1,4 @@
-"""Z85, the text form that Delta gives to bytes in JSON: five characters for each four bytes (ZeroMQ RFC 32)."""
+"""Z85, Delta's text encoding for bytes in JSON: five characters for every four bytes (ZeroMQ RFC 32)."""
 
 import numpy as np
 
@@ -12,17 +12,17 @@ _POWERS = 85 ** np.arange(4, -1, -1, dtype=np.int64)
 
 
 def encode_z85(data: bytes) -> str:
-    """The text for `data`, padded with zero bytes to a multiple of four: whoever decodes it must know the size."""
+    """Encode `data`, padded with zero bytes to a multiple of four: decoders must know the size."""
     words = np.frombuffer(data + bytes(-len(data) % 4), dtype=">u4").astype(np.int64)
     characters: bytes = _ALPHABET[words[:, None] // _POWERS % 85].tobytes()
     return characters.decode("ascii")
 
 
 def decode_z85(text: str) -> bytes:
-    """The bytes of a text, with the zero bytes that pad it. Raises `ValueError`.
+    """Decode a text, including its zero padding. Raises `ValueError`.
 
-    The Rust crate `z85` pads otherwise: where k bytes lack, it puts k `#` before the last five characters. That cannot
-    be mistaken, as `#` is the highest digit and five characters that start with it exceed four bytes.
+    The Rust crate `z85` pads differently: with k bytes missing, it puts k `#` before the last five characters. That is
+    unambiguous, as `#` is the highest digit and five characters that start with it exceed four bytes.
     """
     raw = text.encode("ascii")
     if len(raw) % 5:
@@ -42,7 +42,7 @@ def _decode_words(raw: bytes) -> bytes:
 
 
 def _decode_short(raw: bytes) -> bytes:
-    """The one to three bytes of a group padded with `#` at its front; nothing for nothing."""
+    """The one to three bytes of a group with leading `#` padding; empty for empty input."""
     if not raw:
         return b""
     lacking = len(raw) - len(raw.lstrip(b"#"))

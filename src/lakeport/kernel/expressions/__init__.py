@@ -1,4 +1,4 @@
-"""Filters and values: their trees, their SQL text, and what binds them to the columns of a table.
+"""Filters and values: their trees, their SQL text, and binding to a table's columns.
 
 May import `schema` and `values`.
 """

@@ -1,19 +1,19 @@
-"""Fits filters to a schema: `bind` resolves names and gives literals the type of what they are compared with.
+"""Bind filters to a schema: `bind` resolves names and converts literals to the type they are compared with.
 
-A bound filter is always boolean. Its columns have the exact names of the schema, a literal stands on the right, and its
-value is of the kind that belongs to the column's type:
+A bound filter is always boolean. Its columns have the schema's exact names, literals are on the right, and a literal's
+Python type follows from the column's type:
 
     byte … long → int     float, double → float     decimal → Decimal, at the column's scale     boolean → bool
     string → str          binary → bytes            date → date
     timestamp → aware datetime in UTC               timestamp_ntz → naive datetime
 
-Of years before 1 and after 9999, dates are `FarDate` and timestamps `FarTime` (`kernel.moments`).
+Outside years 1 to 9999, dates are `FarDate` and timestamps `FarTime` (`kernel.moments`).
 
-A comparison of an integer, decimal or date column with a value that its type cannot hold is rewritten into one that
-selects the same rows (`x >= 1.5` is `x > 1`), so that nothing is ever rounded. Where Spark would convert to double, so
-does Lakeport: a float or double column takes every number as a double. Time without a zone is UTC.
+If an integer, decimal or date column is compared with a value that its type cannot hold, the comparison is rewritten to
+select the same rows (`x >= 1.5` is `x > 1`), so nothing is ever rounded. Like Spark, a float or double column converts
+every number to double. Time without a zone is UTC.
 
-`bind_value` fits any value; inside of a filter, what is worked out of columns (`a * 2 > 10`) stands where a column may.
+`bind_value` binds any value; in a filter, a computed value (`a * 2 > 10`) may stand in place of a column.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from lakeport.kernel.values import MOMENT_KINDS, microseconds_of
 _NULL, _FALSE = Literal(None), Literal(False)
 
 _DEEPEST = 200
-"""How deep a bound filter may be: every step that follows goes through it by recursion."""
+"""Maximum depth of a bound filter, since later steps recurse through it."""
 
 _FAMILIES = {
     **dict.fromkeys([*INTEGER_BITS, "float", "double"], "number"),
@@ -78,21 +78,19 @@ _PYTHON: dict[CompareOp, Callable[[Any, Any], bool]] = {
 
 
 def bind(expression: Expression, schema: StructType) -> Expression:
-    """The filter in the terms of a logical schema; see the module for what holds of it.
+    """Bind the filter to a logical schema; the module docstring lists its guarantees.
 
-    Raises `UnknownColumnError`, and `InvalidFilterError` for what is not a condition or compares what cannot be
-    compared.
+    Raises `UnknownColumnError`, and `InvalidFilterError` for a non-boolean expression or incomparable types.
     """
     return _not_too_deep(lambda: _Binder(schema).predicate(expression))
 
 
 def bind_value(expression: Expression, schema: StructType, target: DataType | None = None) -> Expression:
-    """The value in the terms of a logical schema, with every conversion in it: see `kernel.value_binding`.
+    """Bind the value to a logical schema and make every conversion explicit: see `kernel.value_binding`.
 
-    With a `target` it is converted to that type, as Spark's ANSI store assignment does; text that is written down is
-    read as the type. NULL stays `void` where the target has fields or elements, and such a value is only taken for a
-    target of the same shape.
-    Raises `UnknownColumnError`, and `InvalidFilterError` saying which types do not fit.
+    With a `target` it is converted to that type by Spark's ANSI store assignment; literal text is parsed as the type.
+    NULL stays `void` if the target is nested, and nested values are accepted only for a target of the same shape.
+    Raises `UnknownColumnError`, and `InvalidFilterError` naming the types that do not fit.
     """
 
     def bound() -> Expression:
@@ -113,9 +111,9 @@ def _not_too_deep(bound: Callable[[], Expression]) -> Expression:
 
 
 def normalize(expression: Expression, schema: StructType) -> Expression:
-    """A bound filter with NOT only directly before leaves: the same three-valued result for every row.
+    """Push NOT down to the leaves of a bound filter, keeping the three-valued result for every row.
 
-    Comparisons are turned around (`NOT a < b` is `a >= b`) unless a float is compared, for NaN is in no order.
+    Comparisons are negated (`NOT a < b` is `a >= b`) except on floats, because NaN is unordered.
     """
     return _normal(expression, schema, negated=False)
 
@@ -234,7 +232,7 @@ def _against_literal(op: CompareOp, bound: Expression, data_type: PrimitiveType,
 
 
 def _unless_null(bound: Expression, answer: bool) -> Expression:
-    """`answer` for every row in which `bound` is not null, null for the others."""
+    """`answer` for every row where `bound` is not null, null for the others."""
     return Or(Not(IsNull(bound)), _NULL) if answer else And(IsNull(bound), _NULL)
 
 
@@ -249,7 +247,7 @@ def _against_column(
 
 
 def _among_literals(bound: Expression, data_type: PrimitiveType, values: list[Any]) -> Expression:
-    """IN, without what no value of the type is equal to."""
+    """IN, without the values that nothing of the type can equal."""
     if data_type == VOID:
         return _NULL
     places = [_place_or_refuse(value, bound, data_type) for value in values if value is not None]
@@ -274,7 +272,7 @@ def _compare_literals(op: CompareOp, left: Any, right: Any) -> Literal:
 
 
 def _read_beside(other: Any, value: Any) -> Any:
-    """Text beside a date or a timestamp as one of its type; any other value as it is."""
+    """Parse text compared with a date or timestamp as that type; return other values unchanged."""
     if not isinstance(value, str) or not isinstance(other, MOMENT_KINDS):
         return value
     return _place_or_refuse(value, Literal(other), literal_type(other))[0]
@@ -298,7 +296,7 @@ def _place_or_refuse(value: Any, bound: Expression, data_type: PrimitiveType) ->
 
 
 def _family(data_type: PrimitiveType) -> str | None:
-    """Types of one family can be compared; None for a type that cannot be."""
+    """The family of types comparable with this one; None for an incomparable type."""
     return "number" if data_type.decimal else _FAMILIES.get(data_type.name)
 
 

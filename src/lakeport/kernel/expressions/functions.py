@@ -1,4 +1,4 @@
-"""The functions that expressions can call: what they take, and the type of what they give."""
+"""The functions available in expressions: their parameters and result types."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from lakeport.kernel.expressions.value_types import (
 from lakeport.kernel.schema import DataType, PrimitiveType
 
 Kind = PrimitiveType | str
-"""What an argument is converted to: a type, or one of
+"""The conversion of an argument: a type, or one of
 
-    number   any number, as it is                  moment    a date or a timestamp, as it is
-    text     a string, or a binary as it is        alike     the type that all arguments have in common
-    constant an integer that is written down       joined    string, or binary if all arguments are
-    unit     a unit of time that is written down   format    a pattern like yyyy-MM-dd that is written down
+    number   any number, unchanged                 moment    a date or a timestamp, unchanged
+    text     a string, or a binary unchanged       alike     the common type of all arguments
+    constant an integer literal                    joined    string, or binary if all arguments are
+    unit     a literal unit of time                format    a literal pattern like yyyy-MM-dd
 """
 
 Result = Callable[[Sequence[DataType], Sequence[Expression]], DataType]
@@ -36,7 +36,7 @@ Result = Callable[[Sequence[DataType], Sequence[Expression]], DataType]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A signature. The last `optional` parameters may be left out; `repeated` says that the last may come again."""
+    """A signature. The last `optional` parameters may be omitted; with `repeated`, the last may repeat."""
 
     takes: tuple[Kind, ...]
     gives: PrimitiveType | Result
@@ -54,7 +54,7 @@ class Function:
 
 
 def constant_of(arg: Expression) -> int:
-    """The value of a bound `constant`. Raises `InvalidFilterError` if it is none."""
+    """The value of a bound `constant`. Raises `InvalidFilterError` if it is not one."""
     if isinstance(arg, Literal) and isinstance(arg.value, int) and not isinstance(arg.value, bool):
         return arg.value
     raise InvalidFilterError(f"{format_expression(arg)} must be an integer that is written down")
@@ -113,7 +113,7 @@ FUNCTIONS: dict[str, Function] = {
     "current_timestamp": Function((), TIMESTAMP),
     "current_date": Function((), DATE),
 }
-"""As in Spark. `add_time` adds microseconds: it is what + INTERVAL 1 HOUR becomes."""
+"""As in Spark. `add_time` adds microseconds; `+ INTERVAL 1 HOUR` is parsed to it."""
 
 ALIASES = {
     "ucase": "upper",
@@ -138,10 +138,10 @@ UNITS = {
     **dict.fromkeys(["day", "dd"], "day"),
     **{unit: unit for unit in ("hour", "minute", "second", "millisecond", "microsecond")},
 }
-"""What units of time may be called, in lower case."""
+"""Names of time units, in lower case."""
 
 DATE_UNITS = frozenset({"year", "quarter", "month", "week"})
-"""To which `trunc` cuts a date."""
+"""The units to which `trunc` truncates a date."""
 
 FORMAT_LETTERS = {"yyyy": 1, "MM": 2, "dd": 3, "HH": 4, "mm": 5, "ss": 6}
-"""The parts of a time that `date_format` knows, by their place in `year-month-day hour:minute:second`."""
+"""The fields supported by `date_format`, by position in `year-month-day hour:minute:second`."""

@@ -1,4 +1,4 @@
-"""Literals among the values of a type: text is parsed as the type, and what the type cannot hold is placed exactly."""
+"""Place literals among the values of a type: parse text as the type, and place unrepresentable values exactly."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lakeport.kernel.schema import PrimitiveType
 from lakeport.kernel.values import DAY_MICROSECONDS, EXACT, Day, Moment, day_at, day_of, microseconds_of, moment_at
 
 Place = tuple[Any, Literal["at", "above", "below", "apart"]]
-"""Where a literal lies among the values of a type: at a value, between one and the next, below the least, or, as NaN
-does, in no order with them. The value is the nearest one, None for `apart`."""
+"""The place of a literal among the values of a type: at a value, between one and the next, below the least, or (NaN)
+unordered. The value is the nearest one, None for `apart`."""
 
 INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
@@ -30,9 +30,9 @@ _DATE_FIRST = re.compile(r"([+-]?\d{4,7}-\d{1,2}-\d{1,2})([T ].*)?", re.ASCII | 
 
 
 def place_literal(value: Any, data_type: PrimitiveType) -> Place:
-    """Where a literal other than null lies among the values of a type. Text is parsed as the type first.
+    """Place a non-null literal among the values of a type. Text is parsed as the type first.
 
-    Raises `ValueError` or `OverflowError` if it cannot be compared with them.
+    Raises `ValueError` or `OverflowError` if they cannot be compared.
     """
     if isinstance(value, str):
         value = _parse(value, data_type)
@@ -51,16 +51,16 @@ def place_literal(value: Any, data_type: PrimitiveType) -> Place:
             return (int(nearest) if place != "apart" else None), place
     if decimal := data_type.decimal:
         greatest = Decimal(10 ** decimal[0] - 1).scaleb(-decimal[1], EXACT)
-        # The shortest text of a float is what was meant: 0.1 is not 0.1000000000000000055….
+        # The shortest text of a float is the intended value: 0.1 is not 0.1000000000000000055….
         exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(_number(value))
         return _place_number(exact, greatest.copy_negate(), greatest, decimal[1])
     raise ValueError("there are no literals of this type")
 
 
 def cast_text(text: str, data_type: PrimitiveType) -> Any:
-    """The text as a value of the type, as CAST reads it: what follows a date is dropped, and a decimal is rounded.
+    """Parse text like CAST: text after a date is dropped, and a decimal is rounded.
 
-    Raises `ValueError` or `OverflowError` if it is none."""
+    Raises `ValueError` or `OverflowError` for invalid text."""
     if data_type.name == "date" and (match := _DATE_FIRST.fullmatch(text.strip())):
         text = match[1]
     if data_type.decimal:
@@ -72,7 +72,7 @@ def cast_text(text: str, data_type: PrimitiveType) -> Any:
 
 
 def round_decimal(number: Decimal, precision: int, scale: int) -> Decimal:
-    """To so many places after the point, halves away from zero. Raises `OverflowError` if it has too many digits."""
+    """Round half away from zero to `scale` decimal places. Raises `OverflowError` if it has too many digits."""
     if number.adjusted() > precision:
         raise OverflowError(f"{number} does not fit decimal({precision},{scale})")
     rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
@@ -125,7 +125,7 @@ def _place_moment(value: Any, zone: timezone | None) -> Place:
 def _parse(text: str, data_type: PrimitiveType) -> Any:
     match data_type.name:
         case "string":
-            text.encode()  # raises UnicodeEncodeError for half a character
+            text.encode()  # raises UnicodeEncodeError for a lone surrogate
             return text
         case "binary":
             return text.encode()
@@ -154,7 +154,7 @@ def _parse_boolean(text: str) -> bool:
 
 
 def _parse_float(text: str, name: str) -> float:
-    """As Spark casts: to the nearest value of the type, so that '1.1' is the float 1.1 and not the double."""
+    """Parse like a Spark cast, to the nearest value of the type: '1.1' is the float 1.1, not the double."""
     word = text.strip()
     number = float(word if _NOT_FINITE.fullmatch(word) else _matching(_NUMBER, word, "1.5 or 1e3"))
     if name == "double":
@@ -174,7 +174,7 @@ def _parse_time(text: str, name: str) -> Day | Moment:
     micros = int((match[10] or "0").ljust(6, "0")[:6])
     zone = _parse_zone(match["zone"])
     clock = datetime(1970, 1, 1, hour, minute, second, micros, zone)
-    # Spark drops the time here and the zone there; what it would silently change is refused.
+    # Spark silently drops the time here and the zone there; reject instead.
     if name == "date" and clock.time() != time():
         raise ValueError("it has a time of day")
     if name != "timestamp" and zone.utcoffset(None):

@@ -6,8 +6,7 @@
     day + 7   at - INTERVAL 2 HOURS   EXTRACT(YEAR FROM day)   current_timestamp()
 
 Literals: 1, 1.5 (a decimal), 1e3, 'text', "text", TRUE, NULL, X'41', DATE '…', TIMESTAMP '…', TIMESTAMP_NTZ '…' and
-CAST(literal AS type). The functions are those of `kernel.functions`. Everything else is refused, with the place in the
-text.
+CAST(literal AS type). `kernel.functions` lists the functions. Anything else is rejected with its position.
 """
 
 from __future__ import annotations
@@ -73,17 +72,17 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def parse_filter(text: str) -> Expression:
-    """The filter that the text spells, not yet bound to a schema.
+    """Parse a filter, without binding it to a schema.
 
-    Raises `InvalidFilterError`, which quotes the text and marks the `position` of what is wrong in it.
+    Raises `InvalidFilterError`, which quotes the text and marks the `position` of the error.
     """
     return _untyped(_parse(SqlText(text, "filter")))
 
 
 def parse_expression(text: str) -> Expression:
-    """The value that the text spells, which may be a condition, not yet bound to a schema.
+    """Parse a value, which may be a condition, without binding it to a schema.
 
-    Raises `InvalidFilterError`, as `parse_filter` does.
+    Raises `InvalidFilterError`, like `parse_filter`.
     """
     return _parse(SqlText(text, "expression"))
 
@@ -96,7 +95,7 @@ def _parse(text: SqlText) -> Expression:
 
 
 class _Reader:
-    """Turns sqlglot's tree into the kernel's."""
+    """Converts sqlglot's tree to the kernel's."""
 
     def __init__(self, text: SqlText) -> None:
         self._text = text
@@ -109,13 +108,13 @@ class _Reader:
         return self._refuse(node, f"{what} is not supported in {article}")
 
     def _only(self, node: Node, *known: str) -> None:
-        """Refuse a node with a part that would otherwise be overlooked."""
+        """Reject a node with a part that would otherwise be ignored."""
         for name, part in node.args.items():
             if part and name not in known:
                 raise self._unsupported(node, name.upper())
 
     def value(self, node: Node) -> Expression:
-        """A value; a condition is one too."""
+        """A value, possibly a condition."""
         match node.key:
             case "paren":
                 return self._inner(node)
@@ -150,7 +149,7 @@ class _Reader:
         return self._function(node)
 
     def _function(self, node: Node) -> Expression:
-        """What is a function, in its usual form or in one of SQL's own."""
+        """A function call, in the usual form or in SQL's special syntax."""
         match node.key:
             case "anonymous":
                 self._only(node, "this", "expressions")
@@ -185,7 +184,7 @@ class _Reader:
         return _untyped(self.value(node))
 
     def _chain(self, node: Node) -> Expression:
-        """A chain of AND or OR as a balanced tree, so that a long one is not a deep one."""
+        """A chain of AND or OR as a balanced tree, so that long chains are not deep."""
         key, operands = node.key, []
         while node.key == key:
             self._only(node, "this", "expression")
@@ -352,7 +351,7 @@ class _Reader:
         return Cast(self.value(node.this), self._type(node.args["to"]).name)
 
     def _typed_constant(self, node: Node) -> Expression:
-        """CAST of a literal, worked out where it loses nothing. Text and integers must be values of the type."""
+        """CAST of a literal, evaluated if lossless. Text and integers must be values of the type."""
         data_type, inner = self._type(node.args["to"]), node.this
         if inner.key == "literal":
             is_number = data_type.name in _NUMBERS.values() or data_type.decimal is not None
@@ -364,7 +363,7 @@ class _Reader:
         return Cast(self.value(inner), data_type.name)
 
     def _negative_cast(self, node: Node) -> Expression:
-        """The least integer of a type has no positive counterpart: the sign belongs to the literal."""
+        """A type's least integer has no positive counterpart, so the sign belongs to the literal."""
         if node.this.key == "literal" and node.this.this.isdigit():
             return _typed(self._constant_cast(node, sign="-"), self._type(node.args["to"]))
         match self.value(node):
@@ -397,7 +396,7 @@ class _Reader:
 
 
 def _is_constant(node: Node) -> bool:
-    """Whether a node is a literal, also one with a sign, in parentheses or cast to a type."""
+    """Whether a node is a literal, possibly signed, in parentheses or cast."""
     while node.key in ("paren", "neg", "cast", "trycast"):
         node = node.this
     return node.key in ("literal", "rawstring", "hexstring", "null", "boolean")
@@ -408,7 +407,7 @@ def _typed(value: Any, data_type: PrimitiveType) -> Expression:
 
 
 def _untyped(expression: Expression) -> Expression:
-    """A literal without the type that it was cast to: what it is compared with decides."""
+    """Remove a literal's cast type, so that the other side of the comparison decides."""
     match expression:
         case Cast(Literal(value) as literal, name) if value is None or _is_value_of(PrimitiveType(name), value):
             return literal
@@ -431,7 +430,7 @@ def _containing(name: str, text: Expression, part: str) -> Like:
 
 
 def _number(text: str) -> int | float | Decimal:
-    """As Spark reads it: with an exponent a double, with a point a decimal, else an integer."""
+    """Parse like Spark: a double with an exponent, a decimal with a point, else an integer."""
     if "e" in text.lower():
         return float(text)
     return Decimal(text) if "." in text else int(text)
@@ -439,7 +438,7 @@ def _number(text: str) -> int | float | Decimal:
 
 def _negated(value: int | float | Decimal) -> int | float | Decimal:
     if isinstance(value, Decimal):
-        return value.copy_negate() if value else value  # `-value` rounds to the digits of a context
+        return value.copy_negate() if value else value  # `-value` rounds to the context's precision
     return -value
 
 
@@ -451,7 +450,7 @@ def _exactly(data_type: PrimitiveType, value: Any) -> Any:
 
 
 def _with_backslashes(pattern: str, escape: str) -> str:
-    """The pattern with another escape character replaced."""
+    """Replace another escape character in the pattern by backslashes."""
     if escape == "\\":
         return pattern
     result, characters = "", iter(pattern)

@@ -1,4 +1,4 @@
-"""SQL text as sqlglot's tree, and where in the text something is."""
+"""SQL text as sqlglot's tree, with positions in the text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sqlglot.errors import ParseError
 
 Token: TypeAlias = Any  # sqlglot.tokens.Token
-Node: TypeAlias = Any  # sqlglot.exp.Expression, told apart by `key`: the name of its class in lower case
+Node: TypeAlias = Any  # sqlglot.exp.Expression, distinguished by `key`: its class name in lower case
 
 _NAMES = {
     **dict.fromkeys(["column", "dot"], "a column in this place"),
@@ -22,18 +22,18 @@ _NAMES = {
     **{"bracket": "an element of an array or a map", "placeholder": "a parameter", "parameter": "a parameter"},
 }
 _SHOWN = 100
-"""How many characters of a long line an error quotes."""
+"""Maximum number of characters of a long line quoted in errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """SQL text, and what it is meant to be."""
+    """SQL text and its intended meaning."""
 
     sql: str
     noun: str
 
     def tree(self) -> Node:
-        """The one expression in it. Raises `InvalidFilterError` with the place of what is wrong."""
+        """Parse it as a single expression. Raises `InvalidFilterError` with the position of the error."""
         from sqlglot.dialects.dialect import Dialect
         from sqlglot.errors import ParseError, TokenError
 
@@ -45,7 +45,7 @@ class SqlText:
             raise self.error(len(self.sql), "a quote or a comment is not closed") from None
         except ParseError as error:
             raise self._explained(error) from None
-        except (ValueError, ArithmeticError) as error:  # sqlglot works out some literals while it parses
+        except (ValueError, ArithmeticError) as error:  # sqlglot evaluates some literals while parsing
             raise self.error(0, f"a part of it makes no sense: {error}") from None
         if not parsed:
             raise self.error(0, f"the {self.noun} is empty")
@@ -66,7 +66,7 @@ class SqlText:
         return self.error(position, f"{token!r} is not expected")
 
     def error(self, position: int, reason: str) -> InvalidFilterError:
-        """The reason, and the line of the text with a caret under the position."""
+        """An error with the reason and the line of text, with a caret under the position."""
         text = self.sql
         position = min(max(position, 0), len(text))
         begin = text.rfind("\n", 0, position) + 1
@@ -81,7 +81,7 @@ class SqlText:
 def _parse_tokens(dialect: Any, tokens: list[Token], text: str) -> list[Node]:
     from sqlglot import ErrorLevel, exp
 
-    # Parsed as a condition, never as a statement: a statement that sqlglot does not know would be logged.
+    # Parsed as a condition, never as a statement: sqlglot logs statements that it does not know.
     parser = _parser_class()(dialect=dialect, error_level=ErrorLevel.IMMEDIATE)
     parsed: list[Node] = parser.parse_into(exp.Condition, tokens, text)
     return parsed
@@ -89,7 +89,7 @@ def _parse_tokens(dialect: Any, tokens: list[Token], text: str) -> list[Node]:
 
 @cache
 def _parser_class() -> Any:
-    """Spark's parser without its knowledge of functions: they keep the names and the arguments that the text has."""
+    """Spark's parser without its function knowledge: names and arguments stay as written."""
     from sqlglot.dialects.spark import Spark
 
     only_case = {"CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
@@ -97,7 +97,7 @@ def _parser_class() -> Any:
 
 
 def _join_doubled_quotes(tokens: list[Token], text: str) -> list[Token]:
-    """'it''s' is one string with a quote in it, as in Spark 4 and standard SQL; sqlglot takes it for two strings."""
+    """'it''s' is one string with a quote in it, as in Spark 4 and standard SQL; sqlglot reads two strings."""
     joined: list[Token] = []
     for token in tokens:
         last = joined[-1] if joined else token
@@ -111,7 +111,7 @@ def _join_doubled_quotes(tokens: list[Token], text: str) -> list[Token]:
 
 
 def position_of(node: Node) -> int:
-    """Where the node begins in the text; where it is not recorded, where the part around it begins."""
+    """The position of the node in the text or, if not recorded, of the part around it."""
     while node is not None:
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
         if starts:
@@ -121,7 +121,7 @@ def position_of(node: Node) -> int:
 
 
 def describe(node: Node) -> str:
-    """What a node is, for people."""
+    """Describe a node for messages."""
     from sqlglot import exp
 
     if isinstance(node, exp.Func) and node.key not in _NAMES:

@@ -1,12 +1,11 @@
-"""Filters and values: a small tree of columns, literals, predicates with SQL's three-valued logic, and what is worked
-out of them.
+"""Filters and values: a small tree of columns, literals, predicates with SQL's three-valued logic, and computed values.
 
     col("day") == date(2026, 1, 1)        col("a.b") > 3        col("name").startswith("x")
     (p & q) | ~r                          col("x").is_null()    col("x").isin([1, 2])
     col("price") * col("amount") + 1      col("x").cast("long") Call("upper", (col("name"),))
 
-Comparisons with NaN are false, except `!=` (IEEE 754), as in Arrow. `bind` fits a filter to a schema, `bind_value` a
-value: names are resolved regardless of case, and literals take the type of what they are compared with.
+Comparisons with NaN are false, except `!=` (IEEE 754), as in Arrow. `bind` binds a filter to a schema, `bind_value` a
+value: names resolve ignoring case, and literals take the type they are compared with.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from lakeport.kernel.values import FarDate, FarTime
 
 
 class Expression:
-    """The root of the tree; its operators build predicates and values."""
+    """The base class of all nodes; its operators build predicates and values."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -92,7 +91,7 @@ class Expression:
         raise TypeError("a filter has no truth value: combine filters with & | ~, not with and, or, not")
 
     def equals_null_safe(self, other: Any) -> Comparison:
-        """`<=>`: true also where both sides are null, and never null."""
+        """`<=>`: true if both sides are null, and never null."""
         return Comparison("<=>", self, _wrap(other))
 
     def is_null(self) -> IsNull:
@@ -111,7 +110,7 @@ class Expression:
         return Like(self, pattern)
 
     def cast(self, type_name: str) -> Cast:
-        """The value as another type, by the protocol's name of it: `integer`, `decimal(10,2)` …"""
+        """Cast to a type by its protocol name: `integer`, `decimal(10,2)` …"""
         return Cast(self, type_name)
 
 
@@ -130,7 +129,7 @@ class Column(Expression):
 class Literal(Expression):
     """A constant: None, bool, int, float, Decimal, str, bytes, date or datetime, NumPy's numbers and `datetime64`.
 
-    `kernel.moments` has dates and timestamps of the years that Python's lack."""
+    `kernel.moments` has dates and timestamps outside Python's range of years."""
 
     value: Any
 
@@ -166,7 +165,7 @@ class IsNull(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class In(Expression):
-    """SQL's IN: null if nothing matches and the list holds a null."""
+    """SQL's IN: null if nothing matches and the list contains a null."""
 
     child: Expression
     values: tuple[Expression, ...]
@@ -174,14 +173,14 @@ class In(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Like(Expression):
-    r"""SQL's LIKE: `%` any text, `_` one character, `\` takes the next character as it is."""
+    r"""SQL's LIKE: `%` any text, `_` one character, `\` escapes the next character."""
 
     child: Expression
     pattern: str
 
     @property
     def prefix(self) -> str:
-        """The text that every match begins with."""
+        """The literal prefix of every match."""
         text, escaped = "", False
         for char in self.pattern:
             if escaped:
@@ -206,7 +205,7 @@ class Arithmetic(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cast(Expression):
-    """The value as a primitive type, by the protocol's name of it; an error where a value does not fit."""
+    """Cast to a primitive type by its protocol name; an error if a value does not fit."""
 
     child: Expression
     type_name: str
@@ -214,7 +213,7 @@ class Cast(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case(Expression):
-    """The value of the first branch whose condition is true. No other is worked out for the row."""
+    """The value of the first branch whose condition is true. Other branches are not evaluated for the row."""
 
     branches: tuple[tuple[Expression, Expression], ...]
     default: Expression = Literal(None)
@@ -222,7 +221,7 @@ class Case(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Expression):
-    """A function by its name; `kernel.functions` has those that there are."""
+    """A function call by name; `kernel.functions` lists the functions."""
 
     name: str
     args: tuple[Expression, ...]
@@ -279,7 +278,7 @@ def _with_children(expression: Expression, parts: tuple[Expression, ...]) -> Exp
 
 
 def columns_in(expression: Expression) -> list[Column]:
-    """Every column that the expression mentions, in order, with repetitions."""
+    """Every column in the expression, in order, with repetitions."""
     found, todo = [], [expression]
     while todo:
         node = todo.pop()
@@ -290,7 +289,7 @@ def columns_in(expression: Expression) -> list[Column]:
 
 
 def operands(expression: Expression, kind: type[And | Or]) -> list[Expression]:
-    """The parts of a chain of AND, or of OR; the expression itself if it is no such chain."""
+    """The operands of a chain of AND or OR; the expression itself if it is not such a chain."""
     found, todo = [], [expression]
     while todo:
         node = todo.pop()
@@ -302,24 +301,24 @@ def operands(expression: Expression, kind: type[And | Or]) -> list[Expression]:
 
 
 def conjuncts(expression: Expression) -> list[Expression]:
-    """The parts that must all hold."""
+    """The operands of a chain of AND."""
     return operands(expression, And)
 
 
 def chain(kind: type[And | Or], parts: Sequence[Expression]) -> Expression:
-    """The parts, of which there is at least one, connected into a tree as flat as can be: a long chain is not deep."""
+    """Connect one or more parts into a tree of minimal depth, so that long chains are not deep."""
     middle = len(parts) // 2
     return kind(chain(kind, parts[:middle]), chain(kind, parts[middle:])) if middle else parts[0]
 
 
 def all_of(expressions: Iterable[Expression]) -> Expression | None:
-    """The conjunction; None if there is nothing to hold."""
+    """The conjunction; None if there are no expressions."""
     parts = list(expressions)
     return chain(And, parts) if parts else None
 
 
 def rewrite(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """The tree with `change` applied to every node, leaves first; however deep it is."""
+    """Apply `change` to every node, leaves first; works at any depth."""
     done: list[Expression] = []
     todo = [(expression, False)]
     while todo:
@@ -335,8 +334,8 @@ def rewrite(expression: Expression, change: Callable[[Expression], Expression]) 
 
 
 def replace_now(expression: Expression, now_ms: int) -> Expression:
-    """The tree with `current_timestamp()` and `current_date()` as literals: one time, in milliseconds since the epoch,
-    for a whole statement."""
+    """Replace `current_timestamp()` and `current_date()` by literals: one time, in milliseconds since the epoch, for a
+    whole statement."""
     now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=now_ms)
     values = {"current_timestamp": Literal(now), "current_date": Literal(now.date())}
     return rewrite(expression, lambda node: values.get(node.name, node) if isinstance(node, Call) else node)
@@ -360,7 +359,7 @@ def same(left: Expression | None, right: Expression | None) -> bool:
 
 
 def format_expression(expression: Expression) -> str:
-    """SQL text of the expression, for people."""
+    """Format the expression as SQL text for messages."""
     match expression:
         case Column(path):
             return ".".join(part if part.isidentifier() else f"`{part.replace('`', '``')}`" for part in path)
@@ -409,7 +408,7 @@ def _operand_text(expression: Expression) -> str:
 
 
 def _value_text(expression: Expression) -> str:
-    """Text of a value; unlike beside a comparison, a literal in it must tell its type."""
+    """Format a value; unlike in a comparison, its literals must show their type."""
     match expression:
         case Literal(datetime() | FarTime() as moment):
             kind = "TIMESTAMP_NTZ" if moment.tzinfo is None else "TIMESTAMP"

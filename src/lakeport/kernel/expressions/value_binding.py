@@ -1,8 +1,7 @@
-"""Fits values to a schema: names are resolved, and every conversion that Spark makes becomes a `Cast` in the tree.
+"""Bind values to a schema: resolve names and make each of Spark's implicit conversions a `Cast` in the tree.
 
-In a bound value the operands of arithmetic have one type, unless they are decimals, whose result `decimal_result`
-tells; the branches of a CASE have one type, but for a NULL; and the arguments of a function have the types that it
-takes.
+In a bound value, operands of arithmetic share one type, except decimals, whose result type is `decimal_result`;
+branches of a CASE share one type, except NULL; and function arguments have the parameter types.
 """
 
 from __future__ import annotations
@@ -86,13 +85,13 @@ def _first_known(types: Sequence[DataType]) -> DataType:
 
 
 class ValueBinder:
-    """Binds to one schema; `bind_predicate` binds the conditions that are inside of values."""
+    """Binds to one schema; `bind_predicate` binds the conditions inside values."""
 
     def __init__(self, schema: StructType, bind_predicate: Callable[[Expression], Expression]) -> None:
         self._schema, self._bind_predicate = schema, bind_predicate
 
     def bind(self, expression: Expression) -> Typed:
-        """Raises `UnknownColumnError`, and `InvalidFilterError` for types that do not go together."""
+        """Raises `UnknownColumnError`, and `InvalidFilterError` for incompatible types."""
         match expression:
             case Column(path):
                 fields = self._schema.resolve(path)
@@ -116,8 +115,8 @@ class ValueBinder:
 
 
 def convert(value: Typed, target: DataType, where: str = "") -> Expression:
-    """The value as `target` where that needs no CAST: by Spark's store assignment, and text that is written down is
-    read as the type. Raises `InvalidFilterError` saying which types do not fit."""
+    """Convert to `target` where no CAST is needed: by Spark's store assignment, with literal text parsed as the type.
+    Raises `InvalidFilterError` naming the types that do not fit."""
     bound, source = value
     if same_shape(source, target):
         return bound
@@ -141,7 +140,7 @@ def _placed_text(text: str, target: PrimitiveType) -> Expression:
 
 
 def plain(value: Any) -> Any:
-    """A Python value for a NumPy scalar. Raises `InvalidFilterError` for a time that is no whole microsecond."""
+    """Convert a NumPy scalar to Python. Raises `InvalidFilterError` for a time finer than a microsecond."""
     if isinstance(value, np.datetime64):
         try:
             return from_datetime64(value)
@@ -151,7 +150,7 @@ def plain(value: Any) -> Any:
 
 
 def as_written(bound: Expression) -> Expression:
-    """The value with literals as they were written, for people: without the types that binding gave to them."""
+    """Undo the typing of literals by binding, for messages."""
     return rewrite(bound, lambda node: node.child if _is_typed_literal(node) else node)
 
 
@@ -173,7 +172,7 @@ def _explicit_cast(value: Typed, target: PrimitiveType) -> Typed:
 
 
 def _alike(values: list[Typed], where: str) -> tuple[list[Expression], DataType]:
-    """The values in the type that they have in common; text that is written down takes the type of the others."""
+    """Convert the values to their common type; literal text takes the type of the others."""
     deciding = [data_type for bound, data_type in values if not _is_text(bound)] or [STRING]
     shared: DataType | None = VOID
     for data_type in deciding:
@@ -204,7 +203,7 @@ def _arithmetic(op: ArithmeticOp, left: Typed, right: Typed) -> Typed:
 
 
 def _exact_type(bound: Expression, data_type: DataType, other: DataType) -> DataType:
-    """An integer that is written down beside a decimal has only the digits that it has."""
+    """An integer literal beside a decimal has only as many digits as written."""
     if isinstance(bound, Literal) and is_integer(data_type) and not is_integer(other) and digits_of(other):
         return decimal_of(*literal_digits(bound.value))
     return data_type

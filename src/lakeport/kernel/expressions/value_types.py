@@ -1,4 +1,4 @@
-"""The types of values, by Spark's rules in ANSI mode: of literals and arithmetic, what CAST takes, what fits where."""
+"""Types of values, by Spark's ANSI rules: literals, arithmetic, casts and assignment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
 
 FLOATS = frozenset({FLOAT, DOUBLE})
 MOMENTS = (DATE, TIMESTAMP_NTZ, TIMESTAMP)
-"""Each can hold what those before it say."""
+"""Each can represent the values of those before it."""
 
 _CAST_TARGETS = (*INTEGER_BITS, "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
 _MOST_DIGITS = 38
@@ -30,7 +30,7 @@ Digits = tuple[int, int]
 
 
 def parse_type_name(name: str) -> PrimitiveType:
-    """A type by the protocol's name of it. Raises `InvalidFilterError`."""
+    """Parse a protocol type name. Raises `InvalidFilterError`."""
     data_type = PrimitiveType(name)
     precision, scale = data_type.decimal or (1, 0)
     if (data_type.decimal is None and name not in _CAST_TARGETS) or not 0 <= scale <= precision <= _MOST_DIGITS:
@@ -53,7 +53,7 @@ def is_number(data_type: DataType) -> bool:
 
 
 def digits_of(data_type: DataType) -> Digits | None:
-    """Precision and scale of the decimal that holds every value of the type; None for what is no exact number."""
+    """Precision and scale of the decimal that holds every value of the type; None for inexact types."""
     if not isinstance(data_type, PrimitiveType):
         return None
     if data_type.name in _INTEGER_DIGITS:
@@ -62,7 +62,7 @@ def digits_of(data_type: DataType) -> Digits | None:
 
 
 def literal_type(value: Any) -> PrimitiveType:
-    """The type of a literal that nothing around it decides. Raises `InvalidFilterError`."""
+    """The type of a literal without context. Raises `InvalidFilterError`."""
     match value:
         case None:
             return VOID
@@ -105,7 +105,7 @@ def literal_digits(value: int | Decimal) -> Digits:
 def arithmetic_types(
     op: str, left: DataType, right: DataType
 ) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType] | None:
-    """What both operands are converted to, and the type of the result; None where there is no such operation."""
+    """The types to convert both operands to, and the result type; None if there is no such operation."""
     left, right = _instead_of_void(left, right), _instead_of_void(right, left)
     if not (is_number(left) and is_number(right)):
         return None
@@ -135,7 +135,7 @@ def _wider(left: DataType, right: DataType) -> PrimitiveType:
 
 
 def decimal_result(op: str, left: Digits, right: Digits) -> Digits:
-    """Precision and scale of the result; of more than 38 digits, those after the point go first, down to 6 of them."""
+    """Precision and scale of the result; beyond 38 digits, decimal places are dropped first, down to 6."""
     (p1, s1), (p2, s2) = left, right
     whole, scale = max(p1 - s1, p2 - s2), max(s1, s2)
     match op:
@@ -156,7 +156,7 @@ def _bounded(precision: int, scale: int) -> Digits:
 
 
 def rounded_digits(digits: Digits, places: int) -> Digits:
-    """Of a decimal that is rounded to so many places after the point: it may need one more digit before it."""
+    """Digits of a decimal rounded to `places` decimal places: it may need one more digit before the point."""
     precision, scale = digits
     whole = precision - scale + 1
     if places < 0:
@@ -166,7 +166,7 @@ def rounded_digits(digits: Digits, places: int) -> Digits:
 
 
 def common_type(left: DataType, right: DataType) -> DataType | None:
-    """The narrowest type that holds the values of both, for the branches of a CASE; None if there is none."""
+    """The narrowest type that holds the values of both, for CASE branches; None if there is none."""
     if left == VOID or same_shape(left, right):
         return right
     if right == VOID:
@@ -189,7 +189,7 @@ def _common_decimal(left: Digits, right: Digits) -> PrimitiveType:
 
 
 def same_shape(left: DataType, right: DataType) -> bool:
-    """Whether two types are equal, leaving aside which fields may be null and their metadata."""
+    """Whether two types are equal, ignoring nullability and metadata of fields."""
     match left, right:
         case StructType(ours), StructType(theirs):
             names = [f.name for f in ours] == [f.name for f in theirs]
@@ -202,7 +202,7 @@ def same_shape(left: DataType, right: DataType) -> bool:
 
 
 def is_assignable(source: DataType, target: DataType) -> bool:
-    """Whether a value is converted without a CAST where `target` is stored: Spark's store assignment, ANSI policy."""
+    """Whether a value can be stored as `target` without a CAST: Spark's store assignment, ANSI policy."""
     if source == VOID or same_shape(source, target):
         return True
     if is_number(source) and is_number(target):
@@ -213,7 +213,7 @@ def is_assignable(source: DataType, target: DataType) -> bool:
 
 
 def is_castable(source: DataType, target: DataType) -> bool:
-    """Whether CAST converts values of one type to another; some of the values may still not fit."""
+    """Whether CAST supports the conversion; individual values may still not fit."""
     if is_assignable(source, target):
         return True
     if source == STRING:

@@ -1,4 +1,4 @@
-"""`_delta_log`: the files that make a version, what they hold, and when each commit was made.
+"""`_delta_log`: the files that make up a version, their contents, and commit times.
 
 May import `definition` and all below it.
 """

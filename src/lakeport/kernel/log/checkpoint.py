@@ -1,4 +1,4 @@
-"""Reading checkpoints: classic, multi-part and V2 (JSON, Parquet, with or without sidecars), told apart by content."""
+"""Read checkpoints: classic, multi-part and V2 (JSON or Parquet, with or without sidecars), detected by content."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lakeport.kernel.paths import is_within, resolve_path
 def read_checkpoint_actions(
     engine: Engine, checkpoint: Checkpoint, fields: Sequence[pa.Field]
 ) -> Iterator[pa.RecordBatch]:
-    """The actions that a checkpoint holds itself, which is every kind but file actions."""
+    """The actions in the checkpoint itself: every kind but file actions."""
     return _read(engine, checkpoint.files, pa.schema(fields))
 
 
 def read_checkpoint_adds(engine: Engine, checkpoint: Checkpoint, add_type: pa.DataType) -> Iterator[pa.StructArray]:
-    """The live files at the checkpoint, those in its sidecars included."""
+    """The live files at the checkpoint, including those in sidecars."""
     return (add for (add,) in read_checkpoint_files(engine, checkpoint, [pa.field("add", add_type)]))
 
 
 def read_checkpoint_files(
     engine: Engine, checkpoint: Checkpoint, fields: Sequence[pa.Field], batch_size: int | None = None
 ) -> Iterator[list[pa.StructArray]]:
-    """File actions of the checkpoint, those in its sidecars included: by turns, an array of each kind in `fields`."""
-    sidecars: dict[str, FileStatus] = {}  # by path: one that is listed twice is read once
+    """The checkpoint's file actions, including those in sidecars: lists of one array per kind in `fields`."""
+    sidecars: dict[str, FileStatus] = {}  # by path, so duplicates are read once
     for batch in _read(engine, checkpoint.files, pa.schema([*fields, SIDECAR]), batch_size):
         yield [_present(batch.column(field.name), checkpoint) for field in fields]
         sidecars |= {sidecar.path: sidecar for sidecar in _sidecars(batch, checkpoint)}
@@ -39,13 +39,13 @@ def read_checkpoint_files(
 
 
 def read_sidecars(engine: Engine, checkpoint: Checkpoint) -> list[FileStatus]:
-    """The sidecars that the checkpoint refers to."""
+    """The sidecars referenced by the checkpoint."""
     batches = _read(engine, checkpoint.files, pa.schema([SIDECAR]))
     return [sidecar for batch in batches for sidecar in _sidecars(batch, checkpoint)]
 
 
 def _sidecars(batch: pa.RecordBatch, checkpoint: Checkpoint) -> Iterator[FileStatus]:
-    """Raises `CorruptTableError` for a sidecar elsewhere: the protocol keeps them in the table's own directory."""
+    """Raises `CorruptTableError` for a sidecar outside the table's `_sidecars`, where the protocol puts them."""
     directory = f"{checkpoint.files[0].path.rpartition('/')[0]}/_sidecars"
     for row in _present(batch.column("sidecar"), checkpoint).to_pylist():
         path = resolve_path(directory, row["path"])
@@ -59,7 +59,7 @@ def _sidecars(batch: pa.RecordBatch, checkpoint: Checkpoint) -> Iterator[FileSta
 
 
 def _present(column: pa.StructArray, checkpoint: Checkpoint) -> pa.StructArray:
-    """The rows that are actions of this kind. (Some writers give every kind a struct of nulls in every row.)
+    """The rows that are actions of this kind. (Some writers fill every kind with a struct of nulls.)
 
     Raises `CorruptTableError` for an action without a path."""
     kept = column.drop_null() if column.null_count else column
@@ -83,7 +83,7 @@ def _read(
 
 
 def _without_parsed_statistics(schema: pa.Schema) -> pa.Schema:
-    """JSON has statistics as text only."""
+    """JSON holds statistics as text only."""
     fields = []
     for field in schema:
         if field.name == "add":

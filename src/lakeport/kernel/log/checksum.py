@@ -1,7 +1,7 @@
-"""Checksum files (`{version}.crc`): what a version's protocol, metadata and totals are, beside its commit.
+"""Checksum files (`{version}.crc`): a version's protocol, metadata and totals, stored beside its commit.
 
-They are a help, never a need: one that is missing, damaged or not writable stops nobody. What is in them must be right,
-so a number that is not known for sure is left out, or the file is not written.
+They are optional: a missing, damaged or unwritable one never causes a failure. Their contents must be right, so an
+uncertain number is omitted, or the file is not written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakeport.kernel.log.state import TableState
 
 
 class Checksum(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The content of a checksum file (section "Version Checksum File Schema"); None is what it does not say."""
+    """The content of a checksum file (section "Version Checksum File Schema"); None means absent."""
 
     metadata: Metadata
     protocol: Protocol
@@ -38,7 +38,7 @@ class Checksum(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class _WholeMetadata(Metadata, frozen=True, rename="camel", kw_only=True):
-    """With nothing left out: a mapping mode that is not there would be read as none."""
+    """Metadata with no field omitted: an absent mapping mode would be read as none."""
 
     partition_columns: tuple[str, ...]
     configuration: dict[str, str | None]
@@ -50,12 +50,12 @@ class _StoredChecksum(Checksum, frozen=True, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class FileTotals:
-    """The files of a version in numbers."""
+    """Totals over the files of a version."""
 
     files: int = 0
     size: int = 0
     deletion_vectors: int | None = 0
-    """None where it is not known, and then `deleted_records` is not either."""
+    """None if unknown; then `deleted_records` is unknown too."""
     deleted_records: int = 0
 
     def after(self, adds: Iterable[Add], removes: Iterable[Remove]) -> FileTotals | None:
@@ -84,8 +84,8 @@ def _totals(actions: Iterable[Add | Remove]) -> FileTotals | None:
 
 
 def read_checksum(engine: Engine, file: FileStatus | None) -> Checksum | None:
-    """A version's checksum file, which spares the pass over the log for its protocol and metadata. None if there is no
-    such file or if it is not whole."""
+    """Read a version's checksum file, which saves replaying the log for protocol and metadata. None if the file is
+    missing or incomplete."""
     if file is None:
         return None
     try:
@@ -109,11 +109,11 @@ def next_checksum(
     txn_id: str | None = None,
     in_commit_timestamp: int | None = None,
 ) -> Checksum | None:
-    """The checksum of `version` from that of the version before, which is None if it is not known, and what the commit
-    adds, removes and sets; None if it cannot be known.
+    """Derive the checksum of `version` from the previous one (None if unknown) and the commit's changes; None if it
+    cannot be derived.
 
-    `protocol` and `metadata` are the table's, `transactions` and `domains` the commit's. The adds must be of files that
-    the table does not have, or that are among `removes`: give None for `previous` where a commit adds a file anew."""
+    `protocol` and `metadata` are the table's, `transactions` and `domains` the commit's. Each add must be of a file
+    that is new to the table or among `removes`: pass `previous=None` if a commit re-adds a file."""
     before = _of_no_version(protocol, metadata) if version == 0 else previous
     totals = _totals_of(before)
     if before is None or totals is None or (totals := totals.after(adds, removes)) is None:
@@ -130,12 +130,12 @@ def next_checksum(
 
 
 def _of_no_version(protocol: Protocol, metadata: Metadata) -> Checksum:
-    """What is there before the first version."""
+    """The state before the first version."""
     return _checksum(FileTotals(), protocol, metadata, (), (), None, None)
 
 
 def whole_checksum(totals: FileTotals, state: TableState, root: str, in_commit_timestamp: int | None) -> Checksum:
-    """The checksum of a version whose files have been counted."""
+    """The checksum of a version with known file totals."""
     return _checksum(
         totals,
         *state.require(root),
@@ -147,8 +147,8 @@ def whole_checksum(totals: FileTotals, state: TableState, root: str, in_commit_t
 
 
 def write_checksum(engine: Engine, root: str, version: int, checksum: Checksum) -> None:
-    """Writes the checksum file of a version, after its commit. Never overwrites one, and never raises for storage: the
-    commit stands without it."""
+    """Write a version's checksum file after its commit. Never overwrites one and never raises storage errors: the
+    commit is valid without it."""
     with suppress(FileExistsError, LakeportError):
         engine.storage.write(f"{log_path(root)}/{version_name(version)}.crc", _encode(checksum))
 

@@ -1,4 +1,4 @@
-"""One commit as the change data feed sees it: read once, whole, and nothing else of the table with it."""
+"""One commit as the change data feed needs it, read in a single pass without the rest of the table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _COMMIT_INFO = pa.field("commitInfo", pa.struct([("inCommitTimestamp", pa.int64(
 
 @dataclass(frozen=True)
 class CommitChanges:
-    """The file actions that changed rows, in columns that `to_file_batch` takes, and what else the commit says. If
-    there are cdc files, they tell of all changes that the adds and removes make."""
+    """The file actions that changed rows, in columns for `to_file_batch`, and the commit's other actions. Cdc files,
+    if any, cover all changes made by the adds and removes."""
 
     version: int
     timestamp: int
@@ -31,7 +31,7 @@ class CommitChanges:
 
 
 def read_commit_changes(engine: Engine, times: CommitTimes, version: int, columns: FileColumns) -> CommitChanges:
-    """Reads a commit file in one pass. Raises `CorruptTableError` for one that is not valid."""
+    """Read a commit file in one pass. Raises `CorruptTableError` if it is invalid."""
     file = times.listing.commits[version]
     plain = FileColumns(row_tracking=columns.row_tracking, stats=columns.stats).add_type
     action = pa.struct([*plain, pa.field("dataChange", pa.bool_())])
@@ -52,7 +52,7 @@ def read_commit_changes(engine: Engine, times: CommitTimes, version: int, column
 
 
 def check_commits_are_there(times: CommitTimes, start: int, end: int, root: str) -> None:
-    """Raises `VersionNotFoundError` if a commit of the range is not there any more."""
+    """Raises `VersionNotFoundError` if a commit of the range has been cleaned up."""
     if missing := [v for v in range(start, end + 1) if v not in times.listing.commits]:
         earliest = missing[-1] + 1 if missing[-1] < end else None
         known = "no later one of the range" if earliest is None else f"those from version {earliest} on"
@@ -73,6 +73,6 @@ def _present(column: pa.StructArray, file: FileStatus) -> pa.StructArray:
 
 
 def _that_change(columns: list[pa.StructArray]) -> list[pa.StructArray]:
-    """Without actions that only rearrange rows or tell more about them."""
+    """Drop actions that only rearrange rows or add information about them."""
     kept = (actions.filter(pc.coalesce(actions.field("dataChange"), TRUE)) for actions in columns)
     return [actions for actions in kept if len(actions)]

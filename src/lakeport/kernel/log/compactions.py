@@ -1,6 +1,6 @@
-"""Trusts only compactions that have at most one action for each file, as the protocol demands.
+"""Trust only compactions with at most one action per file, as the protocol demands.
 
-With several, the newest is unknown: writers have left them in either order. The commits are read instead."""
+With several, the newest is unknown because writers have used either order. Then the commits are read instead."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _SCHEMA = pa.schema(
 
 
 def commit_files(engine: Engine, root: str, commits: Iterable[Commit]) -> list[FileStatus]:
-    """The files to replay for some commits, in their order (newest first). Raises `CorruptTableError` for a compaction
-    that cannot be trusted and whose commits are gone."""
+    """The files to replay for `commits`, in the same order (newest first). Raises `CorruptTableError` for an
+    untrustworthy compaction whose commits are gone."""
     return [file for commit in commits for file in _files_of(engine, root, commit)]
 
 

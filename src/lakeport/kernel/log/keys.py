@@ -1,4 +1,4 @@
-"""The files of a log by their keys: a file's path, decoded, and its deletion vector."""
+"""Keys of the files in a log: decoded path and deletion vector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT, _EMPTY, _NUL = (scalar_of(text, pa.string()) for text in ("@", "", "\0"))
 
 
 def present_actions(column: pa.StructArray, root: str) -> pa.StructArray:
-    """The file actions in a column of a log's lines. Raises `CorruptTableError` for one without a path."""
+    """The file actions in a column of log lines. Raises `CorruptTableError` for one without a path."""
     kept = column.drop_null() if column.null_count else column
     if kept.field("path").null_count:
         raise CorruptTableError("a file action in the log has no path", path=log_path(root))
@@ -23,7 +23,7 @@ def present_actions(column: pa.StructArray, root: str) -> pa.StructArray:
 
 
 def file_keys(paths: pa.Array, deletion_vectors: pa.Array) -> pa.Array:
-    """The key of each file: its path and, behind a NUL, the unique id of its deletion vector."""
+    """The key of each file: its path and, after a NUL, the unique id of its deletion vector."""
     if deletion_vectors.null_count == len(deletion_vectors):
         return paths
     offsets = pc.binary_join_element_wise(_AT, deletion_vectors.field("offset").cast(pa.string()), _EMPTY)
@@ -38,7 +38,7 @@ def file_keys(paths: pa.Array, deletion_vectors: pa.Array) -> pa.Array:
 
 
 def decode_paths(paths: pa.Array, root: str) -> pa.Array:
-    """Paths as plain text: absolute, or relative to the table's root. Most need no decoding, and cost nothing."""
+    """Paths as plain text: absolute, or relative to the table's root. Free for the many that need no decoding."""
     text = paths.buffers()[2]
     plain = text is None or not any(sign in text.to_pybytes() for sign in (b"%", b":"))
     if plain and not pc.starts_with(paths, "/").true_count:
@@ -55,9 +55,9 @@ def _plain_path(path: str, root: str) -> str:
 
 
 def first_occurrences(keys: list[pa.Array]) -> list[np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """For each key, whether it is the first of its kind. Only keys whose hashes coincide are compared."""
+    """For each key, whether it is the first occurrence. Compares only keys with equal hashes."""
     lengths = [len(part) for part in keys]
-    hashes = np.empty(sum(lengths), dtype=np.int32)  # half a hash: few coincide by chance, and memory counts
+    hashes = np.empty(sum(lengths), dtype=np.int32)  # half a hash saves memory, and collisions are rare
     start = 0
     for part in keys:
         whole = np.fromiter(map(hash, part.to_pylist()), np.int64, len(part))

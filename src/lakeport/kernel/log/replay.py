@@ -1,8 +1,8 @@
-"""Action reconciliation: from the files of a log segment to the files that are alive.
+"""Action reconciliation: from a log segment to its live files.
 
-Newest first, the first action on a file decides: an add makes it live, a remove does not. The key of a file is its
-path and its deletion vector. What the commits say is kept in memory as columns (`Commits`); a checkpoint is streamed,
-less what the commits after it replace.
+Reading newest first, the first action on a file wins: an add makes it live, a remove does not. A file's key is its
+path and deletion vector. Commits are kept in memory as columns (`Commits`); a checkpoint is streamed, without the
+files that later commits replace.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lakeport.kernel.values import from_numpy, own_copy
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 _LOG_DETAILS = [pa.field("tags", _TEXT_MAP), pa.field("clusteringProvider", pa.string()), pa.field("uri", pa.string())]
 _CACHE_LIMIT = 256 << 20
-"""The files of a checkpoint are kept in memory up to this many bytes, so that a second scan need not read it again."""
+"""Checkpoint files are cached in memory up to this many bytes, so that a second scan need not reread them."""
 
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Which columns of the live files are wanted."""
+    """The columns of live files to read."""
 
     partitions: tuple[str, ...] = ()
     """Physical names of the partition columns."""
@@ -41,7 +41,7 @@ class FileColumns:
     stats_parsed: pa.DataType | None = None
     """The part of a checkpoint's `stats_parsed` to read."""
     log_details: bool = False
-    """What only writers need: tags, clustering provider, and `uri`, the path as the log has it."""
+    """Include fields that only writers need: tags, clustering provider, and `uri`, the path as written in the log."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -61,7 +61,7 @@ class FileColumns:
 
     @property
     def add_type(self) -> pa.DataType:
-        """The type of `add` to ask an engine for."""
+        """The type of `add` to request from an engine."""
         fields = []
         for field in self.schema:
             if field.name == "uri":
@@ -69,7 +69,7 @@ class FileColumns:
             if field.name == "partitionValues":
                 fields.append(pa.field(field.name, _TEXT_MAP))
             elif field.name == "stats_parsed":
-                fields.append(field.with_metadata({AS_STORED: b"true"}))  # a bad statistic is an unknown one
+                fields.append(field.with_metadata({AS_STORED: b"true"}))  # a bad statistic is unknown
             else:
                 fields.append(field)
         return pa.struct(fields)
@@ -77,20 +77,20 @@ class FileColumns:
 
 @dataclass(frozen=True)
 class Commits:
-    """What a run of commits says: the files that it adds and keeps, the keys of all files that it touches, the rest."""
+    """The result of a run of commits: live files that it added, keys of all files that it touched, other actions."""
 
     adds: tuple[pa.RecordBatch, ...]
     keys: pa.ChunkedArray
     state: TableState
 
     def over(self, older: Commits) -> Commits:
-        """This run of commits after an older one."""
+        """Combine this run with an older one."""
         kept = tuple(batch for batch in map(self.mask, older.adds) if batch.num_rows)
         keys = pa.chunked_array([*self.keys.chunks, *older.keys.chunks], pa.string())
         return Commits(self.adds + kept, keys, self.state.over(older.state))
 
     def mask(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """An older batch of files without those that this run replaces or removes."""
+        """Drop files from an older batch that this run replaces or removes."""
         if not len(self.keys):
             return batch
         replaced = pc.is_in(file_keys(batch.column("path"), batch.column("deletionVector")), value_set=self.keys)
@@ -98,7 +98,7 @@ class Commits:
 
 
 class CheckpointFiles:
-    """The files of a checkpoint, kept in memory if they are few."""
+    """The files of a checkpoint, cached if small enough."""
 
     def __init__(self, engine: Engine, root: str, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -124,10 +124,10 @@ class CheckpointFiles:
 
 
 class LogReplay:
-    """A log segment, each of its files read once, when it is first needed."""
+    """A log segment whose files are read lazily, once each."""
 
     def __init__(self, engine: Engine, root: str, segment: LogSegment, older: LogReplay | None = None) -> None:
-        """`older` is the replay of an earlier version: what it has read is not read again."""
+        """`older` is the replay of an earlier version, whose results are reused."""
         self.segment = segment
         self._engine, self._root, self._older = engine, root, older
         if older is not None and older._base is not None and older._base.checkpoint == segment.checkpoint:
@@ -137,18 +137,18 @@ class LogReplay:
 
     @lazy_property
     def new_commits(self) -> Commits:
-        """The commits that are newer than the older replay; all of them if there is none."""
+        """The commits since the older replay; all of them without one."""
         known = self._older.segment.version if self._older else -1
         commits = [commit for commit in reversed(self.segment.commits) if commit.first > known]
         return read_commits(self._engine, self._root, commit_files(self._engine, self._root, commits))
 
     @lazy_property
     def commits(self) -> Commits:
-        """All commits of the segment. What an older replay, which another thread may be busy with, has put together
-        already is taken as a whole."""
+        """All commits of the segment. Reuses the combined commits of older replays, which other threads may be using
+        concurrently."""
         merged, older = self.new_commits, self._older
-        while older is not None:  # by turns, not by recursion: a snapshot can be refreshed any number of times
-            before = older._older  # read first: it is forgotten only once `commits` is there
+        while older is not None:  # a loop, not recursion: a snapshot can be refreshed any number of times
+            before = older._older  # read first: it is cleared only once `commits` is set
             known: Commits | None = older.__dict__.get("commits")
             merged = merged.over(older.new_commits if known is None else known)
             older = before if known is None else None
@@ -164,12 +164,12 @@ class LogReplay:
         return self.commits.state.over(read_checkpoint_state(self._engine, self.segment.checkpoint))
 
     def protocol_and_metadata(self) -> tuple[Protocol, Metadata]:
-        """Reads the checkpoint only if the commits lack one of them."""
+        """The protocol and metadata. Reads the checkpoint only if the commits lack either."""
         state = self.commits.state
         return (state if state.protocol and state.metadata else self.state).require(self._root)
 
     def live_files(self, columns: FileColumns) -> Iterator[pa.RecordBatch]:
-        """Batches of `columns.schema` with a row for each live file. Reads log files only."""
+        """Batches of `columns.schema`, one row per live file. Reads log files only."""
         for batch in self.commits.adds:
             yield _file_batch(batch, columns)
         if self._base is not None:
@@ -177,12 +177,12 @@ class LogReplay:
 
 
 def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> Commits:
-    """Replays commit files in one pass."""
+    """Replay commit files in one pass."""
     add = FileColumns(row_tracking=True, stats=True, log_details=True).add_type
     schema = pa.schema([pa.field("add", add), REMOVE, *STATE_FIELDS])
     state = TableState()
     batches: list[pa.RecordBatch] = []
-    keys: list[pa.Array] = []  # of adds and of removes, by turns
+    keys: list[pa.Array] = []  # adds and removes alternate
     for batch in engine.json.read_json_files(newest_first, schema):
         state.add_older(batch, newest_first[0].path)
         adds, removes = (present_actions(batch.column(name), root) for name in ("add", "remove"))
@@ -199,8 +199,8 @@ def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> C
 
 
 def _compact(add: pa.StructArray, root: str) -> pa.RecordBatch:
-    """A column of adds as a batch that takes little memory: what is all null takes none, partition values that repeat
-    are kept once. `_file_batch` makes it whole again."""
+    """Compact a column of adds into a small batch: all-null columns take no memory, repeated partition values are
+    stored once. Undone by `_file_batch`."""
     arrays = []
     files = _decoded(pa.RecordBatch.from_struct_array(add), root)
     for field, array in zip(files.schema, files.columns, strict=True):
@@ -215,19 +215,19 @@ def _compact(add: pa.StructArray, root: str) -> pa.RecordBatch:
 
 
 def _decoded(files: pa.RecordBatch, root: str) -> pa.RecordBatch:
-    """Adds with plain paths; where one had to be decoded, the paths as the log has them are kept as `uri`."""
+    """Decode the paths of adds; if any needed decoding, keep the original paths as `uri`."""
     uris = files.column("path")
     paths = decode_paths(uris, root)
     return files if paths is uris else files.set_column(0, "path", paths).append_column("uri", uris)
 
 
 def to_file_batch(actions: pa.StructArray, columns: FileColumns, root: str) -> pa.RecordBatch:
-    """A batch of `columns.schema` from actions that were read as `columns.add_type`, or a part of it."""
+    """Convert actions read as (a part of) `columns.add_type` to a batch of `columns.schema`."""
     return _file_batch(_decoded(pa.RecordBatch.from_struct_array(actions), root), columns)
 
 
 def _file_batch(files: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
-    """A batch of `columns.schema` from the columns of adds, as JSON or Parquet has them."""
+    """Convert columns of adds, from JSON or Parquet, to a batch of `columns.schema`."""
     schema = columns.schema
     arrays: list[pa.Array] = []
     for field in schema:

@@ -1,4 +1,4 @@
-"""The files of `_delta_log`: their names, and which of them make a version of the table."""
+"""The files of `_delta_log`: their names, and which of them make up a version."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NAME = re.compile(
 )
 
 _MANY_COMMITS = 100
-"""A snapshot that is refreshed again and again replays at most about so many commits, however long it lives: then a
-newer checkpoint is worth its reading."""
+"""About the most commits that a repeatedly refreshed snapshot replays; beyond that, reading a newer checkpoint
+pays off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint: one file, or all the parts of a multi-part one."""
+    """A complete checkpoint: one file, or all parts of a multi-part one."""
 
     version: int
     files: tuple[FileStatus, ...]
@@ -36,30 +36,30 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A log file that holds the actions of the versions `first` … `last`: a commit (of one) or a compaction."""
+    """A log file with the actions of versions `first` … `last`: a single commit or a compaction."""
 
     first: int
     last: int
     file: FileStatus
     replaced: tuple[FileStatus, ...] = ()
-    """The commits that a compaction stands for, newest first; none if one of them is gone."""
+    """The commits that a compaction replaces, newest first; empty if any of them is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """The files that make `version`: a checkpoint, if there is one, and every commit after it, oldest first."""
+    """The files that make up `version`: a checkpoint, if any, and all later commits, oldest first."""
 
     version: int
     checkpoint: Checkpoint | None
     commits: tuple[Commit, ...]
     checksum: FileStatus | None
     latest_file: FileStatus
-    """The commit of `version`, or the checkpoint where the commit is cleaned up."""
+    """The commit of `version`, or the checkpoint if the commit has been cleaned up."""
 
 
 @dataclass(slots=True)
 class LogListing:
-    """What was found in the log directory."""
+    """The contents of the log directory."""
 
     commits: dict[int, FileStatus] = field(default_factory=dict)
     compactions: dict[int, list[Commit]] = field(default_factory=dict)
@@ -72,12 +72,12 @@ class LogListing:
 
     @property
     def earliest(self) -> int | None:
-        """The first version that can be read: 0, or that of the first checkpoint."""
+        """The first readable version: 0, or that of the first checkpoint."""
         starts = [0] if 0 in self.commits else []
         return min([*starts, *self.checkpoints], default=None)
 
     def limit(self, version: int) -> None:
-        """Forgets everything later than `version`."""
+        """Drop everything later than `version`."""
         for files in (self.commits, self.checkpoints, self.checksums):
             for late in [v for v in files if v > version]:
                 del files[late]
@@ -96,19 +96,19 @@ def version_name(version: int) -> str:
 
 
 def parse_version(path: str) -> int | None:
-    """The version in the name of a log file, for a compaction its first one; None for any other file."""
+    """The version in a log file's name (the first one for a compaction); None for any other file."""
     match = _NAME.fullmatch(path.rpartition("/")[2])
     return int(match["version"]) if match else None
 
 
 def list_log(storage: StorageClient, root: str, first_version: int = 0) -> LogListing:
-    """The log files of `first_version` and later, sorted into kinds; other files are ignored."""
+    """The log files from `first_version` on, sorted into kinds; ignores other files."""
     return sort_log_files(storage.list_from(log_path(root), f"{version_name(first_version)}."))
 
 
 def list_newer(storage: StorageClient, root: str, version: int) -> LogListing:
-    """What is newer than a version that was there once, by whichever way is faster where that is little: all of it, or
-    at least the commits and the checksum of the last one."""
+    """The log files newer than a version that once existed, found the faster way if they are few: all of them, or at
+    least the commits and the last checksum."""
     directory = log_path(root)
     if storage.scans_directories(directory):
         listing = _probe(storage, directory, version)
@@ -118,7 +118,7 @@ def list_newer(storage: StorageClient, root: str, version: int) -> LogListing:
 
 
 def _probe(storage: StorageClient, directory: str, version: int) -> LogListing | None:
-    """Looks for the next commits one by one. None if they are many, or if some between them are gone."""
+    """Probe for the next commits one by one. None if there are many, or if there is a gap."""
     listing, next_version = LogListing(), version + 1
     while commit := storage.status(f"{directory}/{version_name(next_version)}.json"):
         listing.commits[next_version] = commit
@@ -130,7 +130,7 @@ def _probe(storage: StorageClient, directory: str, version: int) -> LogListing |
         return None
     latest = next_version - 1
     if latest == version and not storage.status(f"{directory}/{version_name(version)}.json"):
-        return None  # cleaned up, as those after it may be
+        return None  # cleaned up; later ones may be too
     if checksum := storage.status(f"{directory}/{version_name(latest)}.crc"):
         listing.checksums[latest] = checksum
     return listing
@@ -138,7 +138,7 @@ def _probe(storage: StorageClient, directory: str, version: int) -> LogListing |
 
 _FEW = 64
 _LOOKED_AHEAD = 8
-"""So many versions are looked for behind the last one: a gap in the log is noticed."""
+"""Versions to probe beyond the last one, to detect a gap in the log."""
 
 
 def sort_log_files(files: Iterable[FileStatus]) -> LogListing:
@@ -152,7 +152,7 @@ def sort_log_files(files: Iterable[FileStatus]) -> LogListing:
         if match["commit"]:
             listing.commits[version] = file
         elif match["staged"]:
-            continue  # proposals: only a catalog knows which of them are commits
+            continue  # proposals: only a catalog knows which ones are commits
         elif match["end"]:
             listing.compactions.setdefault(version, []).append(Commit(version, int(match["end"]), file))
         elif match["crc"]:
@@ -170,15 +170,15 @@ def sort_log_files(files: Iterable[FileStatus]) -> LogListing:
 def find_segment(
     storage: StorageClient, root: str, version: int | None = None, log_tail: Sequence[Commit] = ()
 ) -> LogSegment:
-    """The files that make `version`, or the latest version.
+    """Find the files that make up `version`, or the latest version.
 
-    `log_tail` are commits that a catalog vouches for; they take the place of published ones.
+    `log_tail` holds commits ratified by a catalog; they replace published ones.
 
     Raises `TableNotFoundError`, `VersionNotFoundError`, and `CorruptTableError` for a log with a gap."""
     try:
         return _find_segment(storage, root, version, log_tail)
     except CorruptTableError:
-        # A listing that runs while others write may lack a version that is there, and have the one after it.
+        # A listing during concurrent writes may miss a version and yet include the next one.
         return build_segment(list_log(storage, root), root, version, log_tail)
 
 
@@ -193,7 +193,7 @@ def _find_segment(storage: StorageClient, root: str, version: int | None, log_ta
 
 
 def _list_from_checkpoint(storage: StorageClient, root: str, version: int) -> LogListing:
-    """The log from a checkpoint on; where that is one file under the classic name, it is not looked for by listing."""
+    """The log from a checkpoint on; a single file under the classic name is found without a listing."""
     path = f"{log_path(root)}/{version_name(version)}.checkpoint.parquet"
     if storage.scans_directories(log_path(root)) and (file := storage.status(path)) is not None:
         listing = list_newer(storage, root, version)
@@ -233,7 +233,7 @@ def version_not_found(listing: LogListing, root: str, version: int) -> VersionNo
 
 
 def _cover(listing: LogListing, root: str, first: int, last: int) -> Iterator[Commit]:
-    """Log files that hold the versions first … last, each once: compactions where they fit, commits otherwise."""
+    """Log files that cover versions first … last once each: compactions where they fit, otherwise commits."""
     version = first
     while version <= last:
         compactions = [c for c in listing.compactions.get(version, ()) if version < c.last <= last]
@@ -255,7 +255,7 @@ def _cover(listing: LogListing, root: str, first: int, last: int) -> Iterator[Co
 
 
 def _span(versions: Iterable[int]) -> str:
-    """Versions for people, runs shortened: "0, 2 to 14"."""
+    """Versions for messages, with runs shortened: "0, 2 to 14"."""
     runs: list[list[int]] = []
     for version in sorted(versions):
         if runs and runs[-1][-1] == version - 1:
@@ -266,9 +266,9 @@ def _span(versions: Iterable[int]) -> str:
 
 
 def extend_segment(segment: LogSegment, storage: StorageClient, root: str) -> LogSegment:
-    """The segment of the latest version, by looking for what is newer than this one; itself if nothing is. It is a new
-    one where the commits in between are cleaned up, this one has many commits already, or another table has taken the
-    place of the one that it was read from. Raises `TableNotFoundError` if the table is gone."""
+    """Extend the segment to the latest version by looking for newer files; return itself if there are none. Rebuilds it
+    if commits in between were cleaned up, it already has many commits, or another table has replaced the original.
+    Raises `TableNotFoundError` if the table is gone."""
     listing = list_newer(storage, root, segment.version - 1)
     if _is_gone(segment, listing.commits.get(segment.version)):
         found = find_segment(storage, root)
@@ -285,13 +285,13 @@ def extend_segment(segment: LogSegment, storage: StorageClient, root: str) -> Lo
 
 
 def _is_gone(segment: LogSegment, found: FileStatus | None) -> bool:
-    """Whether its last commit was published and is not there any more: cleaned up, or replaced by another table's."""
+    """Whether its last commit was published and is now gone: cleaned up, or replaced by another table's."""
     is_published = segment.latest_file.path.endswith(f"/{version_name(segment.version)}.json")
     return is_published and found != segment.latest_file
 
 
 def _has_grown(segment: LogSegment, storage: StorageClient, root: str) -> bool:
-    """Whether a newer checkpoint would spare many commits."""
+    """Whether a newer checkpoint would save reading many commits."""
     base = segment.checkpoint.version if segment.checkpoint else -1
     return len(segment.commits) >= _MANY_COMMITS and (last_checkpoint(storage, root) or -1) > base
 
@@ -301,7 +301,7 @@ class _Hint(msgspec.Struct):
 
 
 def last_checkpoint(storage: StorageClient, root: str) -> int | None:
-    """The version in `_last_checkpoint`; None if the file is missing or says nothing."""
+    """The version in `_last_checkpoint`; None if the file is missing or unusable."""
     try:
         data = storage.read(last_checkpoint_path(root))
         return msgspec.json.decode(data, type=_Hint).version

@@ -1,4 +1,4 @@
-"""The state of a table other than its files: protocol, metadata, application transactions, domain metadata."""
+"""A table's state other than its files: protocol, metadata, application transactions, domain metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATE_FIELDS = [PROTOCOL, METADATA, TRANSACTION, DOMAIN_METADATA]
 
 @dataclass
 class TableState:
-    """The newest action of each kind; filled newest first, so what is there already stays."""
+    """The newest action of each kind; filled newest first, so existing entries win."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -36,7 +36,7 @@ class TableState:
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
 
     def add_older(self, batch: pa.RecordBatch, path: str) -> None:
-        """Takes in the actions of a batch that is older than everything taken in so far."""
+        """Add the actions of a batch older than all previous ones."""
         for raw in _actions(batch, "protocol"):
             self.protocol = self.protocol or to_action(raw, Protocol, path)
         for raw in _actions(batch, "metaData"):
@@ -49,7 +49,7 @@ class TableState:
             self.domains.setdefault(domain.domain, domain)
 
     def require(self, root: str) -> tuple[Protocol, Metadata]:
-        """Raises `CorruptTableError` if the log at `root` lacks one of them."""
+        """Return protocol and metadata. Raises `CorruptTableError` if the log at `root` lacks either."""
         if self.protocol is None:
             raise CorruptTableError("no protocol found in the table's log; restore its first commits", path=root)
         if self.metadata is None:
@@ -57,7 +57,7 @@ class TableState:
         return self.protocol, self.metadata
 
     def over(self, older: TableState) -> TableState:
-        """This state, of a run of commits, after an older one."""
+        """Combine this state, of a run of commits, with an older one."""
         return TableState(
             self.protocol or older.protocol,
             self.metadata or older.metadata,
@@ -74,7 +74,7 @@ def read_checkpoint_state(engine: Engine, checkpoint: Checkpoint) -> TableState:
 
 
 def _actions(batch: pa.RecordBatch, name: str) -> list[dict[str, Any]]:
-    """The actions of one kind in a batch, newest last in the file, so last first."""
+    """The actions of one kind in a batch, last first, since the newest comes last in the file."""
     column = batch.column(name)
     if column.null_count == len(column):
         return []
@@ -83,7 +83,7 @@ def _actions(batch: pa.RecordBatch, name: str) -> list[dict[str, Any]]:
 
 
 def _with_dicts(raw: dict[str, Any]) -> dict[str, Any]:
-    """Arrow gives maps as pairs."""
+    """Convert maps, which Arrow returns as pairs, to dicts."""
     fixed = dict(raw)
     fixed["configuration"] = dict(raw["configuration"] or ())
     if raw["format"] is not None:

@@ -1,4 +1,4 @@
-"""When the versions of a table were made, and by what."""
+"""Commit times and commit info of a table's versions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class _CommitInfoLine(msgspec.Struct):
 
 
 class CommitInfo(msgspec.Struct, frozen=True):
-    """A commit as `history` tells of it."""
+    """A commit in a table's `history`."""
 
     version: int
     timestamp: int
     """Milliseconds since the epoch."""
     info: dict[str, Any]
-    """The `commitInfo` action as the writer left it: operation, operationParameters, operationMetrics …"""
+    """The `commitInfo` action as written: operation, operationParameters, operationMetrics …"""
 
     @property
     def operation(self) -> str | None:
@@ -51,7 +51,7 @@ def read_commit_info(storage: StorageClient, file: FileStatus) -> dict[str, Any]
 
 
 def format_time(milliseconds: int) -> str:
-    """A commit's time for people: ISO 8601 in UTC."""
+    """A commit time for messages: ISO 8601 in UTC."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -60,7 +60,7 @@ def format_time(milliseconds: int) -> str:
 
 
 class CommitTimes:
-    """The times of a table's commits: in-commit timestamps from their enablement on, modification times before it."""
+    """A table's commit times: in-commit timestamps once enabled, modification times before that."""
 
     def __init__(self, storage: StorageClient, listing: LogListing, metadata: Metadata, root: str) -> None:
         self._storage, self.listing, self._root = storage, listing, root
@@ -77,7 +77,7 @@ class CommitTimes:
             ) from error
 
     def of(self, version: int, info: dict[str, Any] | None = None) -> int:
-        """Milliseconds since the epoch. `info` is the version's commitInfo, if it has been read."""
+        """The commit time in milliseconds since the epoch. `info` is the version's commitInfo, if already read."""
         file = self.listing.commits[version]
         if self._first_in_commit is None or version < self._first_in_commit:
             return self._modification_times[version]
@@ -87,11 +87,11 @@ class CommitTimes:
         return stamp
 
     def version_at(self, timestamp: int) -> int:
-        """The last version made at or before `timestamp`. Raises `VersionNotFoundError` if it is earlier than all that
-        can be read or later than the latest commit."""
+        """The last version made at or before `timestamp`. Raises `VersionNotFoundError` if it is before the first
+        readable version or after the latest commit."""
         versions = self._until(timestamp)
         candidates = self._comparable(timestamp, versions)
-        # Times grow with versions: a binary search reads few commits.
+        # Times increase with versions, so a binary search reads few commits.
         index = bisect_right(candidates, timestamp, key=self.of)
         if not index:
             first = candidates[0] if candidates else versions[0]
@@ -99,12 +99,12 @@ class CommitTimes:
         return candidates[index - 1]
 
     def version_from(self, timestamp: int) -> int:
-        """The first version made at or after `timestamp`. Raises `VersionNotFoundError` if it is later than the latest
-        commit, or earlier than the earliest where commits before that one are cleaned up."""
+        """The first version made at or after `timestamp`. Raises `VersionNotFoundError` if it is after the latest
+        commit, or before the earliest one and older commits have been cleaned up."""
         versions = self._until(timestamp)
         candidates = self._comparable(timestamp, versions)
         found = bisect_left(candidates, timestamp, key=self.of)
-        if found == len(candidates):  # none of those before in-commit timestamps: the first that has one
+        if found == len(candidates):  # none before in-commit timestamps: take the first version that has one
             found, candidates = bisect_right(versions, candidates[-1]) if candidates else 0, versions
         version = candidates[found]
         if version == versions[0] > 0 and timestamp < (earliest := self.of(version)):
@@ -112,8 +112,8 @@ class CommitTimes:
         return version
 
     def readable_versions(self) -> list[int]:
-        """The versions with a commit that can be read; a log that was cut off may have commits before its first
-        checkpoint. Raises `VersionNotFoundError` if there are none."""
+        """The versions with a readable commit; a truncated log may have commits before its first checkpoint. Raises
+        `VersionNotFoundError` if there are none."""
         earliest = self.listing.earliest
         versions = sorted(v for v in self.listing.commits if earliest is not None and v >= earliest)
         if not versions:
@@ -121,9 +121,9 @@ class CommitTimes:
         return versions
 
     def _until(self, timestamp: int) -> list[int]:
-        """The readable versions, if the latest is not earlier than `timestamp`. Raises `VersionNotFoundError`.
+        """The readable versions. Raises `VersionNotFoundError` if the latest is before `timestamp`.
 
-        A damaged commit may not tell its time. As the latest it is left out, if it must be later than `timestamp`."""
+        A damaged latest commit with unknown time is left out if it must be later than `timestamp`."""
         versions = self.readable_versions()
         try:
             latest = self.of(versions[-1])
@@ -136,7 +136,7 @@ class CommitTimes:
         return versions
 
     def _comparable(self, timestamp: int, versions: list[int]) -> list[int]:
-        """The versions among which a time is looked up: those before in-commit timestamps, or those with them."""
+        """The versions to search for a time: those before in-commit timestamps, or those with them."""
         if self._first_in_commit is None or self._enabled_at is None:
             return versions
         in_commit = timestamp >= self._enabled_at
@@ -144,7 +144,7 @@ class CommitTimes:
 
     @cached_property
     def _modification_times(self) -> dict[int, int]:
-        """Modification times, pushed forward where a later commit does not have a later one."""
+        """Modification times, adjusted forward to be strictly increasing."""
         times: dict[int, int] = {}
         previous: int | None = None
         for version in sorted(self.listing.commits):
@@ -167,7 +167,7 @@ def read_history(storage: StorageClient, listing: LogListing, times: CommitTimes
     while version in listing.commits:
         try:
             info = read_commit_info(storage, listing.commits[version])
-        except MissingFileError:  # cleaned up meanwhile
+        except MissingFileError:  # cleaned up concurrently
             return
         yield CommitInfo(version, times.of(version, info), info)
         version -= 1

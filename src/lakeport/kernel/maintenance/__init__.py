@@ -1,4 +1,4 @@
-"""What keeps a table in shape after commits and between them: checkpoints, cleanup, vacuum, compaction, restore.
+"""Table maintenance after and between commits: checkpoints, cleanup, vacuum, compaction, restore.
 
 May import all of the kernel.
 """

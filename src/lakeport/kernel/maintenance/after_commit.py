@@ -1,4 +1,4 @@
-"""What follows a commit: checksum, checkpoint, cleaning up. The commit stands without it, so nothing here raises."""
+"""Work after a commit: checksum, checkpoint, log cleanup. The commit is valid without it, so nothing here raises."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _log = logging.getLogger(__name__)
 
 
 def finish_commit(engine: Engine, committed: Committed, read: Snapshot | None = None) -> None:
-    """Writes the version's checksum; at the table's interval a checkpoint, after which expired log files go. `read` is
-    the snapshot that the transaction began with: it spares reading what is known."""
+    """Write the version's checksum and, at the table's interval, a checkpoint; then delete expired log files. `read` is
+    the transaction's base snapshot, which saves rereading the log."""
     root, version = committed.definition.root, committed.version
     try:
         if (checksum := _checksum(engine, committed)) is not None:
@@ -26,7 +26,7 @@ def finish_commit(engine: Engine, committed: Committed, read: Snapshot | None = 
             snapshot = Table.for_path(engine, root).latest_snapshot() if read is None else read.refresh()
             write_checkpoint(engine, snapshot)
             clean_up_log(engine, snapshot)
-    except Exception as error:  # who hears of a failure would repeat what is done
+    except Exception as error:  # raising would make callers repeat a finished commit
         _log.warning("version %d is committed, but what follows a commit failed: %s", version, error, exc_info=True)
 
 
@@ -47,7 +47,7 @@ def _checksum(engine: Engine, committed: Committed) -> Checksum | None:
 
 
 def _previous_checksum(engine: Engine, committed: Committed) -> Checksum | None:
-    """That of the version before; None if a file is added anew, which the totals would count twice."""
+    """The previous version's checksum; None if a file is re-added, which the totals would count twice."""
     if not committed.removes and any(not add.data_change for add in committed.adds):
         return None
     path = f"{log_path(committed.definition.root)}/{version_name(committed.version - 1)}.crc"

@@ -1,7 +1,7 @@
-"""What a checkpoint holds: the actions that are left of a log segment, as columns.
+"""The contents of a checkpoint: the surviving actions of a log segment, as columns.
 
-The files of the table are reconciled as `replay` does it, but with every column of their actions, and with the
-tombstones of files that were removed lately. Paths stay as the log has them, so that nothing is encoded anew.
+Files are reconciled as in `replay`, but with all columns of their actions and with unexpired tombstones. Paths stay
+as written in the log, so nothing is re-encoded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakeport.kernel.log import (
 from lakeport.kernel.values import FALSE, array_of, from_numpy, scalar_of
 
 _BATCH_SIZE = 1 << 14
-"""File actions at a time: with all of their columns, a few ten MB."""
+"""File actions per batch: a few tens of MB with all columns."""
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 _KEPT_OF_ANY = [
@@ -48,7 +48,7 @@ ADD_FIELDS = [
     pa.field("clusteringProvider", pa.string()),
     pa.field("stats", pa.string()),
 ]
-"""What is read of an add. (`dataChange` is false in a checkpoint.)"""
+"""The fields read from an add. (`dataChange` is false in a checkpoint.)"""
 
 _REMOVE_FIELDS = [
     pa.field("path", pa.string()),
@@ -60,21 +60,21 @@ _REMOVE = pa.field("remove", pa.struct(_REMOVE_FIELDS))
 _COMMIT_SCHEMA = pa.schema([pa.field("add", pa.struct(ADD_FIELDS)), _REMOVE, *STATE_FIELDS])
 DATA_CHANGE = pa.field("dataChange", pa.bool_())
 REMOVE = pa.field("remove", pa.struct([*_REMOVE_FIELDS, DATA_CHANGE]))
-"""The tombstone in a checkpoint: no statistics and no tags (section "Checkpoints")."""
+"""A tombstone in a checkpoint: without statistics and tags (section "Checkpoints")."""
 
 Actions = dict[str, list[dict[str, Any]]]
-"""Actions by their kind, which is the name of a column."""
+"""Actions by kind, which is their column name."""
 
 
 class SurvivingActions:
-    """The actions of a log segment that are not replaced by newer ones. The commits are held in memory, the checkpoint
-    before them is streamed."""
+    """The actions of a log segment that newer ones do not replace. Commits are held in memory; the checkpoint before
+    them is streamed."""
 
     def __init__(
         self, engine: Engine, root: str, segment: LogSegment, stats_type: pa.DataType, expired_before: int
     ) -> None:
-        """`stats_type` is the type of statistics that an older checkpoint may have parsed. Tombstones older than
-        `expired_before`, in milliseconds, are left out."""
+        """`stats_type` is the type of parsed statistics in an older checkpoint. Tombstones older than `expired_before`,
+        in milliseconds, are dropped."""
         self._engine, self._root, self._segment = engine, root, segment
         self._stats_type = stats_type
         self._expired_before = scalar_of(expired_before, pa.int64())
@@ -83,8 +83,8 @@ class SurvivingActions:
         self.state = newer if checkpoint is None else newer.over(read_checkpoint_state(engine, checkpoint))
 
     def adds_and_tombstones(self) -> Iterator[tuple[pa.StructArray, pa.StructArray]]:
-        """By turns, some files of the table and some that were removed. Adds have `ADD_FIELDS`, and `stats_parsed` as
-        it is stored if they are from a checkpoint; tombstones are as they are written."""
+        """Pairs of live files and tombstones. Adds have `ADD_FIELDS` and, if from a checkpoint, `stats_parsed` as
+        stored; tombstones are ready to write."""
         for adds, removes in zip(self._actions[::2], self._actions[1::2], strict=True):
             yield adds, self._tombstones(removes)
         if self._segment.checkpoint is None:
@@ -95,7 +95,7 @@ class SurvivingActions:
             yield self._not_replaced(adds), self._tombstones(self._not_replaced(removes))
 
     def _read_commits(self) -> tuple[TableState, list[pa.StructArray], pa.ChunkedArray]:
-        """The state, and the adds and the removes by turns, newest first, with the keys of all of them."""
+        """The state; adds and removes, alternating, newest first; and the keys of all of them."""
         files = commit_files(self._engine, self._root, reversed(self._segment.commits))
         state = TableState()
         actions: list[pa.StructArray] = []
@@ -119,21 +119,21 @@ class SurvivingActions:
         return actions if not replaced.true_count else actions.filter(pc.invert(replaced))
 
     def _tombstones(self, removes: pa.StructArray) -> pa.StructArray:
-        """A remove that does not say when it was made has expired."""
+        """The unexpired tombstones; a remove without a time has expired."""
         recent = pc.greater_equal(removes.field("deletionTimestamp"), self._expired_before)
         kept = removes.filter(recent, null_selection_behavior="drop")
         return make_struct({field.name: kept.field(field.name) for field in kept.type}, REMOVE.type, len(kept))
 
 
 def make_struct(columns: dict[str, pa.Array], data_type: pa.DataType, length: int) -> pa.StructArray:
-    """Actions of a checkpoint: none of them changes data."""
+    """Actions of a checkpoint, with `dataChange` false."""
     columns["dataChange"] = pa.repeat(FALSE, length)
     return pa.StructArray.from_arrays([columns[field.name] for field in data_type], fields=list(data_type))
 
 
 def state_actions(state: TableState, root: str, unused_before: int | None) -> Actions:
-    """The actions other than file actions: no tombstones of domains, and of the application transactions those that
-    were used at or after `unused_before` or do not say when."""
+    """All actions but file actions: without domain tombstones, and with application transactions only if last used at
+    or after `unused_before` or undated."""
     protocol, metadata = state.require(root)
     metadata = msgspec.structs.replace(metadata, format=metadata.format or Format())
     transactions = [t for t in state.transactions.values() if not _is_unused(t.last_updated, unused_before)]
@@ -155,7 +155,7 @@ def _cell(action: msgspec.Struct) -> dict[str, Any]:
 
 
 def action_batch(actions: Actions, schema: pa.Schema) -> pa.RecordBatch:
-    """A row for each action; each has a value in the column of its kind alone."""
+    """A row for each action, with a value only in the column of its kind."""
     length = sum(map(len, actions.values()))
     columns = {field.name: pa.nulls(length, field.type) for field in schema}
     start = 0

@@ -1,4 +1,4 @@
-"""The add actions of a checkpoint with the columns that the table's properties ask for."""
+"""A checkpoint's add actions, with the columns required by the table's properties."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from lakeport.kernel.write import stats_columns
 
 
 class AddColumns:
-    """From adds as the log has them to adds as a checkpoint of the snapshot has them."""
+    """Converts adds from the log to adds for a checkpoint of the snapshot."""
 
     def __init__(self, engine: Engine, snapshot: Snapshot, domains: Mapping[str, str]) -> None:
-        """`domains` are the table's metadata domains, of which one may name clustering columns."""
+        """`domains` are the table's metadata domains, one of which may list clustering columns."""
         self._engine, self._snapshot = engine, snapshot
         as_json, as_struct = (
             choice.of(snapshot.properties) for choice in (CHECKPOINT_STATS_AS_JSON, CHECKPOINT_STATS_AS_STRUCT)
@@ -49,7 +49,7 @@ class AddColumns:
         )
 
     def shape(self, adds: pa.StructArray) -> pa.StructArray:
-        """The adds of `SurvivingActions` in `type`."""
+        """Convert the adds of `SurvivingActions` to `type`."""
         columns = {field.name: adds.field(field.name) for field in adds.type}
         texts, parsed = columns["stats"], columns.pop("stats_parsed", None)
         columns["tags"] = _without_null_values(columns["tags"])
@@ -63,7 +63,7 @@ class AddColumns:
         return make_struct(columns, self.type, len(adds))
 
     def _as_structs(self, texts: pa.Array, parsed: pa.StructArray | None, target: pa.DataType) -> pa.StructArray:
-        """Statistics as they were parsed before, otherwise from their text; null where there are none."""
+        """Parsed statistics: the stored ones, or else from text; null if there are none."""
         known = conform_parsed(pa.nulls(len(texts), target) if parsed is None else parsed, target)
         unparsed = pc.and_(_lacks_statistics(known), texts.is_valid())
         if unparsed.true_count:
@@ -81,12 +81,12 @@ class AddColumns:
 
 
 def known_stats_type(snapshot: Snapshot) -> pa.DataType:
-    """All statistics that `stats_parsed` of an older checkpoint may hold."""
+    """All statistics that an older checkpoint's `stats_parsed` may hold."""
     return whole_stats_type(snapshot.schema, snapshot.metadata.partition_columns, snapshot.mapping_mode)
 
 
 def _indexed_stats_type(snapshot: Snapshot, domains: Mapping[str, str]) -> pa.DataType:
-    """The statistics of the columns that get any."""
+    """The statistics of the indexed columns."""
     mode, clustering = snapshot.mapping_mode, parse_clustering(domains, snapshot.root)
     partitions = snapshot.metadata.partition_columns
     indexed = set(stats_columns(snapshot.schema, partitions, mode, snapshot.properties, clustering))
@@ -95,7 +95,7 @@ def _indexed_stats_type(snapshot: Snapshot, domains: Mapping[str, str]) -> pa.Da
 
 
 def _as_texts(texts: pa.Array, parsed: pa.StructArray, known_type: pa.DataType) -> pa.Array:
-    """Statistics as text, made from the parsed ones where a checkpoint had only those."""
+    """Statistics as text, formatted from the parsed ones if a checkpoint had only those."""
     if not texts.null_count or parsed.null_count == len(parsed):
         return texts
     known = conform_parsed(parsed, known_type)
@@ -104,12 +104,12 @@ def _as_texts(texts: pa.Array, parsed: pa.StructArray, known_type: pa.DataType) 
 
 
 def _lacks_statistics(parsed: pa.StructArray) -> pa.BooleanArray:
-    """Where there are no statistics: the number of records is in all of them."""
+    """Where there are no statistics: all statistics include the number of records."""
     return parsed.field("numRecords").is_null()
 
 
 def _without_null_values(maps: pa.MapArray) -> pa.MapArray:
-    """An engine may fill in keys that only other rows have."""
+    """Remove null values: an engine may fill in keys that only other rows have."""
     if not maps.items.null_count:
         return maps
     offsets = np.frombuffer(maps.buffers()[1], np.int32, len(maps) + 1, maps.offset * 4)

@@ -1,7 +1,7 @@
-"""Writing checkpoints: one file under the classic name, or a V2 checkpoint with sidecars.
+"""Write checkpoints: one file under the classic name, or a V2 checkpoint with sidecars.
 
-A checkpoint counts only when its last file is there, and that file appears in one step; the hint in `_last_checkpoint`
-comes after it. So a writer that dies leaves a table that opens, at most with files that nothing refers to.
+A checkpoint takes effect when its last file is written, atomically; the hint in `_last_checkpoint` follows. So a crash
+leaves a readable table, at worst with unreferenced files.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ from lakeport.kernel.maintenance.checkpoint_adds import AddColumns, known_stats_
 from lakeport.kernel.snapshot import Snapshot
 
 SIDECAR_ROWS = 100_000
-"""How many file actions a sidecar holds at most."""
+"""Maximum number of file actions in a sidecar."""
 
 _CHECKPOINT_METADATA = pa.field("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", TEXT_MAP)]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What was written, for the hint."""
+    """The written checkpoint, for the hint."""
 
     actions: int
     size: int
 
 
 def write_checkpoint(engine: Engine, snapshot: Snapshot) -> None:
-    """Writes a checkpoint of the snapshot's version, its hint, and the version's checksum if it has none. Does nothing
-    if there is a complete checkpoint of that version.
+    """Write a checkpoint of the snapshot's version, its hint, and the version's checksum if missing. Does nothing if
+    that version has a complete checkpoint.
 
-    Only log files are read: the newest checkpoint before, and the commits since. Raises what storage raises, and
-    `ValueError` for a table property that is not valid. Whatever is raised, the table is as readable as before."""
+    Reads only log files: the newest earlier checkpoint and the commits since. Raises storage errors, and `ValueError`
+    for an invalid table property. On any error, the table stays as readable as before."""
     segment = find_segment(engine.storage, snapshot.root, snapshot.version)
     if segment.checkpoint is not None and segment.checkpoint.version == snapshot.version:
         return
@@ -83,7 +83,7 @@ def write_checkpoint(engine: Engine, snapshot: Snapshot) -> None:
 
 
 class _Contents:
-    """The rows of a checkpoint; its files are counted while they are streamed."""
+    """The rows of a checkpoint; counts files while streaming them."""
 
     def __init__(self, engine: Engine, snapshot: Snapshot, segment: LogSegment) -> None:
         now, properties = engine.now(), snapshot.properties
@@ -99,7 +99,7 @@ class _Contents:
         self.totals, self.rows = FileTotals(), 0
 
     def file_batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Batches of `schema`, which has the columns of `file_schema` and may have others."""
+        """Batches of `schema`, which has at least the columns of `file_schema`."""
         for adds, removes in self._surviving.adds_and_tombstones():
             if len(adds):
                 self._count(adds)
@@ -124,7 +124,7 @@ def _sum(numbers: pa.Array) -> int:
 
 
 def _write_classic(engine: Engine, snapshot: Snapshot, contents: _Contents) -> _Written:
-    """One file, made in memory: it must not be seen before it is whole."""
+    """Write one file, encoded in memory: it must not be visible before it is complete."""
     schema = pa.schema([*STATE_FIELDS, *contents.file_schema])
     first = action_batch(contents.actions, schema)
     data = engine.parquet.encode_parquet(chain([first], contents.file_batches(schema)), schema)
@@ -133,7 +133,7 @@ def _write_classic(engine: Engine, snapshot: Snapshot, contents: _Contents) -> _
 
 
 def _write_v2(engine: Engine, snapshot: Snapshot, contents: _Contents) -> _Written:
-    """The file actions in sidecars, then the file that refers to them."""
+    """Write the file actions to sidecars, then the file that refers to them."""
     sidecars = list(_write_sidecars(engine, snapshot, contents))
     size = sum(sidecar.size for sidecar in sidecars)
     tags = {
@@ -155,7 +155,7 @@ def _write_v2(engine: Engine, snapshot: Snapshot, contents: _Contents) -> _Writt
 
 
 def _write_once(engine: Engine, path: str, data: bytes) -> None:
-    """Whoever else wrote this checkpoint meanwhile wrote the same: readers may be at it, so it stays."""
+    """Write unless it exists: a concurrent writer wrote the same checkpoint, and readers may be using it."""
     with suppress(FileExistsError):
         engine.storage.write(path, data)
 
@@ -174,7 +174,7 @@ def _write_sidecars(engine: Engine, snapshot: Snapshot, contents: _Contents) -> 
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The batches in runs of at most so many rows; each run must be used up before the next."""
+    """Split the batches into runs of at most `rows` rows; consume each run before the next."""
     rest: list[pa.RecordBatch] = []
 
     def run() -> Iterator[pa.RecordBatch]:
@@ -200,7 +200,7 @@ def _sidecar(file: FileStatus) -> dict[str, Any]:
 
 
 def _write_hint(engine: Engine, snapshot: Snapshot, written: _Written, add_files: int) -> None:
-    """Leaves a hint at a newer checkpoint as it is."""
+    """Write the hint, unless it points to a newer checkpoint."""
     if (last_checkpoint(engine.storage, snapshot.root) or 0) > snapshot.version:
         return
     hint = {

@@ -1,7 +1,7 @@
-"""Removing what the log no longer needs (section "Metadata Cleanup").
+"""Delete log files that are no longer needed (section "Metadata Cleanup").
 
-A checkpoint that is older than the log's retention stands for everything before it. It stays, and so does its commit
-and every version after it.
+A checkpoint older than the log's retention replaces everything before it. It is kept, as are its commit and every later
+version.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ _DAY = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ExpiredLog:
-    """The oldest checkpoint that stays, and the files that it makes superfluous, oldest first."""
+    """The oldest checkpoint to keep, and the files that it makes redundant, oldest first."""
 
     checkpoint: Checkpoint
     files: tuple[FileStatus, ...]
 
 
 def clean_up_log(engine: Engine, snapshot: Snapshot) -> list[str]:
-    """Deletes the log files that are older than the table's `delta.logRetentionDuration` and not needed to read any
-    version that is younger. Returns their paths; none if the table's properties forbid it.
+    """Delete log files older than the table's `delta.logRetentionDuration`, unless a younger version needs them.
+    Returns their paths; empty if the table's properties forbid cleanup.
 
-    Raises `CorruptTableError`, and deletes nothing, if the checkpoint that would stand for them cannot be read."""
+    Raises `CorruptTableError`, and deletes nothing, if the checkpoint that replaces them is unreadable."""
     if not ENABLE_EXPIRED_LOG_CLEANUP.of(snapshot.properties):
         return []
     now, root = engine.now(), snapshot.root
     cutoff = _start_of_day(now - LOG_RETENTION.of(snapshot.properties))
     if (snapshot.metadata.created_time or 0) > cutoff:
-        return []  # nothing can be as old as that
+        return []  # nothing can be that old
     expired = find_expired_log(engine.storage.list_from(log_path(root), version_name(0)), cutoff)
     if expired is None:
         return []
     _check_readable(engine, root, expired.checkpoint)
     paths = [file.path for file in expired.files]
     engine.storage.delete(paths)
-    # A checkpoint that is being written has sidecars to which nothing refers yet.
+    # A checkpoint in progress has sidecars that nothing refers to yet.
     sidecars = _unused_sidecars(engine, root, expired.checkpoint.version, min(cutoff, _start_of_day(now) - _DAY))
     engine.storage.delete(sidecars)
     return paths + sidecars
 
 
 def find_expired_log(files: Iterable[FileStatus], cutoff: int) -> ExpiredLog | None:
-    """What of a log, listed by name, is not needed for the versions from `cutoff` (milliseconds) on; None if all is.
-    Only the expired part of the listing and the commit after it are taken from `files`.
+    """The part of a log, listed by name, not needed for versions from `cutoff` (milliseconds) on; None if all is
+    needed. Consumes only the expired part of `files` and the next commit.
 
-    A commit counts by its modification time, pushed forward where an older commit has a later one. A table with
-    in-commit timestamps is no exception: its files are never older than those, so a copied log only lives longer."""
+    A commit's age is its modification time, adjusted forward if an older commit has a later one. That holds with
+    in-commit timestamps too: files are never older than those, so a copied log only lives longer."""
     seen: list[FileStatus] = []
     newest, time = -1, -1
     for file in files:
@@ -84,7 +84,7 @@ def find_expired_log(files: Iterable[FileStatus], cutoff: int) -> ExpiredLog | N
 
 
 def _is_before(path: str, version: int) -> bool:
-    """Whether a log file is not needed besides a checkpoint of `version`; a compaction from it on is not either."""
+    """Whether a checkpoint of `version` makes a log file redundant, including a compaction that starts there."""
     own = parse_version(path)
     return own is not None and (own < version or (own == version and path.endswith(".compacted.json")))
 
@@ -104,7 +104,7 @@ def _check_readable(engine: Engine, root: str, checkpoint: Checkpoint) -> None:
 
 
 def _unused_sidecars(engine: Engine, root: str, first_version: int, before: int) -> list[str]:
-    """Sidecars last modified before a time to which no checkpoint from `first_version` on refers."""
+    """Sidecars last modified before a time that no checkpoint from `first_version` on refers to."""
     old = [file.path for file in _list_sidecars(engine, root) if file.modification_time < before]
     if not old:
         return []

@@ -1,4 +1,4 @@
-"""Which files of a table are worth rewriting, and which of them together."""
+"""Choose the files of a table to rewrite, and group them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.scan import ScanFile
 
 _LARGE_ENOUGH = 0.75
-"""A file of this part of the target size is left alone."""
+"""Files of at least this fraction of the target size are left alone."""
 _FULL = 0.95
 _TOO_MANY_DELETED = 0.05
-"""A file with a greater part of its rows deleted is rewritten, however large it is."""
+"""Files with a greater fraction of deleted rows are rewritten, whatever their size."""
 _OPEN_BINS = 16
 
 Bin = tuple[ScanFile, ...]
 
 
 def plan_bins(files: Iterable[ScanFile], target_size: int, *, purge: bool = False) -> list[Bin]:
-    """Files to rewrite, each bin into one file of about the target size at most. Files of a bin are of one partition,
-    and as near to each other in time as their sizes allow.
+    """Group files to rewrite into bins, each to become one file of at most about the target size. Files of a bin share
+    a partition and are as close in time as their sizes allow.
 
-    A bin of one file is planned only to purge its deletion vector: because many rows are deleted, or with `purge`."""
+    A bin of one file is planned only to purge its deletion vector: if many rows are deleted, or with `purge`."""
     partitions: dict[tuple[tuple[str, str | None], ...], list[ScanFile]] = defaultdict(list)
     for file in files:
         if file.size < _LARGE_ENOUGH * target_size or _is_worn(file, purge):
@@ -37,12 +37,12 @@ def _partition(file: ScanFile) -> tuple[tuple[str, str | None], ...]:
 
 
 def _is_worn(file: ScanFile, purge: bool) -> bool:
-    """Whether the file has a deletion vector that is to go."""
+    """Whether the file has a deletion vector to purge."""
     return file.deletion_vector is not None and (purge or _deleted_part(file) > _TOO_MANY_DELETED)
 
 
 def _deleted_part(file: ScanFile) -> float:
-    """From 0 to 1. A file that does not tell how many rows it has counts as deleted whole."""
+    """From 0 to 1; 1 for a file with an unknown number of rows."""
     if file.deletion_vector is None:
         return 0.0
     records = decode_num_records(file.stats)
@@ -56,7 +56,7 @@ class _OpenBin:
 
 
 def _pack(files: list[ScanFile], target_size: int) -> list[Bin]:
-    """First fit, among the bins that were opened last: no two of them would fit into one."""
+    """First fit among the most recently opened bins: no two of them would fit into one."""
     bins: list[_OpenBin] = []
     open_bins: list[_OpenBin] = []
     for file in sorted(files, key=lambda file: (file.modification_time, file.path)):

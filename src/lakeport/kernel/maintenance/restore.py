@@ -1,4 +1,4 @@
-"""Going back to an earlier version of a table: what its definition becomes, and which files come and go."""
+"""Restore an earlier version of a table: its definition, and the files to add and remove."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakeport.kernel.snapshot import Snapshot
 
 
 def restored_definition(current: TableDefinition, target: Snapshot) -> TableDefinition:
-    """Schema, partitioning, clustering and properties of the target; the protocol is never downgraded, and what the log
-    after the target relies on stays. Raises `UnsupportedFeatureError` for a target that this kernel cannot write."""
+    """The target's schema, partitioning, clustering and properties. Never downgrades the protocol, and keeps settings
+    that the later log relies on. Raises `UnsupportedFeatureError` for a target that this kernel cannot write."""
     then = target.definition
     configuration = with_history(then.metadata.configuration, current.metadata.configuration)
     metadata = msgspec.structs.replace(then.metadata, id=current.metadata.id, configuration=configuration)
@@ -28,11 +28,11 @@ class RestorePlan:
     removed: list[ScanFile]
     restored: list[ScanFile]
     rewound: frozenset[str]
-    """Paths of restored files that the table has now too, with other deleted rows."""
+    """Paths of restored files that the table still has, with other deleted rows."""
 
 
 def plan_restore(now: Iterable[ScanFile], then: Iterable[ScanFile]) -> RestorePlan:
-    """Which files go and which come back. A file with other deleted rows does both."""
+    """The files to remove and to add back. A file with other deleted rows is in both."""
     current, target = ({_key(file): file for file in files} for files in (now, then))
     paths = {file.path: file for file in current.values()}
     restored = [_with_row_ids(file, paths.get(file.path)) for key, file in target.items() if key not in current]
@@ -48,7 +48,7 @@ def _key(file: ScanFile) -> tuple[str, str | None]:
 
 
 def _with_row_ids(file: ScanFile, now: ScanFile | None) -> ScanFile:
-    """Rows keep the ids that they were given since."""
+    """Rows keep ids assigned since then."""
     if now is None or file.base_row_id is not None:
         return file
     return msgspec.structs.replace(

@@ -1,7 +1,7 @@
-"""Which files below a table's root no version needs any more: log files are read, and names compared.
+"""Find files below a table's root that no version needs, by reading log files and comparing names.
 
-Needed are the files of the latest version, the files that were removed lately, the deletion vectors of both, and recent
-change data. A file that is younger than the retention may be a writer's that has not committed yet, and stays.
+Needed are the files of the latest version, recently removed files, the deletion vectors of both, and recent change
+data. A file younger than the retention is kept, because its writer may not have committed yet.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _REMOVE = pa.field(
 _CDC = pa.field("cdc", pa.struct([("path", pa.string())]))
 _ODD_SEGMENT = re.compile(r"(^|/)(\.{0,2})(/|$)")
 _UNFINISHED = re.compile(r"\.(\d{20}\.\w[\w.-]*|_last_checkpoint|deletion_vector_.*)\.[0-9a-f]{32}\.tmp")
-"""The name of a file that was about to get its own: of the log, or of a deletion vector."""
+"""The name of a temporary file before its rename: of the log, or of a deletion vector."""
 _NESTED_LOG = "/_delta_log/"
 
 
 class NeededFiles:
-    """The files that the versions of a table since some time need. `path in needed` errs on the side of needing."""
+    """The files needed by a table's versions since some time. `path in needed` errs on the safe side."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._relative: set[str] = set()
         self._names: set[str] = set()
-        """Names of files whose paths can be spelled in another way: outside of the root, as far as one can tell."""
+        """Names of files whose paths may be spelled differently: they are, or seem to be, outside the root."""
 
     def __contains__(self, relative: str) -> bool:
-        """Whether a file below the root is needed; `relative` is its plain path from there."""
+        """Whether a file is needed; `relative` is its plain path relative to the root."""
         return _spelled(relative) in self._relative or _name(_spelled(relative)) in self._names
 
     def add_files(self, paths: pa.Array, vectors: pa.Array | None = None) -> None:
-        """Plain paths, relative or absolute, and the cells of deletion vectors. Raises `CorruptTableError`."""
+        """Add plain paths, relative or absolute, and deletion vector cells. Raises `CorruptTableError`."""
         for path in paths.to_pylist():
             self._add(path)
         for cell in [] if vectors is None else vectors.drop_null().to_pylist():
@@ -69,12 +69,12 @@ def _name(path: str) -> str:
 
 
 def _spelled(path: str) -> str:
-    """One spelling for letters that file systems may spell in two ways."""
+    """Normalise characters that file systems may encode in two ways."""
     return path if path.isascii() else normalize("NFC", path)
 
 
 def needed_files(snapshot: Snapshot, since: int) -> NeededFiles:
-    """What the versions of a table need that were the latest at or after `since`, in milliseconds since the epoch."""
+    """The files needed by versions that were current at or after `since`, in milliseconds since the epoch."""
     needed = NeededFiles(snapshot.root)
     for files in snapshot.live_files(FileColumns()):
         needed.add_files(files.column("path"), files.column("deletionVector"))
@@ -89,7 +89,7 @@ def needed_files(snapshot: Snapshot, since: int) -> NeededFiles:
 
 
 def _tombstones(snapshot: Snapshot, since: int) -> Iterator[pa.StructArray]:
-    """The removes that make up the version, as far as they are not older than `since`."""
+    """The version's removes, unless older than `since`."""
     segment = snapshot.segment
     for actions in _read_commits(snapshot, [commit.file for commit in segment.commits]):
         yield _recent(actions.column("remove").drop_null(), since)
@@ -99,7 +99,7 @@ def _tombstones(snapshot: Snapshot, since: int) -> Iterator[pa.StructArray]:
 
 
 def _recent_commits(snapshot: Snapshot, since: int) -> list[FileStatus]:
-    """What a commit of this time removes was there before it; also if a checkpoint has already forgotten the remove."""
+    """Commits since then: files they remove were current before, even if a checkpoint has dropped the remove."""
     commits = list_log(snapshot.engine.storage, snapshot.root).commits.values()
     return [commit for commit in commits if commit.modification_time >= since]
 
@@ -109,17 +109,17 @@ def _read_commits(snapshot: Snapshot, files: list[FileStatus]) -> Iterator[pa.Re
 
 
 def _recent(removes: pa.StructArray, since: int) -> pa.StructArray:
-    """Without those that have expired; one that does not say when it was made has."""
+    """The unexpired removes; one without a time has expired."""
     recent = pc.greater_equal(removes.field("deletionTimestamp"), scalar_of(since, pa.int64()))
     return removes.filter(recent, null_selection_behavior="drop")
 
 
 def find_unneeded(snapshot: Snapshot, files: Iterable[FileStatus], needed: NeededFiles, since: int) -> list[FileStatus]:
-    """Of all files below the root, those that can go: old data, deletion vectors and change data, and what writers
-    that were killed have left unfinished, in the log too.
+    """The files below the root that can be deleted: old data, deletion vectors and change data, and unfinished files of
+    crashed writers, in the log too.
 
-    What starts with `_` or `.` is not the table's data, but for change data and for the directories of partitions.
-    Neither is what belongs to another table below this one's root, or to the Iceberg form of this one."""
+    Names that start with `_` or `.` are not table data, except change data and partition directories. Nor are files of
+    another table below this root, or of this table's Iceberg metadata."""
     prefix = f"{snapshot.root}/"
     hidden = _HiddenNames(snapshot)
     found: list[FileStatus] = []
@@ -136,7 +136,7 @@ def find_unneeded(snapshot: Snapshot, files: Iterable[FileStatus], needed: Neede
 
 
 def may_matter(file: FileStatus, root: str, since: int) -> bool:
-    """Whether `find_unneeded` has to know of a file: it is old enough to go, or tells where another table is."""
+    """Whether `find_unneeded` needs the file: it is old enough to delete, or marks the root of another table."""
     return file.modification_time < since or _NESTED_LOG in file.path.removeprefix(root)
 
 
@@ -146,7 +146,7 @@ def _is_below(relative: str, directories: set[str]) -> bool:
 
 
 class _HiddenNames:
-    """Which paths below a table's root are none of its data."""
+    """Paths below a table's root that are not its data."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         names = {*snapshot.partition_columns, *snapshot.physical_partition_columns}

@@ -1,4 +1,4 @@
-"""Which files a read needs, as values that travel, and the rows of what was read from them.
+"""Scan planning: the files to read, as serialisable values, and the conversion of their rows.
 
 May import `log` and all below it, and `deletion_vectors`.
 """

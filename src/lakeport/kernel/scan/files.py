@@ -1,4 +1,4 @@
-"""`ScanFile` and `ScanState`: what a worker needs to read a part of a table, as values that travel as bytes."""
+"""`ScanFile` and `ScanState`: serialisable values with everything a worker needs to read part of a table."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from lakeport.kernel.schema import (
 
 @dataclass(frozen=True, slots=True)
 class FilteredBatch:
-    """A batch and which of its rows count; None means all of them."""
+    """A batch and its selection; None selects all rows."""
 
     data: pa.RecordBatch
     selection: pa.BooleanArray | None = None
 
     def selected(self) -> pa.RecordBatch:
-        """The rows that count."""
+        """The selected rows."""
         return self.data if self.selection is None else self.data.filter(self.selection)
 
 
 class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A data file to read, and what the log says about it."""
+    """A data file to read, with its log entry."""
 
     path: str
-    """Absolute and plain, as storage takes it."""
+    """Absolute and plain, as passed to storage."""
     size: int
     modification_time: int = 0
     partition_values: dict[str, str | None] = {}
@@ -54,7 +54,7 @@ class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str | None] | None = None
     clustering_provider: str | None = None
     uri: str | None = None
-    """The path as the log writes it. These three are known in scans with log details only."""
+    """The path as written in the log. These three are set only in scans with log details."""
 
     @property
     def status(self) -> FileStatus:
@@ -62,7 +62,7 @@ class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def num_records(self) -> int | None:
-        """How many rows the table has in this file, if its statistics tell."""
+        """The number of live rows in this file, if its statistics are known."""
         records = decode_num_records(self.stats)
         if records is None or self.deletion_vector is None:
             return records
@@ -97,23 +97,23 @@ def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
 
 
 class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What all files of a scan share."""
+    """The state shared by all files of a scan."""
 
     table_root: str
     schema_json: str
-    """The logical schema to return, with the columns' metadata."""
+    """The logical schema to return, including column metadata."""
     partition_columns: tuple[str, ...]
-    """Logical names, of those that the schema has."""
+    """Logical names of the partition columns in the schema."""
     mapping_mode: str = "none"
     row_id_column: str | None = None
     row_commit_version_column: str | None = None
-    """Physical names of the materialised row tracking columns, for scans that ask for them."""
+    """Physical names of the materialised row tracking columns, for scans that request them."""
     with_row_tracking: bool = False
     with_row_position: bool = False
 
     @cached_property
     def schema(self) -> StructType:
-        """The logical schema of the rows, those columns included that are not the table's."""
+        """The logical schema of the rows, including columns outside the table's schema."""
         tracking = (ROW_ID, ROW_COMMIT_VERSION) if self.with_row_tracking else ()
         position = (ROW_POSITION,) if self.with_row_position else ()
         return StructType((*self.table_schema.fields, *tracking, *position))
@@ -128,12 +128,12 @@ class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def data_fields(self) -> tuple[StructField, ...]:
-        """The columns that are in the data files."""
+        """The columns stored in the data files."""
         return tuple(f for f in self.table_schema if f.name not in self.partition_columns)
 
     @cached_property
     def arrow_data_fields(self) -> tuple[pa.Field, ...]:
-        """The same, as the rows have them."""
+        """The same columns as Arrow fields of the logical rows."""
         return tuple(map(arrow_field, self.data_fields))
 
     @cached_property
@@ -141,7 +141,7 @@ class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(physical_field(f, self.mapping_mode) for f in self.data_fields)
 
     def physical_schema(self, file: ScanFile) -> pa.Schema:
-        """What to read from a data file: pass it to the Parquet handler."""
+        """The schema to read from a data file: pass it to the Parquet handler."""
         fields = list(self._physical_fields)
         if self.with_row_tracking:
             for name in (self.row_id_column, self.row_commit_version_column):

@@ -1,4 +1,4 @@
-"""Planning a scan: which files to read, and what is left to filter. Reads the log only, never a data file."""
+"""Scan planning: which files to read and which filter remains. Reads only the log, never a data file."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 
 _FILES_AT_ONCE, _BYTES_AT_ONCE = 4096, 16 << 20
-"""What batches of files are combined up to before a filter is applied."""
+"""Batches of files are combined up to these limits before filtering."""
 
 
 class ScanBuilder(PlanBuilder["Scan"]):
-    """Collects what a scan should return."""
+    """Collects the options of a scan."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot.engine, snapshot.schema)
@@ -50,11 +50,11 @@ class ScanBuilder(PlanBuilder["Scan"]):
         self._row_position = False
 
     def with_log_details(self) -> ScanBuilder:
-        """Scan files carry everything that the log says of them, as a writer needs it."""
+        """Include the complete log entry in scan files, for writers."""
         return self._with(_stats=True, _log_details=True)
 
     def with_row_tracking(self) -> ScanBuilder:
-        """The rows carry `_row_id` and `_row_commit_version`. Raises `ValueError` if the table does not track rows."""
+        """Add `_row_id` and `_row_commit_version` to the rows. Raises `ValueError` if the table does not track rows."""
         if not self._snapshot.tracks_rows:
             raise ValueError(
                 f"the table does not track rows: delta.enableRowTracking is not set [{self._snapshot.root}]"
@@ -62,7 +62,7 @@ class ScanBuilder(PlanBuilder["Scan"]):
         return self._with(_row_tracking=True)
 
     def with_row_position(self) -> ScanBuilder:
-        """The rows carry their positions in their files, as `scan_files.ROW_POSITION`."""
+        """Add each row's position in its file, as `scan_files.ROW_POSITION`."""
         return self._with(_row_position=True)
 
     def build(self) -> Scan:
@@ -72,7 +72,7 @@ class ScanBuilder(PlanBuilder["Scan"]):
 
 @dataclass(frozen=True)
 class _Extras:
-    """What a scan gives beside the columns of the table."""
+    """Output of a scan beyond the table's columns."""
 
     stats: bool
     log_details: bool
@@ -81,14 +81,14 @@ class _Extras:
 
 
 class Scan:
-    """What to read of a snapshot."""
+    """A plan for reading a snapshot."""
 
     def __init__(self, snapshot: Snapshot, schema: StructType, predicate: Expression | None, extras: _Extras) -> None:
         self.snapshot, self.schema, self.filter, self._extras = snapshot, schema, predicate, extras
         parts = conjuncts(predicate) if predicate is not None else []
         self._partition_filter = all_of(p for p in parts if self._is_on_partitions(p))
         self.remaining_filter = all_of(p for p in parts if not self._is_on_partitions(p))
-        """The part of the filter that the scan files do not already guarantee."""
+        """The part of the filter that file selection does not already guarantee."""
 
     @cached_property
     def scan_state(self) -> ScanState:
@@ -109,13 +109,13 @@ class Scan:
         )
 
     def scan_files(self) -> Iterator[FilteredBatch]:
-        """Batches with a row for each file of the table, and which of them to read."""
+        """Batches with a row for each file of the table, with the files to read selected."""
         batches = self.snapshot.live_files(self.columns)
-        # A filter costs more for each batch than for each file, and every commit is a batch.
+        # Filtering has a high cost per batch, and every commit is a batch.
         return map(self.select, batches if self.filter is None else _combined(batches))
 
     def select(self, files: pa.RecordBatch) -> FilteredBatch:
-        """A batch of `columns.schema`, and which of its files to read."""
+        """Select the files to read from a batch of `columns.schema`."""
         mask = self._selection(files)
         return FilteredBatch(self._public(files), None if mask.all() else from_numpy(mask))
 
@@ -125,12 +125,12 @@ class Scan:
             yield from scan_files_in(batch, self.snapshot.root)
 
     def counted_files(self) -> Iterator[tuple[ScanFile, int | None]]:
-        """The files to read, each with how many of its rows satisfy the filter, if the log tells."""
+        """The files to read, each with the number of rows that satisfy the filter, if known from the log."""
         return ((file, file.num_records if self.remaining_filter is None else None) for file in self.files())
 
     @cached_property
     def physical_filter(self) -> Expression | None:
-        """The remaining filter in the names of the data files, for the Parquet handler; less what they do not have."""
+        """The remaining filter in physical names, for the Parquet handler, without columns that the files lack."""
         if self.remaining_filter is None:
             return None
         parts = conjuncts(self._normal_filter)
@@ -151,7 +151,7 @@ class Scan:
 
     @cached_property
     def _stats_type(self) -> pa.DataType | None:
-        """The statistics that the remaining filter needs."""
+        """The type of the statistics that the remaining filter needs."""
         if self.remaining_filter is None:
             return None
         columns = [c for c in columns_in(self.remaining_filter) if c.path[0] not in self.snapshot.partition_columns]
@@ -159,7 +159,7 @@ class Scan:
 
     @cached_property
     def columns(self) -> FileColumns:
-        """What of the log's file actions the scan needs."""
+        """The columns of the log's file actions that the scan needs."""
         snapshot = self.snapshot
         parsed = self._stats_type
         if self._extras.stats:
@@ -173,7 +173,7 @@ class Scan:
         )
 
     def _public(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch as people see it: statistics as JSON text if they asked for them."""
+        """The batch in its public form, with statistics as JSON text if requested."""
         index = batch.schema.get_field_index("stats_parsed")
         if index < 0:
             return batch
@@ -230,7 +230,7 @@ class Scan:
         return normalize(self.remaining_filter, self.snapshot.schema)
 
     def _statistics(self, batch: pa.RecordBatch) -> pa.StructArray:
-        """The statistics that the filter needs: from `stats_parsed` where a checkpoint has it, else from the JSON."""
+        """The statistics that the filter needs: from a checkpoint's `stats_parsed` if present, else from the JSON."""
         assert self._stats_type is not None
         texts, parsed = batch.column("stats"), batch.column("stats_parsed")
         known = _has_statistics(parsed)
@@ -244,7 +244,7 @@ class Scan:
 
 
 def _combined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same files in fewer batches; large ones stay as they are."""
+    """The same files in fewer batches; large batches are passed through."""
     small: list[pa.RecordBatch] = []
     for batch in batches:
         rows, size = sum(map(len, small)) + len(batch), sum(some.nbytes for some in small) + batch.nbytes
@@ -263,7 +263,7 @@ def _has_statistics(parsed: pa.StructArray) -> npt.NDArray[np.bool_]:
 
 
 def _partition_bounds(values: pa.Array) -> Bounds:
-    """A partition value as bounds: every row of the file has it."""
+    """A partition value as bounds: all rows of the file share it."""
     nulls = values.is_null().cast(pa.int64())
     ones = from_numpy(np.ones(len(values), dtype=np.int64))
     return Bounds(lower=values, upper=values, nulls=nulls, rows=ones, exact=not pa.types.is_floating(values.type))

@@ -1,4 +1,4 @@
-"""Physical rows to logical rows: partition columns, names, deletion vectors, row tracking."""
+"""Convert physical to logical rows: partition columns, names, deletion vectors, row tracking."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lakeport.kernel.values import from_numpy, to_integers
 def transform_physical_data(
     engine: Engine, state: ScanState, file: ScanFile, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[FilteredBatch]:
-    """The rows of a file as the table has them. `batches` are what the Parquet handler read from `file` with
-    `state.physical_schema(file)`; they may be any part of it. Raises `CorruptTableError` for a bad deletion vector."""
+    """Convert a file's rows to logical rows. `batches` are any part of `file`, read by the Parquet handler with
+    `state.physical_schema(file)`. Raises `CorruptTableError` for a bad deletion vector."""
     vector = read_vector(engine, state.table_root, file.deletion_vector)
     for batch in batches:
         yield FilteredBatch(logical_batch(state, file, batch), living_rows(vector, batch))
@@ -32,7 +32,7 @@ def read_vector(engine: Engine, table_root: str, descriptor: DeletionVectorDescr
 
 
 def living_rows(vector: DeletionVector | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
-    """Which rows of a physical batch live; None means all of them."""
+    """The mask of undeleted rows in a physical batch; None means all of them."""
     if vector is None:
         return None
     living = vector.selection(to_integers(batch.column(ROW_INDEX.name)))
@@ -40,7 +40,7 @@ def living_rows(vector: DeletionVector | None, batch: pa.RecordBatch) -> pa.Bool
 
 
 def logical_batch(state: ScanState, file: ScanFile, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A physical batch of the file as the table has it, deleted rows included."""
+    """Convert a physical batch of the file to logical rows, including deleted ones."""
     arrays = {}
     physical = batch.schema
     for index, field in enumerate(state.arrow_data_fields):

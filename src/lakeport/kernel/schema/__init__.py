@@ -1,4 +1,4 @@
-"""Types and schemas: what they are, their JSON, Arrow and SQL forms, and how they may change.
+"""Types and schemas: definitions, JSON, Arrow and SQL forms, and evolution.
 
 May import `values`.
 """

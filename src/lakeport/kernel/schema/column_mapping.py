@@ -1,4 +1,4 @@
-"""Column mapping for writers: ids and physical names, and which modes a table may change to."""
+"""Column mapping for writers: ids, physical names, and allowed mode changes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from lakeport.kernel.schema.types import ArrayType, DataType, MapType, StructFie
 COLUMN_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 MAPPING_PREFIX = "delta.columnMapping."
-"""Of all metadata of a column that is about its mapping."""
+"""Prefix of all column metadata about mapping."""
 _NESTED_IDS = "delta.columnMapping.nested.ids"
 
 _Change = Callable[[StructField], StructField]
 
 
 def assign_mapping(schema: StructType, mode: str, max_id: int, *, keep_names: bool) -> tuple[StructType, int]:
-    """The schema with an id and a physical name for every field, and the greatest id that was ever given.
+    """Give every field an id and a physical name; return the schema and the highest id ever assigned.
 
-    What a field already has stays. `max_id` is the table's `delta.columnMapping.maxColumnId`. A new column gets a
-    physical name that no column ever had. With `keep_names`, for a table whose files have the logical names, every
-    field is mapped anew, to its own name: what it has means nothing there. Without column mapping (mode `none`) nothing
-    is assigned."""
+    Existing ids and names are kept. `max_id` is the table's `delta.columnMapping.maxColumnId`. A new column gets a
+    unique physical name. With `keep_names`, for a table whose files use logical names, every field is mapped to its own
+    name and existing mapping is ignored. Mode `none` assigns nothing."""
     if mode == "none":
         return schema, max_id
     ids = count(max([max_id, *_ids_in(schema)]) + 1)
@@ -44,7 +43,7 @@ def assign_mapping(schema: StructType, mode: str, max_id: int, *, keep_names: bo
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """The schema without ids and physical names, which only mean something in the table that gave them."""
+    """The schema without ids and physical names, which are valid only in the table that assigned them."""
     return _in_struct(schema, lambda field: replace(field, metadata=_unmapped(field.metadata)))
 
 
@@ -53,7 +52,7 @@ def _unmapped(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_twice_mapped(schema: StructType) -> Iterator[str]:
-    """What is wrong with the mapping of a schema: ids, and physical names of one struct, that are given twice."""
+    """Problems of a schema's mapping: duplicate ids, and duplicate physical names within a struct."""
     for number, times in Counter(_ids_in(schema)).items():
         if times > 1:
             names = " and ".join(repr(f.name) for f in fields_in(schema) if f.field_id == number)
@@ -73,7 +72,7 @@ def _ids_in(schema: StructType) -> Iterator[int]:
 
 
 def _in_struct(struct: StructType, change: _Change) -> StructType:
-    """The struct with every field in it changed, outer ones first."""
+    """Apply `change` to every field in the struct, outer fields first."""
     return StructType(tuple(replace(f, type=_in_type(f.type, change)) for f in map(change, struct)))
 
 
@@ -89,7 +88,7 @@ def _in_type(data_type: DataType, change: _Change) -> DataType:
 
 
 def check_mode_change(before: str, after: str) -> None:
-    """Whether an existing table may change its column mapping mode. Raises `ValueError` with the reason."""
+    """Raises `ValueError` with the reason if an existing table may not change its column mapping mode this way."""
     if before == after or (before, after) == ("none", "name"):
         return
     if before == "none":

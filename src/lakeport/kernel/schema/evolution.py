@@ -1,7 +1,7 @@
-"""Changes of a table's schema: each is a pure function from a schema to a schema.
+"""Schema evolution: each change is a pure function from schema to schema.
 
-Paths are those of the protocol (section "Field Path"): through a list by `element`, through a map by `key` and `value`.
-A bad change is a `ValueError` that says what to do; a column that is not there an `UnknownColumnError`.
+Paths follow the protocol (section "Field Path"): `element` for a list, `key` and `value` for a map. An invalid
+change raises a `ValueError` with advice; a missing column raises `UnknownColumnError`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _VOID = PrimitiveType("void")
 
 _Path = tuple[str, ...]
 Uses = Mapping[str, Collection[_Path]]
-"""What of a table uses which columns: `the constraint 'positive'` → the paths in it."""
+"""Column paths by user: `the constraint 'positive'` → its paths."""
 
 
 def add_column(schema: StructType, field: StructField, parent: _Path = ()) -> StructType:
-    """The schema with a new last column, or with a new last field of the struct at `parent`.
+    """Append a column, or a field to the struct at `parent`.
 
-    Ids and physical names that the field has are those of another table: they are left out."""
+    The field's ids and physical names belong to another table and are dropped."""
     where = ".".join((*parent, field.name))
     if not field.nullable:
         raise ValueError(f"the new column {where!r} must be nullable: the rows that are there have no value for it")
@@ -49,7 +49,7 @@ def add_column(schema: StructType, field: StructField, parent: _Path = ()) -> St
 
 
 def rename_column(schema: StructType, path: _Path, name: str, *, mapping_mode: str, uses: Uses) -> StructType:
-    """The schema with another name for a column; its files keep the physical one."""
+    """Rename a column; its files keep the physical name."""
     _check_mapped("renamed", path, mapping_mode)
     _check_unused("renamed", path, uses)
 
@@ -65,7 +65,7 @@ def rename_column(schema: StructType, path: _Path, name: str, *, mapping_mode: s
 def drop_column(
     schema: StructType, path: _Path, *, mapping_mode: str, partition_columns: Collection[str], uses: Uses
 ) -> StructType:
-    """The schema without a column; its files keep the values."""
+    """Drop a column; its files keep the values."""
     _check_mapped("dropped", path, mapping_mode)
     if len(path) == 1 and path[0].lower() in {name.lower() for name in partition_columns}:
         raise ValueError(f"the column {path[0]!r} cannot be dropped: the table is partitioned by it")
@@ -83,7 +83,7 @@ def drop_column(
 
 
 def relax_not_null(schema: StructType, path: _Path) -> StructType:
-    """The schema with nulls allowed in a column, in the elements of a list or in the values of a map."""
+    """Allow nulls in a column, in the elements of a list or in the values of a map."""
 
     def relax(container: DataType) -> DataType:
         match container:
@@ -99,9 +99,9 @@ def relax_not_null(schema: StructType, path: _Path) -> StructType:
 
 
 def widen_column(schema: StructType, path: _Path, to: PrimitiveType, *, enabled: bool) -> StructType:
-    """The schema with a wider type for a column, an element, a key or a value, and a record of the change.
+    """Widen the type of a column, element, key or value, and record the change.
 
-    `enabled` is the table's `delta.enableTypeWidening`; a void column may become anything without it."""
+    `enabled` is the table's `delta.enableTypeWidening`; a void column may change to any type without it."""
 
     def widen(before: DataType) -> DataType:
         where = ".".join(path)
@@ -120,7 +120,7 @@ def widen_column(schema: StructType, path: _Path, to: PrimitiveType, *, enabled:
 
 
 def set_metadata(schema: StructType, path: _Path, key: str, value: str | None) -> StructType:
-    """The schema with a text in the metadata of a column; None takes it away."""
+    """Set a text in a column's metadata; None removes it."""
 
     def changed(field: StructField) -> StructField:
         rest = {name: known for name, known in field.metadata.items() if name != key}
@@ -130,11 +130,11 @@ def set_metadata(schema: StructType, path: _Path, key: str, value: str | None) -
 
 
 def merge_schema(table: StructType, data: StructType, *, widen: bool = False) -> StructType:
-    """The table's schema with the columns that data has and it lacks, nullable and at the end, in structs too.
+    """Append the data's new columns to the table's schema, as nullable, in structs too.
 
-    With `widen`, which is the table's `delta.enableTypeWidening`, a column takes the data's wider type as long as it
-    stays a number of its kind; otherwise it keeps its own, and the data must fit it. Raises `ValueError` where one side
-    is a struct, a list or a map and the other is not. The data's ids and physical names are left out."""
+    With `widen` (the table's `delta.enableTypeWidening`), a column takes the data's wider type if it stays a number of
+    the same kind; otherwise it keeps its type, and the data must fit. Raises `ValueError` if only one side is a struct,
+    list or map. The data's ids and physical names are dropped."""
     return record_type_changes(table, _merge_struct(table, without_mapping(data), widen, ()))
 
 
@@ -171,7 +171,7 @@ def _merge_type(table: DataType, data: DataType, widen: bool, path: _Path) -> Da
 
 
 def _widens_in_kind(before: str, after: str) -> bool:
-    """Integers stay integers: only an explicit change makes them decimals or doubles, as in Spark."""
+    """Integers stay integers: only an explicit change turns them into decimals or doubles, as in Spark."""
     return widens(before, after) and (before in _INTEGERS) == (after in _INTEGERS)
 
 
@@ -192,9 +192,9 @@ def _all_nullable(data_type: DataType) -> DataType:
 
 
 def record_type_changes(before: StructType, after: StructType) -> StructType:
-    """`after` with a record of each primitive type in which it differs from `before` (section "Type Change Metadata").
+    """Record in `after` each primitive type that differs from `before` (section "Type Change Metadata").
 
-    Both have the same columns, but for new ones; a column that was void has no history."""
+    Both have the same columns, except for new ones; a former void column has no history."""
     old = {f.name: f for f in before}
     return StructType(tuple(_record(old[f.name], f) if f.name in old else f for f in after))
 
@@ -224,7 +224,7 @@ def _record_in_type(before: DataType, after: DataType, path: _Path, changes: lis
 
 
 def _edit(schema: StructType, path: _Path, edit: Callable[[DataType], DataType]) -> StructType:
-    """The schema with another type at a path."""
+    """Replace the type at a path."""
     edited = _edit_type(schema, path, 0, edit)
     assert isinstance(edited, StructType)
     return edited
@@ -249,7 +249,7 @@ def _edit_type(data_type: DataType, path: _Path, depth: int, edit: Callable[[Dat
 def _edit_field(
     schema: StructType, path: _Path, edit: Callable[[StructType, StructField], tuple[StructField, ...]]
 ) -> StructType:
-    """The schema with other fields in the struct that holds the field at a path."""
+    """Replace the fields of the struct that holds the field at a path."""
 
     def in_struct(struct: DataType) -> DataType:
         old = struct.find(path[-1]) if isinstance(struct, StructType) else None

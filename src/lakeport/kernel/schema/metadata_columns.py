@@ -1,4 +1,4 @@
-"""Columns that no table has and that reads and changes return: row ids, positions, kinds and times of changes."""
+"""Columns outside the table's schema that reads return: row ids, positions, change types and commit times."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from lakeport.kernel.schema.types import PrimitiveType, StructField, StructType
 
 ROW_ID = StructField("_row_id", PrimitiveType("long"))
 ROW_COMMIT_VERSION = StructField("_row_commit_version", PrimitiveType("long"))
-"""Columns that a scan can ask for in tables with row tracking."""
+"""Columns that a scan can request in tables with row tracking."""
 ROW_POSITION = StructField("__lakeport_row_index", PrimitiveType("long"), nullable=False)
-"""A column that a scan can ask for: the position of each row in its file."""
+"""A column that a scan can request: the position of each row in its file."""
 
 CHANGE_TYPE = StructField("_change_type", PrimitiveType("string"))
 COMMIT_VERSION = StructField("_commit_version", PrimitiveType("long"))
 COMMIT_TIMESTAMP = StructField("_commit_timestamp", PrimitiveType("timestamp"))
 CHANGE_COLUMNS = StructType((CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP))
-"""What a change has besides the columns of the table."""
+"""The columns of a change besides the table's."""

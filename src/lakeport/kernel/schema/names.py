@@ -1,4 +1,4 @@
-"""Names of columns as people write them: paths with dots, backticks around what is no plain name."""
+"""Column names as users write them: dotted paths, with backticks around special names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COMMA_OUTSIDE_BACKTICKS = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 
 def parse_path(name: str) -> tuple[str, ...]:
-    """The parts of a dotted name; backticks keep a dot, and two of them between backticks are one."""
+    """Split a dotted name; backticks protect dots, and a doubled backtick inside them is one backtick."""
     parts: list[str] = []
     part: list[str] = []
     quoted, last = False, ""
@@ -29,7 +29,7 @@ def parse_path(name: str) -> tuple[str, ...]:
 
 
 def parse_column_list(text: str) -> tuple[tuple[str, ...], ...]:
-    """The paths in a comma-separated list of columns; backticks keep dots and commas. Raises `ValueError`."""
+    """Parse the paths in a comma-separated column list; backticks protect dots and commas. Raises `ValueError`."""
     names = [name.strip() for name in _COMMA_OUTSIDE_BACKTICKS.split(text)]
     paths = tuple(parse_path(name) for name in names if name or len(names) > 1)
     if any(not part for path in paths for part in path) or text.count("`") % 2:
@@ -38,7 +38,7 @@ def parse_column_list(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def format_column_list(paths: Iterable[tuple[str, ...]]) -> str:
-    """What `parse_column_list` reads."""
+    """The inverse of `parse_column_list`."""
     return ",".join(".".join(map(_format_name, path)) for path in paths)
 
 

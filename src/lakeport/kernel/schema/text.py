@@ -1,5 +1,4 @@
-"""Types and columns as people write them in SQL: `array<struct<name: string>>`, or what CREATE TABLE has between its
-parentheses.
+"""Types and columns as SQL text: `array<struct<name: string>>`, or the column list of a CREATE TABLE.
 
 id long not null, price decimal(10,2) default 0.5 comment 'in euro', tags array<string>, at timestamp,
 day date generated always as (CAST(at AS DATE))
@@ -39,7 +38,7 @@ _KEYS = {"comment": "comment", "default": DEFAULT, "generated": GENERATION_EXPRE
 
 
 def parse_schema_text(text: str) -> StructType:
-    """The columns that the text spells. Raises `ValueError`, saying which one is wrong and what can be written."""
+    """Parse a column list. Raises `ValueError` naming the invalid column and the valid forms."""
     return StructType(tuple(_columns(text)))
 
 
@@ -54,7 +53,7 @@ def _columns(text: str) -> Iterator[StructField]:
 
 
 def _column(text: str, start: int) -> tuple[StructField, int]:
-    """The column that begins at a place, and where the comma after it is, or the end of the text."""
+    """Parse the column at a position; return it and the position of the next comma or the end."""
     match = _NAME.match(text, start)
     if match is None:
         raise _no_column(text, start)
@@ -81,7 +80,7 @@ def _quoted(text: str, start: int) -> tuple[str, int]:
 
 
 def _expression(text: str, start: int) -> tuple[str, int]:
-    """SQL up to a comma or a clause that is in no quotes and no parentheses."""
+    """SQL up to a comma or clause outside quotes and parentheses."""
     place, depth = start, 0
     while place < len(text):
         if depth == 0 and (text[place] == "," or _NEXT_CLAUSE.match(text, place)):
@@ -115,7 +114,7 @@ _READERS: dict[str, Callable[[str, int], tuple[str, int]]] = {
     "default": _expression,
     "generated": _in_parentheses,
 }
-"""By the kind of a clause, what it says after a place in the text, and where it ends."""
+"""By kind of clause: a reader that returns its text and end position."""
 
 
 def _no_column(text: str, start: int) -> ValueError:
@@ -130,7 +129,7 @@ _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([^\W\d]\w*(?:\s*\([\d\s,]*\))?)|([
 
 
 def parse_type(text: str) -> DataType:
-    """The type that the text spells. Raises `ValueError`."""
+    """Parse a type. Raises `ValueError`."""
     data_type, end = parse_type_at(text)
     if text[end:].strip():
         raise _not_a_type(text)
@@ -138,7 +137,7 @@ def parse_type(text: str) -> DataType:
 
 
 def parse_type_at(text: str, start: int = 0) -> tuple[DataType, int]:
-    """The type that the text has at a place, and where it ends. Raises `ValueError`."""
+    """Parse the type at a position; return it and its end. Raises `ValueError`."""
     tokens = _Tokens(text, start)
     try:
         column = {"name": "column", "type": tokens.read_type(), "nullable": True, "metadata": {}}
@@ -164,7 +163,7 @@ class _Tokens:
         self._text, self.position = text, start
 
     def read_type(self) -> Any:
-        """The type in the terms of the protocol's JSON."""
+        """The type in the form of the protocol's JSON."""
         match self._take().lower():
             case "array" if self._peek() == "<":
                 return {"type": "array", "elementType": self._only("<"), "containsNull": True} | self._closed()
@@ -209,12 +208,12 @@ class _Tokens:
 
 
 def parse_name(text: str) -> str:
-    """A name without the backticks that may be around it."""
+    """Strip optional backticks from a name."""
     return text[1:-1].replace("``", "`") if text.startswith("`") else text
 
 
 def format_type(data_type: DataType) -> str:
-    """A type as SQL writes it: `array<struct<a: long, b: string>>`."""
+    """A type as SQL text: `array<struct<a: long, b: string>>`."""
     match data_type:
         case PrimitiveType(name):
             return name

@@ -1,4 +1,4 @@
-"""Delta's types and schemas: their JSON form, their Arrow form, and how names are looked up in them."""
+"""Delta's types and schemas: their JSON and Arrow forms, and name lookup."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lakeport.kernel.schema.keys import COMMENT, DEFAULT, GENERATION_EXPRESSION,
 from lakeport.kernel.schema.names import parse_path
 
 VARIANT_METADATA = {b"ARROW:extension:name": b"arrow.parquet.variant", b"ARROW:extension:metadata": b""}
-"""Metadata of a variant's Arrow field: Arrow's own extension type, over a struct. Who knows the type, as DuckDB does,
-sees a variant; who does not sees the struct."""
+"""Metadata of a variant's Arrow field: Arrow's extension type over a struct. Consumers that know the type, such as
+DuckDB, see a variant; others see the struct."""
 
 _ARROW_PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -41,20 +41,20 @@ _METADATA_KINDS = {
     "delta.columnMapping.id": int,
     "delta.typeChanges": list,
 }
-"""What this kernel reads of a column's metadata."""
+"""The column metadata that this kernel reads."""
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
-    """A type without parts, by its protocol name: `long`, `string`, `decimal(10,2)`, `variant` …"""
+    """A type without children, by its protocol name: `long`, `string`, `decimal(10,2)`, `variant` …"""
 
     name: str
 
     @property
     def decimal(self) -> tuple[int, int] | None:
-        """(precision, scale) of a decimal, None for another type."""
+        """(precision, scale) of a decimal; None for any other type."""
         match = _DECIMAL.fullmatch(self.name)
         return (int(match[1]), int(match[2])) if match else None
 
@@ -101,7 +101,7 @@ class StructType:
         return tuple(f.name for f in self.fields)
 
     def find(self, name: str) -> StructField | None:
-        """The field of this name; Delta's column names are unique regardless of case."""
+        """The field with this name; Delta's column names are case-insensitive."""
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
@@ -109,7 +109,7 @@ class StructType:
         return next((f for f in self.fields if f.name.lower() == lowered), None)
 
     def resolve(self, path: tuple[str, ...]) -> tuple[StructField, ...]:
-        """The fields on the way to a (nested) column. Raises `UnknownColumnError`."""
+        """The fields along the path to a (nested) column. Raises `UnknownColumnError`."""
         found: list[StructField] = []
         struct: DataType = self
         for depth, name in enumerate(path):
@@ -126,16 +126,16 @@ class StructType:
         return tuple(found)
 
     def path_of(self, column: str) -> tuple[str, ...]:
-        """The path that a person means: a column of this very name, or dots that lead into structs.
+        """Resolve a user's column name: a column with exactly this name, or dots that lead into structs.
 
-        Raises `ValueError` for what is no text."""
+        Raises `ValueError` if it is not text."""
         if not isinstance(column, str):
             raise ValueError(f"a column is named by text, not by {column!r}")
         return (column,) if self.find(column) else parse_path(column)
 
     def select(self, paths: Iterable[tuple[str, ...]]) -> StructType:
-        """This schema cut down to some columns, in the order in which they are first named; ("a", "b") keeps one field
-        of a struct. Raises `UnknownColumnError`."""
+        """Project the schema to some columns, in the order of first mention; ("a", "b") keeps one field of a struct.
+        Raises `UnknownColumnError`."""
         wanted: dict[str, list[tuple[str, ...]] | None] = {}
         for path in paths:
             name = self.resolve(path)[0].name
@@ -154,7 +154,7 @@ def _cut(whole: StructField, inner: list[tuple[str, ...]] | None) -> StructField
 
 
 def types_in(data_type: DataType) -> Iterator[DataType]:
-    """A type and all types in it, outer ones first."""
+    """A type and all types nested in it, outer ones first."""
     yield data_type
     match data_type:
         case StructType(fields):
@@ -168,12 +168,12 @@ def types_in(data_type: DataType) -> Iterator[DataType]:
 
 
 def fields_in(data_type: DataType) -> list[StructField]:
-    """All fields in a type, those of structs in lists and maps too, outer ones first."""
+    """All fields in a type, including those of structs in lists and maps, outer ones first."""
     return [f for inner in types_in(data_type) if isinstance(inner, StructType) for f in inner]
 
 
 def leaves_of(struct: StructType, parents: tuple[StructField, ...] = ()) -> Iterator[tuple[StructField, ...]]:
-    """The fields on the way to each column that is no struct; a list, a map or a variant is one."""
+    """The fields along the path to each non-struct column; lists, maps and variants are leaves."""
     for child in struct:
         way = (*parents, child)
         if isinstance(child.type, StructType):
@@ -183,7 +183,7 @@ def leaves_of(struct: StructType, parents: tuple[StructField, ...] = ()) -> Iter
 
 
 def parse_schema(text: str, *, path: str = "") -> StructType:
-    """The schema in the JSON of a `metaData` action. Raises `CorruptTableError`, naming `path`."""
+    """Parse the schema JSON of a `metaData` action. Raises `CorruptTableError` naming `path`."""
     try:
         parsed = _parse_type(msgspec.json.decode(text))
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -238,7 +238,7 @@ def _parse_primitive(name: str) -> PrimitiveType:
 
 
 def format_schema(schema: StructType) -> str:
-    """The JSON of a schema, as a `metaData` action holds it."""
+    """The JSON of a schema, as stored in a `metaData` action."""
     return msgspec.json.encode(_format_type(schema)).decode()
 
 
@@ -266,7 +266,7 @@ def _format_type(data_type: DataType) -> Any:
 
 
 def arrow_type(data_type: DataType, field_of: Callable[[StructField], pa.Field] | None = None) -> pa.DataType:
-    """The Arrow type; `field_of` decides how the fields of structs are named and marked."""
+    """The Arrow type; `field_of` determines the names and metadata of struct fields."""
     make = field_of or arrow_field
     match data_type:
         case PrimitiveType(name):
@@ -304,7 +304,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The same columns, any of which may be null."""
+    """The same columns, all nullable."""
     return pa.schema([f.with_nullable(True) for f in schema])
 
 
@@ -348,20 +348,20 @@ _INSTEAD = (
 
 _HONOURED = (COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS)
 _IGNORED = "delta.columnMapping."
-"""Ids and physical names are those of another table."""
+"""Ids and physical names belong to another table."""
 
 
 def is_any_list(arrow: pa.DataType) -> bool:
-    """Whether an Arrow type is one of those that hold Delta's arrays."""
+    """Whether an Arrow type maps to Delta's array."""
     return any(is_a(arrow) for is_a in _LISTS)
 
 
 def schema_from_arrow(schema: pa.Schema, *, with_metadata: bool = False) -> StructType:
-    """The Delta schema that holds all values of an Arrow schema, with its nullability; `with_metadata` also with the
-    comments, defaults, generation expressions and invariants that the metadata of its fields has, by Delta's keys.
+    """The Delta schema for an Arrow schema, including nullability. `with_metadata` also takes comments, defaults,
+    generation expressions and invariants from the field metadata, by Delta's keys.
 
-    Unsigned integers become the next wider type. Raises `ValueError` for a type that Delta has no place for, and for
-    metadata of Delta's that cannot be taken over."""
+    Unsigned integers become the next wider type. Raises `ValueError` for a type without a Delta counterpart, and for
+    Delta metadata that cannot be adopted."""
     return StructType(tuple(_field_from_arrow(f, f.name, with_metadata) for f in schema))
 
 

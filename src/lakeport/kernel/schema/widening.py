@@ -1,4 +1,4 @@
-"""Which types may become which, by Delta's type widening."""
+"""The type changes allowed by Delta's type widening."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions: what is staged, what conflicts, and the commit.
+"""Transactions: staging, conflict detection and commit.
 
 May import `snapshot`, `write` and all below them.
 """

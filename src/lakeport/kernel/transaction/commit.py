@@ -1,8 +1,8 @@
-"""Making staged actions a version of the table.
+"""Commit staged actions as a version of the table.
 
-A commit is one file that is created if it is absent. Where another writer was faster, its commits are checked for
-conflicts, and the actions are put on top of them. Where the storage does not tell whether the file was written, it is
-looked for before it is written again.
+A commit is one put-if-absent write. If another writer wins the race, its commits are checked for conflicts and the
+actions are rebased onto them. If the storage leaves the outcome unknown, the file is looked up before it is written
+again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ENGINE_INFO = f"Lakeport/{__version__}"
 
 _log = logging.getLogger(__name__)
 _LOOKS = 3
-"""How often a commit whose fate is unknown is written and looked for before giving up."""
+"""How often to write and look up a commit with unknown outcome before giving up."""
 _ATTEMPTS = 1000
-"""How often a version is tried that the storage has, but does not show: each attempt is a journey to the storage."""
+"""How often to retry a version that the storage has but does not show; each attempt is a round trip."""
 
 
 @dataclass
 class StagedActions:
-    """What a commit is to hold, beside the table's definition."""
+    """The actions of a commit, other than the table's definition."""
 
     adds: list[Add] = field(default_factory=list)
     removes: list[Remove] = field(default_factory=list)
@@ -63,14 +63,14 @@ class StagedActions:
 
     @property
     def rearranges_only(self) -> bool:
-        """Whether no row comes or goes."""
+        """Whether no rows are added or removed."""
         files: list[Add | Remove] = [*self.adds, *self.removes]
         return bool(files) and not any(file.data_change for file in files)
 
 
 @dataclass(frozen=True)
 class Committed:
-    """What is now version `version` of the table."""
+    """The result of a commit: version `version` of the table."""
 
     version: int
     definition: TableDefinition
@@ -84,21 +84,21 @@ class Committed:
 
 @dataclass(frozen=True)
 class _Base:
-    """The version that the commit follows, and what it goes on from."""
+    """The version that the commit builds on, with its state."""
 
     version: int
     highest_row_id: int
     timestamp: int
-    """The last in-commit timestamp."""
+    """The previous in-commit timestamp."""
 
 
 @dataclass(frozen=True)
 class Committer:
-    """Commits once."""
+    """Performs one commit."""
 
     engine: Engine
     snapshot: Snapshot | None
-    """The version that was read; None if the table is new."""
+    """The version read; None for a new table."""
     definition: TableDefinition
     reads: Reads
     staged: StagedActions
@@ -125,8 +125,8 @@ class Committer:
             base = self._rebased(base)
 
     def _check_log_is_there(self) -> None:
-        """Raises `CommitConflictError` if the version that was read is cleaned up: the next one may be too, and a file
-        in its place would be no commit."""
+        """Raises `CommitConflictError` if the version read has been cleaned up: the next one may be gone too, and a
+        file in its place would not be a commit."""
         if self.snapshot is not None and not self.engine.storage.status(self.snapshot.segment.latest_file.path):
             raise self._outdated(self.snapshot.version)
 
@@ -144,10 +144,10 @@ class Committer:
         return _Base(self.snapshot.version, highest, self.snapshot.timestamp if self._stamps else 0)
 
     def _rebased(self, base: _Base) -> _Base:
-        """The base after the commits of others since then."""
+        """Rebase onto the commits that others have made since."""
         commits, footprint = list_newer(self.engine.storage, self.root, base.version).commits, self._footprint
         for version in range(base.version + 1, max(commits, default=base.version + 1) + 1):
-            # A listing that runs while others write may lack a version that is there.
+            # A listing during concurrent writes may miss an existing version.
             file = commits.get(version) or self.engine.storage.status(self._path(version))
             if file is None:
                 raise self._outdated(version)
@@ -193,7 +193,7 @@ class Committer:
         )
 
     def _encoded(self, base: _Base) -> tuple[Committed, bytes]:
-        """The commit as the version after `base`, and its bytes."""
+        """Encode the commit as the version after `base`."""
         version, now = base.version + 1, self.engine.now()
         stamp = max(now, base.timestamp + 1) if self._stamps else None
         definition = self.definition.as_of(version, stamp)
@@ -227,7 +227,7 @@ class Committer:
         return info
 
     def _put(self, version: int, data: bytes) -> bool:
-        """Whether the version is now this commit's. False if it is another writer's."""
+        """Write the version. False if another writer's commit is there."""
         path = self._path(version)
         failures: list[StorageError] = []
         for _ in range(_ATTEMPTS):
@@ -235,12 +235,12 @@ class Committer:
                 self.engine.storage.write(path, data)
                 return True
             except FileExistsError as error:
-                # It may be ours: an attempt that seemed to fail, here or inside the storage's client, was written.
-                # Or another writer is at it, and the storage does not show it yet.
+                # It may be ours: an attempt that seemed to fail, here or inside the storage's client, succeeded.
+                # Or another writer is creating it, and the storage does not show it yet.
                 _log.debug("version %d is there: %s", version, error)
             except StorageError as error:
                 if not failures and isinstance(error, AccessDeniedError | OutOfSpaceError):
-                    raise  # it is not written
+                    raise  # not written
                 _log.warning("the storage did not confirm version %d: %s", version, error)
                 failures.append(error)
             if (found := self._found(path, version)) is not None:
@@ -255,7 +255,7 @@ class Committer:
         ) from (failures[-1] if failures else None)
 
     def _found(self, path: str, version: int) -> bool | None:
-        """Whether the version that is there is this commit's; None if there is none."""
+        """Whether the existing version is this commit; None if there is none."""
         try:
             return self._is_ours(path, version)
         except FileNotFoundError:
@@ -273,5 +273,5 @@ class Committer:
 
 
 def _text(value: Any) -> str:
-    """Parameters and metrics are text, as other writers have them: lists and objects as JSON."""
+    """Parameters and metrics are text, as in other writers; lists and objects are JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,7 +1,7 @@
-"""Which commits of other writers contradict a transaction.
+"""Detect conflicts between a transaction and other writers' commits.
 
-Appends pass one another. A transaction conflicts with a commit that changed the protocol or the metadata, that removed
-a file which it read or removes itself, that added rows which it would have read, or that moved on the same application
+Appends do not conflict. A transaction conflicts with a commit that changed the protocol or metadata, removed a file
+that the transaction read or removes, added rows that it would have read, or advanced the same application
 transaction or metadata domain.
 """
 
@@ -37,12 +37,12 @@ class _Line(msgspec.Struct, rename={"meta_data": "metaData", "commit_info": "com
 
 @dataclass(frozen=True)
 class WinningCommit:
-    """A commit that another writer made since this transaction read the table."""
+    """A commit by another writer since this transaction read the table."""
 
     version: int
     lines: Sequence[_Line]
     modification_time: int = 0
-    """Of its file, in milliseconds since the epoch."""
+    """Of the commit file, in milliseconds since the epoch."""
 
     @cached_property
     def adds(self) -> list[Add]:
@@ -67,7 +67,7 @@ class WinningCommit:
 
 
 def read_commit(storage: StorageClient, file: FileStatus, version: int) -> WinningCommit:
-    """Raises `CorruptTableError` for a commit that cannot be read."""
+    """Raises `CorruptTableError` for an unreadable commit."""
     decoder = msgspec.json.Decoder(_Line)
     try:
         lines = [decoder.decode(line) for line in storage.read(file.path).splitlines() if line.strip()]
@@ -78,15 +78,15 @@ def read_commit(storage: StorageClient, file: FileStatus, version: int) -> Winni
 
 @dataclass
 class Reads:
-    """What a transaction has read, by which others can contradict it."""
+    """A transaction's reads, for conflict detection."""
 
     root: str
     scans: list[Scan] = field(default_factory=list)
-    """Rows that they select must not be added by others."""
+    """Others must not add rows selected by these."""
     paths: set[str] = field(default_factory=set)
-    """Files that must not be removed by others; absolute and plain."""
+    """Others must not remove these files; absolute and plain."""
     everything: bool = False
-    """No file at all may be added or removed by others."""
+    """Others must not add or remove any file."""
 
     @property
     def nothing(self) -> bool:
@@ -95,21 +95,21 @@ class Reads:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a transaction wants to write, by which others can contradict it."""
+    """A transaction's writes, for conflict detection."""
 
     removed: frozenset[str]
-    """Paths of files; absolute and plain."""
+    """Absolute, plain file paths."""
     app_ids: frozenset[str]
     domains: frozenset[str]
     changes_metadata: bool
     rearranges_only: bool
-    """Whether no row comes or goes."""
+    """Whether no rows are added or removed."""
     serializable: bool
-    """Whether the order of the versions is the only order that explains the table (`delta.isolationLevel`)."""
+    """Whether only the order of versions may explain the table (`delta.isolationLevel`)."""
 
 
 def check_conflicts(reads: Reads, changes: Changes, winner: WinningCommit) -> None:
-    """Raises `CommitConflictError` if the winner's commit contradicts the transaction."""
+    """Raises `CommitConflictError` if the winner's commit conflicts with the transaction."""
     _check_table(winner)
     _check_removed(reads, changes, winner)
     _check_added(reads, changes, winner)
@@ -141,7 +141,7 @@ def _check_added(reads: Reads, changes: Changes, winner: WinningCommit) -> None:
         return
     blind = winner.info.get("isBlindAppend") is True
     if blind and not changes.serializable and not changes.changes_metadata:
-        return  # the append can be explained as having come after
+        return  # the append can be ordered after this transaction
     added = [add for add in winner.adds if add.data_change]
     if not added:
         return
@@ -150,14 +150,14 @@ def _check_added(reads: Reads, changes: Changes, winner: WinningCommit) -> None:
 
 
 def _readable(scans: Iterable[Scan], added: list[Add]) -> Iterable[Add]:
-    """The files that one of the scans would have selected."""
+    """The files that any of the scans would have selected."""
     for scan in scans:
         selection = scan.select(_as_batch(added, scan.columns.schema)).selection
         yield from added if selection is None else compress(added, to_mask(selection))
 
 
 def _as_batch(adds: list[Add], schema: pa.Schema) -> pa.RecordBatch:
-    """Actions as a batch of the files of a scan."""
+    """Actions as a batch of scan files."""
     rows = [msgspec.to_builtins(add) for add in adds]
     return pa.RecordBatch.from_struct_array(array_of(rows, pa.struct(list(schema))))
 

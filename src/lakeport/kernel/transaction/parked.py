@@ -1,9 +1,9 @@
-"""`ParkedTransaction`: a transaction that is begun in one process and committed in another.
+"""`ParkedTransaction`: a transaction begun in one process and committed in another.
 
     parked = park(transaction)                        # a value that can be pickled
     transaction = parked.resume(engine)
 
-Its version and its definition stay as they were. What others commit meanwhile is checked for conflicts by the commit.
+Its version and definition are fixed. The commit checks for conflicts with other commits made meanwhile.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from lakeport.kernel.transaction.transaction import Transaction
 
 @dataclass(frozen=True)
 class ParkedTransaction:
-    """What a transaction is before it has read or staged any file, as a value that can be pickled."""
+    """A transaction before it has read or staged any file, as a picklable value."""
 
     version: int | None
-    """The version that was read; None if the table is new."""
+    """The version read; None for a new table."""
     operation: str
     definition: TableDefinition
     started: int
@@ -37,9 +37,9 @@ class ParkedTransaction:
     domains: Mapping[str, DomainMetadata]
 
     def resume(self, engine: Engine) -> Transaction:
-        """The transaction, on the version that it was begun on.
+        """Resume the transaction on its original version.
 
-        Raises `CommitConflictError` if another table is at its place, `TableNotFoundError` if there is none."""
+        Raises `CommitConflictError` if another table has replaced it, `TableNotFoundError` if it is gone."""
         staged = StagedActions(applications=dict(self.applications), domains=dict(self.domains))
         root = self.definition.root
         return Transaction(
@@ -69,7 +69,7 @@ class ParkedTransaction:
 
 
 def park(transaction: Transaction) -> ParkedTransaction:
-    """The transaction, which has only been defined yet, as a value."""
+    """Convert a transaction that has only been defined to a picklable value."""
     staged = transaction._staged
     assert transaction.reads.nothing, "what a transaction has read does not travel"
     assert not any((staged.adds, staged.removes, staged.changes)), "nor do the files that it changes"

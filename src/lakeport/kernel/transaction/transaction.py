@@ -1,12 +1,12 @@
-"""`Transaction`: changes to a table, staged against one version of it and committed as a later one.
+"""`Transaction`: changes to a table, staged against one version and committed as a later one.
 
     transaction = update_table(snapshot, "WRITE")
     context = transaction.write_context()             # for this process, or as bytes for workers
-    transaction.add_files(adds)                       # what writers made of the context and the rows
+    transaction.add_files(adds)                       # made by writers from the context and rows
     committed = transaction.commit()
 
-A commit is one file that is created if it is absent. Where another writer was faster, its commits are checked for
-conflicts and the transaction is put on top of them.
+A commit is one put-if-absent write. If another writer wins the race, its commits are checked for conflicts and the
+transaction is rebased onto them.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ from lakeport.kernel.write import WriteContext, check_storable, stats_columns, t
 
 @dataclass
 class Transaction:
-    """Made by `create_table`, `replace_table` and `update_table`. Used by one thread, once."""
+    """Created by `create_table`, `replace_table` and `update_table`. For one thread and one commit."""
 
     engine: Engine
     root: str
     operation: str
     snapshot: Snapshot | None
-    """The version that was read; None if the table is new."""
+    """The version read; None for a new table."""
     definition: TableDefinition
     reads: Reads
     started: int
-    """When it began, in milliseconds since the epoch."""
+    """Start time in milliseconds since the epoch."""
     parameters: dict[str, Any] = field(default_factory=dict)
-    """What the operation was asked to do, for the table's history."""
+    """The operation's parameters, for the table's history."""
     metrics: dict[str, Any] = field(default_factory=dict)
-    """What it did."""
+    """The operation's metrics, for the table's history."""
     _staged: StagedActions = field(default_factory=StagedActions)
 
-    # What it knows
+    # State
 
     @property
     def protocol(self) -> Protocol:
@@ -85,8 +85,8 @@ class Transaction:
         return column_mapping_mode(self.protocol, self.metadata, self.root)
 
     def write_context(self, *, keep_row_ids: bool = False) -> WriteContext:
-        """How rows are written. With `keep_row_ids` the rows bring `_row_id` and `_row_commit_version`, in a table that
-        tracks rows."""
+        """How to write rows. With `keep_row_ids`, in a table that tracks rows, the input has `_row_id` and
+        `_row_commit_version`."""
         mode = self.mapping_mode
         configuration = self.metadata.configuration
         partition_columns = tuple(self.schema.resolve((name,))[0].name for name in self.metadata.partition_columns)
@@ -109,10 +109,10 @@ class Transaction:
             row_commit_version_column=configuration.get(ROW_COMMIT_VERSION_COLUMN) if keep else None,
         )
 
-    # What it reads
+    # Reads
 
     def plan(self, scan: Scan) -> list[ScanFile]:
-        """The files of a scan of the snapshot; that they were read counts for conflicts."""
+        """The files of a scan of the snapshot, recorded as reads for conflict detection."""
         files = list(scan.files())
         self.reads.paths.update(file.path for file in files)
         if scan.filter is None:
@@ -122,26 +122,26 @@ class Transaction:
         return files
 
     def application_version(self, app_id: str) -> int | None:
-        """The last version of an application's own work in the table."""
+        """The last version that an application recorded in the table."""
         return None if self.snapshot is None else self.snapshot.transaction_version(app_id)
 
-    # What it changes
+    # Changes
 
     def add_files(self, adds: Iterable[Add], *, data_change: bool = True) -> None:
-        """Files that writers made with the write context. `data_change` is false where rows are only moved."""
+        """Add files written with the write context. `data_change` is false if rows are only moved."""
         self._staged.adds += [
             add if add.data_change == data_change else msgspec.structs.replace(add, data_change=data_change)
             for add in adds
         ]
 
     def remove_files(self, files: Iterable[ScanFile], *, data_change: bool = True) -> None:
-        """Files of the snapshot that the table no longer has."""
+        """Remove files of the snapshot from the table."""
         self._staged.removes += [self._remove(file, data_change) for file in files]
 
     def set_deletion_vector(
         self, file: ScanFile, vector: DeletionVectorDescriptor | None, *, data_change: bool = True
     ) -> None:
-        """A file of the snapshot with other deleted rows. It needs its statistics (`with_stats`)."""
+        """Replace the deletion vector of a file in the snapshot. Needs the file's statistics (`with_stats`)."""
         self._staged.removes.append(self._remove(file, data_change))
         stats = widen_stats(file.stats) if vector is not None else file.stats
         self._staged.adds.append(self.existing_add(file, data_change=data_change, vector=vector, stats=stats))
@@ -154,7 +154,7 @@ class Transaction:
         vector: DeletionVectorDescriptor | None = None,
         stats: str | None = None,
     ) -> Add:
-        """A file that is or was in the table, as an action."""
+        """The add action of a file that is or was in the table."""
         return Add(
             path=self._uri(file),
             partition_values=file.partition_values,
@@ -170,15 +170,15 @@ class Transaction:
         )
 
     def add_changes(self, files: Iterable[Add]) -> None:
-        """Files of changed rows, made with `write_context().for_changes()`: all changes of this commit."""
+        """Add files of changed rows, made with `write_context().for_changes()`: all changes of this commit."""
         self._staged.changes += map(to_change, files)
 
     def set_application_version(self, app_id: str, version: int) -> None:
-        """Marks an application's own work as done, together with the rest."""
+        """Record an application's version atomically with the commit."""
         self._staged.applications[app_id] = ApplicationTransaction(app_id, version, self.started)
 
     def set_domain(self, domain: str, configuration: str) -> None:
-        """Configuration of a metadata domain of the user's. Raises `ValueError` for one of Delta's own."""
+        """Set the configuration of a user's metadata domain. Raises `ValueError` for one of Delta's own."""
         self._stage_domain(DomainMetadata(domain, configuration))
 
     def remove_domain(self, domain: str) -> None:
@@ -188,8 +188,8 @@ class Transaction:
         self._stage_domain(DomainMetadata(domain, known[domain], removed=True))
 
     def restore_domains(self, domains: Mapping[str, str]) -> None:
-        """The metadata domains as another version of the table has them, Delta's own too; but row ids that were given
-        out stay given out."""
+        """Restore the metadata domains of another version of the table, including Delta's own; row ids already assigned
+        stay assigned."""
         known = {} if self.snapshot is None else self.snapshot.domain_metadata
         for name in (domains.keys() | known.keys()) - {ROW_TRACKING_DOMAIN}:
             if domains.get(name) != known.get(name):
@@ -217,7 +217,7 @@ class Transaction:
         )
 
     def _uri(self, file: ScanFile) -> str:
-        """The path as the log has it: other readers compare it letter by letter."""
+        """The path as written in the log: other readers compare it byte by byte."""
         return file.uri or encode_path(file.path.removeprefix(f"{self.root}/"))
 
     # Commit
@@ -227,8 +227,8 @@ class Transaction:
         return self._staged.is_empty and not self.definition.is_changed
 
     def check_rows_may_change(self) -> None:
-        """Raises `UnsupportedFeatureError` for a table that only takes appends, or only took them until now; a commit
-        that removes rows does too."""
+        """Raises `UnsupportedFeatureError` if the table is append-only or was so until now; so does a commit that
+        removes rows."""
         before = {} if self.snapshot is None else self.snapshot.properties
         if APPEND_ONLY.of(self.metadata.configuration) or APPEND_ONLY.of(before):
             raise UnsupportedFeatureError(
@@ -237,10 +237,10 @@ class Transaction:
             )
 
     def commit(self) -> Committed:
-        """Writes the next version of the table.
+        """Write the next version of the table.
 
-        Raises `CommitConflictError` if another writer's commit contradicts this one, `CommitUnknownError` if the
-        storage left open whether the commit was written. Whatever it raises, nothing half-written is visible."""
+        Raises `CommitConflictError` if another writer's commit conflicts, `CommitUnknownError` if the storage leaves
+        the outcome unknown. On any error, nothing half-written is visible."""
         if any(remove.data_change for remove in self._staged.removes):
             self.check_rows_may_change()
         committer = Committer(
@@ -268,7 +268,7 @@ def create_table(
     description: str | None = None,
     operation: str = "CREATE TABLE",
 ) -> Transaction:
-    """A transaction that makes a new table. Raises `ValueError` for what no table can be."""
+    """Begin a transaction that creates a table. Raises `ValueError` for an invalid definition."""
     root, now = engine.storage.resolve(path), engine.now()
     definition = define_table(
         root, schema, partition_columns, properties, name=name, description=description, created=now
@@ -286,10 +286,10 @@ def replace_table(
     clustering_columns: Sequence[str] = (),
     operation: str = "REPLACE TABLE",
 ) -> Transaction:
-    """A transaction that puts another table in the place of a snapshot: its files go, its history stays, and with it
-    what the log relies on. As no file stays, columns may be mapped in another way.
+    """Begin a transaction that replaces a snapshot's table: removes its files; keeps its history and the settings that
+    the log relies on. As no file remains, the column mapping may change.
 
-    Raises `ValueError` for what no table can be, and `UnsupportedFeatureError` for a table that only takes appends."""
+    Raises `ValueError` for an invalid definition and `UnsupportedFeatureError` for an append-only table."""
     before, now = snapshot.definition, snapshot.engine.now()
     definition = define_table(
         snapshot.root,
@@ -311,7 +311,7 @@ def replace_table(
 
 
 def update_table(snapshot: Snapshot, operation: str) -> Transaction:
-    """A transaction on a table. Raises `UnsupportedFeatureError`, by name, for what this version cannot write."""
+    """Begin a transaction on a table. Raises `UnsupportedFeatureError` naming any feature this version cannot write."""
     definition = snapshot.definition
     check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
     reads = Reads(snapshot.root)
@@ -321,7 +321,7 @@ def update_table(snapshot: Snapshot, operation: str) -> Transaction:
 
 
 def _clustered(transaction: Transaction, columns: Sequence[str]) -> Transaction:
-    """The transaction of a table that is clustered by columns, and by no others that it was clustered by before."""
+    """Cluster the table by exactly these columns."""
     known = {} if transaction.snapshot is None else transaction.snapshot.domain_metadata
     if columns:
         transaction.definition = transaction.definition.clustered_by(columns)

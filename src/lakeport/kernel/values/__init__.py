@@ -1,4 +1,4 @@
-"""Values and arrays of them: Arrow arrays from Python's values and back, moments of every year, exact decimals.
+"""Values and arrays: conversion between Arrow and Python, dates and times of every year, exact decimals.
 
 Imports nothing of the kernel.
 """

@@ -1,6 +1,6 @@
-"""Python and numpy values as Arrow arrays and back, without `pa.array`, `pa.scalar` and `to_numpy`.
+"""Convert Python and numpy values to Arrow arrays and back, without `pa.array`, `pa.scalar` and `to_numpy`.
 
-Those import pandas, wherever it is installed, only to ask it about the values: 0.2 s and 40 MB before the first row.
+Those import pandas if it is installed, only to inspect the values: 0.2 s and 40 MB before the first row.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lakeport.kernel.values.moments import FarDate, FarTime, day_at, days_of, mi
 
 
 def array_of(values: Sequence[Any], data_type: pa.DataType, *, trusted: bool = False) -> pa.Array:
-    """An array of Python values, None for null: dicts for structs and maps, lists for lists.
+    """Convert Python values to an array, None to null: dicts for structs and maps, lists for lists.
 
-    Raises `TypeError` and `OverflowError` for a value that is not of the type; nothing is rounded or parsed. `trusted`
-    values are known to be of the right kind."""
+    Raises `TypeError` and `OverflowError` for a value that does not fit the type; never rounds or parses.
+    `trusted` values are known to have the right type."""
     length = len(values)
     if types.is_null(data_type):
         return pa.nulls(length)
@@ -55,12 +55,12 @@ def null_of(data_type: pa.DataType) -> pa.Scalar:
 
 
 def own_scalar(value: Any) -> pa.Scalar:
-    """A Python value in the Arrow type that is its own. Raises `TypeError` for what has none."""
+    """A Python value in its natural Arrow type. Raises `TypeError` if there is none."""
     return null_of(pa.null()) if value is None else scalar_of(value, _own_type(value))
 
 
 def python_value(scalar: pa.Scalar) -> Any:
-    """The way back: the Python value of a scalar, which `kernel.moments` has if it is of a far year."""
+    """Convert a scalar to a Python value; from `kernel.moments` if its year is outside Python's range."""
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
@@ -102,7 +102,7 @@ def _own_decimal(value: Decimal) -> pa.DataType:
 
 
 def decimal_type(precision: int, scale: int) -> pa.DataType:
-    """The narrower of Arrow's decimals that has the digits."""
+    """Arrow's narrowest decimal type with enough digits."""
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
@@ -115,12 +115,12 @@ def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def own_copy(array: pa.Array) -> pa.Array:
-    """A copy in memory of its own: it outlives the batch that it is from without holding any more of it."""
+    """A copy in its own memory, which does not keep the original batch alive."""
     return pa.concat_arrays([array.slice(0, 0), array], memory_pool=pa.system_memory_pool())
 
 
 def repeat_all(texts: pa.StringArray, times: int) -> pa.StringArray:
-    """The texts one after the other, so many times."""
+    """The whole sequence of texts, repeated."""
     encoded = [text.encode() for text in texts.to_pylist()]
     lengths = np.tile(np.fromiter(map(len, encoded), np.int64, len(encoded)), times)
     buffers = [None, _offsets(lengths), pa.py_buffer(b"".join(encoded) * times)]
@@ -128,7 +128,7 @@ def repeat_all(texts: pa.StringArray, times: int) -> pa.StringArray:
 
 
 def take_or_null(array: pa.Array, positions: npt.NDArray[np.int64]) -> pa.Array:
-    """The items at some positions; null at a negative one."""
+    """The items at the positions; null for negative ones."""
     present = positions >= 0
     if present.all():
         return array.take(from_numpy(positions))
@@ -137,7 +137,7 @@ def take_or_null(array: pa.Array, positions: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def to_mask(array: pa.BooleanArray) -> npt.NDArray[np.bool_]:
-    """Where an array is true; null is not."""
+    """Where an array is true; false for null."""
     mask = _bits(array.buffers()[1], array)
     if array.null_count:
         mask &= _bits(array.buffers()[0], array)
@@ -145,7 +145,7 @@ def to_mask(array: pa.BooleanArray) -> npt.NDArray[np.bool_]:
 
 
 def to_integers(array: pa.Array) -> npt.NDArray[np.int64]:
-    """The values of 64-bit integers that are not null."""
+    """The non-null values of a 64-bit integer array."""
     return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
 
 
@@ -194,7 +194,7 @@ def _text(values: Sequence[Any], data_type: pa.DataType) -> tuple[npt.NDArray[np
         return _lengths(chunks), b"".join(chunks)
     texts = [value or "" for value in values] if None in values else values
     joined = "".join(texts)
-    if joined.isascii():  # as paths mostly are: characters are bytes
+    if joined.isascii():  # as most paths are: characters are bytes
         return _lengths(texts), joined.encode()
     return _lengths([text.encode() for text in texts]), joined.encode()
 
@@ -265,5 +265,5 @@ TRUE, FALSE = scalar_of(True, pa.bool_()), scalar_of(False, pa.bool_())
 
 
 EXACT = Context(prec=100)
-"""Holds every digit of any decimal of a table, which are 38 at most. Python's own context rounds to 28 digits, or to as
-many as the program sets: `-x`, `abs(x)` and `x.normalize()` all use it."""
+"""Keeps every digit of any decimal in a table, at most 38. Python's default context rounds to 28 digits, or to the
+program's setting: `-x`, `abs(x)` and `x.normalize()` all use it."""

@@ -1,6 +1,6 @@
-"""Dates and timestamps of every year. Python's own have the years 1 to 9999; others are the numbers that Arrow stores.
+"""Dates and timestamps of every year. Python covers the years 1 to 9999; others are Arrow's stored integers.
 
-All of them are in the proleptic Gregorian calendar, in which there is a year 0, as in Spark and Arrow.
+All use the proleptic Gregorian calendar with a year 0, like Spark and Arrow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DAY_MICROSECONDS = 24 * 60 * 60 * 1_000_000
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
-"""After so many years, and days, the calendar repeats itself."""
+"""The period of the calendar, in years and days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ MOMENT_KINDS = (date, FarDate, FarTime)
 
 
 def day_at(days: int) -> Day:
-    """The date so many days after 1970-01-01. Raises `OverflowError` if Arrow has no such date."""
+    """The date `days` days after 1970-01-01. Raises `OverflowError` if it is out of Arrow's range."""
     if not -(1 << 31) <= days < 1 << 31:
         raise OverflowError("it is out of the range of dates")
     ordinal = days + _EPOCH.toordinal()
@@ -61,8 +61,8 @@ def day_at(days: int) -> Day:
 
 
 def moment_at(microseconds: int, zone: tzinfo | None) -> Moment:
-    """The timestamp so many microseconds after 1970, in UTC or without a zone. Raises `OverflowError` if Arrow has no
-    such timestamp."""
+    """The timestamp `microseconds` after 1970, in UTC or without a zone. Raises `OverflowError` if it is out of Arrow's
+    range."""
     if not -(1 << 63) <= microseconds < 1 << 63:
         raise OverflowError("it is out of the range of timestamps")
     try:
@@ -72,7 +72,7 @@ def moment_at(microseconds: int, zone: tzinfo | None) -> Moment:
 
 
 def day_of(year: int, month: int, day: int) -> Day:
-    """A date of any year. Raises `ValueError` if there is no such day, and `OverflowError` as `day_at` does."""
+    """A date of any year. Raises `ValueError` if there is no such day, and `OverflowError` like `day_at`."""
     cycles, rest = divmod(year - 1, CYCLE_YEARS)
     return day_at(date(rest + 1, month, day).toordinal() + cycles * CYCLE_DAYS - _EPOCH.toordinal())
 
@@ -83,7 +83,7 @@ def days_of(day: Day) -> int:
 
 
 def microseconds_of(value: Any) -> int:
-    """Microseconds since 1970 in UTC: of a timestamp, which is in UTC if it has no zone, or of a date's midnight.
+    """Microseconds since 1970 in UTC of a timestamp (naive means UTC) or of a date's midnight.
 
     Raises `ValueError` for any other value."""
     match value:
@@ -97,14 +97,14 @@ def microseconds_of(value: Any) -> int:
 
 
 def utc_text(moment: Day | Moment) -> str:
-    """A date, or a timestamp in UTC, as the log has it: 2026-01-31T12:00:00Z."""
+    """A date, or a timestamp in UTC, in the log's format: 2026-01-31T12:00:00Z."""
     return str(moment).replace(" ", "T").replace("+00:00", "Z")
 
 
 def from_datetime64(value: np.datetime64) -> Day | Moment | None:
     """A date or, if the unit is finer than a day, a timestamp without a zone. None for NaT.
 
-    Raises `ValueError` if it is between two microseconds, and `OverflowError` if it is out of their range."""
+    Raises `ValueError` if it is finer than a microsecond, and `OverflowError` if it is out of range."""
     if np.isnat(value):
         return None
     is_day = np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D")

@@ -1,4 +1,4 @@
-"""Variant values: bytes that become objects, and columns that hold their parts.
+"""Variant values: decoding their bytes, and shredding into columns.
 
 May import `schema` and `values`.
 """

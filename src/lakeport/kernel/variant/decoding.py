@@ -1,7 +1,7 @@
 """Variants: values of any type in one column, each a pair of binary metadata (its keys) and binary value.
 
-The bytes are specified in VariantEncoding.md of the Parquet format. They come from files, so nothing in them is
-trusted: every offset is checked, and reading takes time and memory in proportion to the bytes.
+VariantEncoding.md of the Parquet format specifies the bytes. They come from files and are untrusted: every offset is
+checked, and decoding takes time and memory proportional to the bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_DECIMAL_DIGITS = 38
 
 _VERSION = 1
 _MAX_DEPTH = 500
-"""Deeper values are refused: Spark's JSON parser, where variants come from, stops at 1,000, Python's stack before."""
+"""Deeper values are rejected: Spark's JSON parser, where variants come from, stops at 1,000, Python's stack before."""
 
 _SIZES = {NULL: 0, TRUE: 0, FALSE: 0, INT8: 1, INT16: 2, INT32: 4, INT64: 8, DOUBLE: 8, FLOAT: 4, DATE: 4, UUID: 16}
 _SIZES |= dict.fromkeys((TIMESTAMP, TIMESTAMP_NTZ, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS), 8)
@@ -40,8 +40,8 @@ T = TypeVar("T")
 
 
 def decode_variant(metadata: bytes, value: bytes, *, path: str = "") -> Any:
-    """The value as Python objects: dict, list, str, int, float, Decimal, bool, None, bytes, date, time, UUID, and
-    datetime, in UTC or without a zone. Nanoseconds are cut to microseconds.
+    """Decode to Python objects: dict, list, str, int, float, Decimal, bool, None, bytes, date, time, UUID, and
+    datetime, in UTC or without a zone. Nanoseconds are truncated to microseconds.
 
     Raises `CorruptTableError` for damaged bytes, and for dates outside the years 1 to 9999.
     """
@@ -49,15 +49,15 @@ def decode_variant(metadata: bytes, value: bytes, *, path: str = "") -> Any:
 
 
 def format_variant_json(metadata: bytes, value: bytes, *, path: str = "") -> str:
-    """The value as the JSON text of Spark's `to_json`, in the time zone UTC; NaN and infinities are bare words.
+    """Format as JSON like Spark's `to_json`, in UTC; NaN and infinities are bare words.
 
-    Raises `CorruptTableError` as `decode_variant` does.
+    Raises `CorruptTableError` like `decode_variant`.
     """
     return _read(metadata, value, _JsonBuilder(), path)
 
 
 class _Builder(Protocol[T]):
-    """What becomes of a value. Scalars come raw: times as numbers, decimals as (unscaled, scale)."""
+    """Builds the decoded value. Scalars are passed raw: times as numbers, decimals as (unscaled, scale)."""
 
     def scalar(self, type_id: int, raw: Any) -> T: ...
     def array(self, items: list[T]) -> T: ...
@@ -74,8 +74,8 @@ def _read(metadata: bytes, value: bytes, builder: _Builder[T], path: str) -> T:
 class _Reader(Generic[T]):
     """One pass over a value.
 
-    Offsets may point anywhere, so a few bytes could stand for a tree without end; but in a sound value no byte
-    belongs to two values. `_unread` counts down the bytes that are left to read, and that bounds the pass.
+    Offsets may point anywhere, so a few bytes could encode an endless tree; but in a sound value no byte belongs to
+    two values. `_unread` counts down the remaining bytes, which bounds the pass.
     """
 
     def __init__(self, value: bytes, keys: Sequence[str], builder: _Builder[T]) -> None:
@@ -106,7 +106,7 @@ class _Reader(Generic[T]):
 
 
 class Children(NamedTuple):
-    """What an object or array holds: field ids (of an object), where the values start, and where all of them end."""
+    """Contents of an object or array: field ids (of an object), start of each value, and end of all values."""
 
     ids: list[int]
     starts: list[int]
@@ -121,7 +121,7 @@ def first_byte(value: bytes, start: int, end: int) -> int:
 
 
 def decode_children(value: bytes, start: int, end: int) -> Children:
-    """The parts of the object or array at `start`, all of them before `end`. Raises `ValueError`."""
+    """The children of the object or array at `start`, all before `end`. Raises `ValueError`."""
     header = first_byte(value, start, end) >> 2
     is_object = value[start] & 3 == OBJECT
     offset_size = (header & 3) + 1
@@ -141,7 +141,7 @@ def decode_children(value: bytes, start: int, end: int) -> Children:
 
 
 def named(ids: list[int], items: Sequence[T], keys: Sequence[str]) -> dict[str, T]:
-    """The fields of an object. Raises `ValueError` for an id without a key, and for a key that occurs twice."""
+    """The fields of an object. Raises `ValueError` for an id without a key and for a duplicate key."""
     if ids and max(ids) >= len(keys):
         raise ValueError(f"a field has the id {max(ids)}, the metadata has {len(keys)} keys")
     fields = {keys[field_id]: item for field_id, item in zip(ids, items, strict=True)}
@@ -157,9 +157,9 @@ def value_end(value: bytes, start: int, end: int) -> int:
     return start + _scalar(value, start, end)[2]
 
 
-@lru_cache(maxsize=32)  # the rows of a file mostly share their metadata
+@lru_cache(maxsize=32)  # most rows of a file share their metadata
 def decode_keys(metadata: bytes) -> tuple[str, ...]:
-    """The keys in the metadata of a variant, by field id. Raises `ValueError`."""
+    """The keys in a variant's metadata, by field id. Raises `ValueError`."""
     offset_size, count = _metadata_header(metadata)
     bytes_at = 1 + offset_size * (count + 2)
     offsets = _numbers(metadata, 1 + offset_size, bytes_at, offset_size)
@@ -172,7 +172,7 @@ def decode_keys(metadata: bytes) -> tuple[str, ...]:
 
 
 def _metadata_header(metadata: bytes) -> tuple[int, int]:
-    """The size of an offset, and how many keys there are."""
+    """The offset size and the number of keys."""
     if not metadata or metadata[0] & 15 != _VERSION:
         raise ValueError(f"its metadata starts with {metadata[:1].hex() or 'nothing'}, not with version {_VERSION}")
     offset_size = (metadata[0] >> 6) + 1
@@ -189,7 +189,7 @@ def _numbers(data: bytes, start: int, end: int, size: int) -> list[int]:
 
 
 def _scalar(value: bytes, start: int, end: int) -> tuple[int, Any, int]:
-    """The type, the raw value and the size in bytes of a value that is neither object nor array."""
+    """The type, raw value and size in bytes of a value that is neither object nor array."""
     header = value[start] >> 2
     data_at = start + 1
     if value[start] & 3 == SHORT_STRING:
@@ -306,7 +306,7 @@ def _format_text(type_id: int, raw: Any) -> str:
     return whole + fraction + ("+00:00" if type_id in (TIMESTAMP, TIMESTAMP_NANOS) else "")
 
 
-# As Jackson escapes: upper-case digits, and everything beyond ASCII as it is.
+# Escape like Jackson: upper-case digits, and non-ASCII unchanged.
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(32)}
 _ESCAPES |= str.maketrans({"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"})
 
@@ -316,7 +316,7 @@ def _quote(text: str) -> str:
 
 
 def _format_float(shortest: str) -> str:
-    """The shortest decimal text of a float, laid out as Java's `Double.toString` does: `1.0`, `1.0E10`, `1.5E-5`."""
+    """Format a float's shortest decimal text like Java's `Double.toString`: `1.0`, `1.0E10`, `1.5E-5`."""
     if shortest.lstrip("-") in ("nan", "inf"):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[shortest]
     number = Decimal(shortest)

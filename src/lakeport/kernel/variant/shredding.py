@@ -1,4 +1,4 @@
-"""Variants made: from Python objects, and from the columns into which a Parquet file has shredded them.
+"""Build variants from Python objects, and from the shredded columns of a Parquet file.
 
 See VariantEncoding.md and VariantShredding.md of the Parquet format.
 """
@@ -29,15 +29,15 @@ _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 Ids = Mapping[str, int]
-"""The field id of each key in the metadata of a variant."""
+"""The field id of each key in a variant's metadata."""
 
 
 def rebuild_variant(array: pa.StructArray, *, path: str = "") -> pa.StructArray:
-    """The variants of a column in a Parquet file, unshredded: exactly `VARIANT_TYPE`; null where `array` is null.
+    """Unshred the variants of a Parquet column to exactly `VARIANT_TYPE`; null where `array` is null.
 
-    `array` has the field `metadata`, and `value`, `typed_value` or both, in any order. Without `typed_value` no value
-    is copied, or looked at. A variant that is missing is a variant null, as the specification wants it. Raises
-    `CorruptTableError`, naming `path`, for columns that contradict each other or the specification.
+    `array` has the field `metadata`, and `value`, `typed_value` or both, in any order. Without `typed_value`, values
+    are neither copied nor inspected. A missing variant is a variant null, per the specification. Raises
+    `CorruptTableError` naming `path` for columns that contradict each other or the specification.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -52,7 +52,7 @@ def rebuild_variant(array: pa.StructArray, *, path: str = "") -> pa.StructArray:
 
 
 class _Keys(NamedTuple):
-    """The metadata of a row: the key of each field id, and a field id of each key."""
+    """The metadata of a row: the key of each field id, and a field id for each key."""
 
     names: Sequence[str]
     ids: Ids
@@ -62,7 +62,7 @@ def _rebuild_values(array: pa.StructArray) -> pa.Array:
     if _column(array, "typed_value") is None:
         values = _column(array, "value")
         return pa.nulls(len(array), pa.binary()) if values is None else values.cast(pa.binary())
-    # Flattened, as what lies under a null variant is not metadata.
+    # Flattened, because data under a null variant is not metadata.
     metadata = array.flatten()[array.type.get_field_index("metadata")]
     known: dict[bytes | None, _Keys] = {None: _Keys((), {})}
     rows = []
@@ -86,14 +86,14 @@ def _assemble(array: pa.StructArray, metadata: pa.Array, values: pa.Array) -> pa
 
 
 def _column(group: pa.StructArray, name: str) -> pa.Array | None:
-    """A field of a struct; the nulls of the struct are not in it."""
+    """A field of a struct, without the struct's nulls."""
     return group.field(name) if group.type.get_field_index(name) >= 0 else None
 
 
 def _encode_group(group: pa.StructArray, keys: Sequence[_Keys]) -> list[bytes | None]:
-    """The value of each row of a group of `value` and `typed_value`; None where it is missing.
+    """The value of each row of a group of `value` and `typed_value`; None if missing.
 
-    `keys` is what the metadata of each row says."""
+    `keys` is the decoded metadata of each row."""
     if not pa.types.is_struct(group.type):
         raise ValueError(f"a shredded field is a {group.type}, not a group of value and typed_value")
     columns = dict(zip((field.name for field in group.type), group.flatten(), strict=True))
@@ -128,7 +128,7 @@ def _encode_objects(typed: pa.StructArray, values: Sequence[bytes | None], keys:
 
 
 def _split_object(value: bytes, names: Sequence[str]) -> dict[str, bytes]:
-    """The fields of the object that holds what was not shredded, still encoded."""
+    """The fields of the object with the unshredded rest, still encoded."""
     if v.first_byte(value, 0, len(value)) & 3 != v.OBJECT:
         raise ValueError("a row has a typed_value that is an object, and a value that is not")
     children = v.decode_children(value, 0, len(value))
@@ -158,7 +158,7 @@ def _encode_scalars(typed: pa.Array) -> list[bytes | None]:
 
 
 def _scalar_encoder(data_type: pa.DataType) -> tuple[list[pa.DataType], Callable[[Any], bytes]]:
-    """The types to cast a column to, one after the other, and the encoder of what is in it then."""
+    """The types to cast a column to, in sequence, and the encoder for the result."""
     types = pa.types
     if types.is_null(data_type) or types.is_boolean(data_type):
         return [], lambda raw: _primitive(v.TRUE if raw else v.FALSE)
@@ -196,7 +196,7 @@ def _timestamp_encoder(data_type: pa.TimestampType) -> tuple[list[pa.DataType], 
 
 
 def encode_variant(value: Any) -> tuple[bytes, bytes]:
-    """The metadata and the value of a Python object, as `decode_variant` gives it back. Raises `ValueError`."""
+    """Encode a Python object as metadata and value, the inverse of `decode_variant`. Raises `ValueError`."""
     keys = sorted(_keys_in(value))
     return encode_metadata(keys), encode_variant_value(value, field_ids(keys))
 
@@ -214,7 +214,7 @@ def _keys_in(value: Any) -> set[str]:
 
 
 def encode_metadata(keys: Sequence[str]) -> bytes:
-    """The metadata with these keys; a key's place is its field id."""
+    """The metadata with these keys; a key's position is its field id."""
     encoded = [key.encode() for key in keys]
     offsets = [0, *np.cumsum([len(key) for key in encoded]).tolist()]
     size = _width(max(offsets[-1], len(keys)))
@@ -224,10 +224,10 @@ def encode_metadata(keys: Sequence[str]) -> bytes:
 
 
 def encode_variant_value(value: Any, ids: Ids) -> bytes:
-    """The bytes of a Python object, with the field ids of its metadata.
+    """Encode a Python object with the field ids of its metadata.
 
-    An aware datetime is a timestamp, a naive one a timestamp without a zone. Whole numbers take the smallest type that
-    holds them. Raises `ValueError` for what no variant holds, and for a key that the metadata lacks.
+    An aware datetime is a timestamp, a naive one a timestamp without a zone. Integers take the smallest type that fits.
+    Raises `ValueError` for a value that no variant can hold, and for a key missing from the metadata.
     """
     match value:
         case None:
@@ -308,7 +308,7 @@ def _encode_array(items: Sequence[bytes]) -> bytes:
 
 
 def _encode_object(fields: Sequence[tuple[str, bytes]], ids: Ids) -> bytes:
-    """`fields` are sorted by their keys: by code points, which is the order of their UTF-8 bytes."""
+    """`fields` are sorted by key: by code points, which is the order of their UTF-8 bytes."""
     try:
         numbers = [ids[key] for key, _ in fields]
     except KeyError as error:
@@ -321,7 +321,7 @@ def _encode_object(fields: Sequence[tuple[str, bytes]], ids: Ids) -> bytes:
 
 
 def _layout(items: Sequence[bytes]) -> tuple[bytes, bytes, int]:
-    """The encoded number of items, their encoded offsets, and the size of an offset."""
+    """The encoded number of items, their encoded offsets, and the offset size."""
     offsets = [0]
     for item in items:
         offsets.append(offsets[-1] + len(item))

@@ -1,4 +1,4 @@
-"""Rows into batches as data files hold them, with their statistics, for whoever writes files.
+"""Convert rows to batches for data files and collect their statistics.
 
 May import `definition` and all below it.
 """

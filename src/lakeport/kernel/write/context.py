@@ -1,4 +1,4 @@
-"""`WriteContext`: what a worker needs to turn rows into data files of a table, as a value that travels as bytes."""
+"""`WriteContext`: a serialisable value with everything a worker needs to write data files of a table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VOID = PrimitiveType("void")
 
 
 class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """How rows are written into a table. Everything in it is as of the transaction that made it."""
+    """How to write rows to a table, as of the transaction that created it."""
 
     table_root: str
     schema_json: str
@@ -42,21 +42,20 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Logical names."""
     mapping_mode: str = "none"
     stats_columns: tuple[tuple[str, ...], ...] = ()
-    """Physical paths of the columns that get statistics."""
+    """Physical paths of the columns with statistics."""
     tight_bounds: bool = False
-    """Whether statistics say that their bounds are tight, as in tables with deletion vectors."""
+    """Whether statistics record tight bounds, as in tables with deletion vectors."""
     constraints: dict[str, str] = {}
     """SQL conditions by name."""
     target_file_size: int = 128 << 20
     compression: str = "snappy"
     now: int = 0
-    """The time that `current_timestamp()` means, in milliseconds since the epoch."""
+    """The value of `current_timestamp()`, in milliseconds since the epoch."""
     row_id_column: str | None = None
     row_commit_version_column: str | None = None
-    """Physical names of materialised row tracking columns, if the rows that come have them as `_row_id` and
-    `_row_commit_version`."""
+    """Physical names of the materialised row tracking columns, if the input has `_row_id` and `_row_commit_version`."""
     change_data: bool = False
-    """Whether the rows are changes, with a `_change_type`, for the change data feed."""
+    """Whether the rows are changes with a `_change_type`, for the change data feed."""
 
     @cached_property
     def schema(self) -> StructType:
@@ -76,7 +75,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def stored_fields(self) -> tuple[StructField, ...]:
-        """The columns of complete logical rows that data files hold."""
+        """The columns of complete logical rows that are stored in data files."""
         return tuple(f for f in self.logical_fields if f.name not in self.partition_columns and f.type != _VOID)
 
     def _physical(self, field: StructField) -> pa.Field:
@@ -84,7 +83,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return pa.field(self.row_id_column, pa.int64())
         if field is ROW_COMMIT_VERSION:
             return pa.field(self.row_commit_version_column, pa.int64())
-        # Ids are written in both modes of column mapping.
+        # Both column mapping modes write ids.
         return physical_field(field, "none" if self.mapping_mode == "none" else "id")
 
     @cached_property
@@ -92,23 +91,22 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(self.schema.resolve((name,))[0] for name in self.partition_columns)
 
     def without_row_ids(self) -> WriteContext:
-        """The same for rows that are new to the table."""
+        """The same context for rows that are new to the table."""
         return msgspec.structs.replace(self, row_id_column=None, row_commit_version_column=None)
 
     def for_changes(self) -> WriteContext:
-        """The same for files of the change data feed."""
+        """The same context for files of the change data feed."""
         return msgspec.structs.replace(
             self, change_data=True, row_id_column=None, row_commit_version_column=None, stats_columns=(), constraints={}
         )
 
     def for_moved_rows(self) -> WriteContext:
-        """The same for rows that are as the table must have them: nothing is computed for them, no constraint checked
-        again."""
+        """The same context for rows that are already valid: computes no values and checks no constraints."""
         fields = [replace(f, metadata=_without_generation(f.metadata)) for f in self.schema]
         return msgspec.structs.replace(self, schema_json=format_schema(StructType(tuple(fields))), constraints={})
 
     def new_file(self, partition_values: Mapping[str, str | None]) -> str:
-        """A unique plain path, relative to the table, for a file of a partition."""
+        """A unique plain path, relative to the table, for a new file in a partition."""
         names = [] if self.mapping_mode != "none" or not partition_values else [partition_directory(partition_values)]
         if self.change_data:
             names.insert(0, CHANGE_DIRECTORY)
@@ -116,7 +114,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return "/".join([*names, f"{prefix}-00000-{uuid.uuid4()}-c000.{self.compression}.parquet"])
 
     def add(self, file: FileStatus, partition_values: Mapping[str, str | None], stats: str | None) -> Add:
-        """The action for a file that was written."""
+        """The add action for a written file."""
         relative = file.path.removeprefix(f"{self.table_root}/")
         return Add(
             path=encode_path(relative),
@@ -136,8 +134,8 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def check_storable(schema: StructType, partition_columns: Iterable[str], path: str) -> None:
-    """Raises `UnsupportedFeatureError` for a table into which no rows can be written: a void column is never stored, so
-    it cannot be a part of another one, nor can all of them be void (section "Void Type")."""
+    """Raises `UnsupportedFeatureError` for a table that cannot hold rows: a void column is never stored, so it cannot
+    be nested in another one, nor can all columns be void (section "Void Type")."""
     inside = [f.name for f in schema if f.type != _VOID and _VOID in types_in(f.type)]
     stored = [f for f in schema if f.type != _VOID and f.name not in set(partition_columns)]
     if inside or not stored:
@@ -150,15 +148,15 @@ def _without_generation(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_change(add: Add) -> AddCdc:
-    """A file of changes as the action for it."""
+    """Convert the add of a file of changes to a cdc action."""
     return AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
 
 
 def encode_adds(adds: Iterable[Add]) -> bytes:
-    """What a worker hands back."""
+    """Serialise adds for a worker to return."""
     return msgspec.msgpack.encode(list(adds))
 
 
 def decode_adds(data: bytes) -> list[Add]:
-    """The adds in the bytes of `encode_adds`."""
+    """The inverse of `encode_adds`."""
     return msgspec.msgpack.decode(data, type=list[Add])

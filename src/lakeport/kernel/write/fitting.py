@@ -1,7 +1,7 @@
-"""Rows that people give, fitted to a table's columns: names regardless of case, values in the table's types.
+"""Fit user rows to a table's columns: names ignoring case, values converted to the table's types.
 
-A value keeps its meaning or is refused: numbers are never rounded to integers or cut, only doubles become floats and
-times are cut to microseconds, which is all that Delta has. Time without a zone is UTC.
+A value keeps its meaning or is rejected: numbers are never rounded to integers or truncated. Exceptions: doubles are
+rounded to floats, and times are truncated to microseconds, Delta's precision. Time without a zone is UTC.
 """
 
 from __future__ import annotations
@@ -26,27 +26,26 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True)
 class RowName:
-    """How messages call a row."""
+    """How error messages refer to a row."""
 
     text: str
     number: int | None = None
-    """Counts from 0 in what was given; None for a row that is not from there."""
+    """Position in the input, from 0; None for a row from elsewhere."""
 
 
 RowNames = Callable[[int], RowName]
-"""Calls a row by its place in a batch."""
+"""Names a row by its position in a batch."""
 
 
 def count_from(first_row: int) -> RowNames:
-    """For the rows of a stream, of which so many came before."""
+    """For the rows of a stream after the first `first_row`."""
     return lambda row: RowName(f"row {first_row + row}", first_row + row)
 
 
 def match_columns(names: list[str], fields: pa.Schema, parent: str = "") -> list[int | None]:
-    """For each field, which of the given columns is meant; None if it is not there. `parent` is the struct that has the
-    fields.
+    """For each field, the index of the matching input column; None if it is missing. `parent` is the enclosing struct.
 
-    Raises `InvalidDataError` for a column that the table does not have, and for one that is given twice."""
+    Raises `InvalidDataError` for an unknown column and for a duplicate."""
     known = {field.name.lower(): index for index, field in enumerate(fields)}
     found: list[int | None] = [None] * len(fields)
     for index, name in enumerate(names):
@@ -65,14 +64,14 @@ def match_columns(names: list[str], fields: pa.Schema, parent: str = "") -> list
 
 
 def fit_column(array: pa.Array, target: pa.Field, name_row: RowNames) -> pa.Array:
-    """`array` in the type of `target`.
+    """Convert `array` to the type of `target`.
 
-    Raises `InvalidDataError`, saying which column and row do not fit."""
+    Raises `InvalidDataError` naming the column and row that do not fit."""
     return _fit(array, target, target.name, name_row)
 
 
 def _fit(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) -> pa.Array:
-    """`row_of` tells in which row a value of the array is."""
+    """`row_of` maps a position in the array to its row."""
     if types.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
     if types.is_dictionary(array.type):
@@ -87,7 +86,7 @@ def _fit(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) -> pa.A
 
 
 def _without_views(array: pa.Array) -> pa.Array:
-    """Arrow can take no items of arrays of views."""
+    """Arrow cannot take items from view arrays."""
     if types.is_string_view(array.type):
         return array.cast(pa.string())
     return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
@@ -112,7 +111,7 @@ def _fit_nested(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) 
 
 
 def _all_rows(array: pa.Array) -> pa.Array:
-    """Taking them makes an array that has no values but those of its rows."""
+    """The indices of all rows: taking them drops values outside the rows."""
     return from_numpy(np.arange(len(array), dtype=np.int64))
 
 
@@ -120,7 +119,7 @@ def _fit_struct(array: pa.StructArray, target: pa.Field, name: str, row_of: RowN
     places = match_columns([f.name for f in array.type], pa.schema(list(target.type)), name)
     if is_variant_field(target) and None in places:
         raise _misfit(name, array.type, target.type)
-    given = array.flatten()  # unlike field(), with the parents' nulls
+    given = array.flatten()  # unlike field(), applies the parents' nulls
     children = [
         pa.nulls(len(array), inner.type) if place is None else _fit(given[place], inner, f"{name}.{inner.name}", row_of)
         for inner, place in zip(target.type, places, strict=True)
@@ -135,7 +134,7 @@ def _nulls(array: pa.Array) -> pa.BooleanArray | None:
 
 
 def _offsets_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Where the items of each list or map begin in what is left when those of null ones are left out; and the end."""
+    """Offsets of each list or map into its items, without the items of null ones; and the end."""
     lists = array.cast(_as_list(array.type)) if types.is_map(array.type) else array
     lengths = to_integers(pc.list_value_length(lists).cast(pa.int64()))
     if array.null_count:
@@ -148,7 +147,7 @@ def _row_of_items(offsets: npt.NDArray[np.int64], row_of: Callable[[int], _Row])
 
 
 def _rebuilt(array: pa.Array, target: pa.DataType, offsets: npt.NDArray[np.int64], items: pa.Array) -> pa.Array:
-    """Lists or maps of other items."""
+    """The same lists or maps with other items."""
     valid = None if not array.null_count else pa.py_buffer(np.packbits(to_mask(array.is_valid()), bitorder="little"))
     buffers = [valid, pa.py_buffer(offsets.astype(np.int32))]
     return pa.Array.from_buffers(target, len(array), buffers, array.null_count, 0, [items])
@@ -174,23 +173,23 @@ def _fit_values(array: pa.Array, target: pa.DataType, name: str, row_of: RowName
 
 
 def format_cell(value: pa.Scalar) -> str:
-    """A value for a message."""
+    """Format a value for a message."""
     try:
         return str(value)[:80]
-    except (OverflowError, ValueError):  # a time that Python does not have
+    except (OverflowError, ValueError):  # a time outside Python's range
         return str(value.value)
 
 
 def format_row(rows: pa.RecordBatch, row: int, names: Sequence[str]) -> str:
-    """Some columns of a row for a message."""
+    """Format some columns of a row for a message."""
     return f"({', '.join(f'{name} = {format_cell(rows.column(name)[row])}' for name in names)})"[:300]
 
 
 def _plain_cast(target: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     def cast(array: pa.Array) -> pa.Array:
         if types.is_decimal(target) and types.is_integer(array.type):
-            array = array.cast(_ALL_INTEGERS)  # from there on values decide, not what the type could hold
-        # Unsafe only from float to float, where it means the nearest value.
+            array = array.cast(_ALL_INTEGERS)  # from here on values decide, not the range of their type
+        # Unsafe only from float to float, which rounds to the nearest value.
         return array.cast(target, safe=not (types.is_floating(target) and types.is_floating(array.type)))
 
     return cast
@@ -202,7 +201,7 @@ def _time_cast(target: pa.DataType) -> Callable[[pa.Array], pa.Array]:
             return array.cast(pa.timestamp("us")).view(target)
         if array.type.unit == "ns":
             array = pc.floor_temporal(array.view(pa.timestamp("ns")), unit="microsecond")
-        # Both kinds count from the epoch in UTC: only the label changes.
+        # Both kinds count from the epoch in UTC, so only the type changes.
         moments = array.view(pa.timestamp(array.type.unit))
         return moments.cast(pa.timestamp("us"), safe=array.type.unit != "ns").view(target)
 
@@ -239,7 +238,7 @@ def _is_bytes(data_type: pa.DataType) -> bool:
 
 
 def _first_failure(array: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> int:
-    """The first row that does not cast, found by halves."""
+    """Find the first row that does not cast, by binary search."""
     start, end = 0, len(array)
     while end - start > 1:
         middle = (start + end) // 2
@@ -252,7 +251,7 @@ def _first_failure(array: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> int
 
 
 def first_null(array: pa.Array, field: pa.Field) -> tuple[str, int] | None:
-    """The first null where `field` does not allow one, as the dotted name of the column and the row."""
+    """The first null where `field` is required, as dotted column name and row."""
     if not field.nullable and array.null_count:
         return field.name, int(to_mask(array.is_null()).argmax())
     if types.is_struct(field.type) and not is_variant_field(field):
@@ -268,7 +267,7 @@ def first_null(array: pa.Array, field: pa.Field) -> tuple[str, int] | None:
 
 
 def _living_items(array: pa.MapArray) -> pa.Array:
-    # Not cast: Arrow's cast refuses nulls of required fields, even below a value that is null itself.
+    # No cast: Arrow's rejects nulls in required fields even below a null parent.
     buffers = array.buffers()[:2]
     lists = pa.Array.from_buffers(
         _as_list(array.type), len(array), buffers, array.null_count, array.offset, [array.values]
@@ -288,7 +287,7 @@ def _null_inside(array: pa.Array, inner: pa.Array, field: pa.Field, inner_field:
 
 
 def _row_of(array: pa.Array, living_row: int) -> int:
-    """The row of the n-th value that is not null."""
+    """The row of the n-th non-null value."""
     return int(to_mask(array.is_valid()).nonzero()[0][living_row])
 
 

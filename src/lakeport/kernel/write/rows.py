@@ -1,7 +1,7 @@
-"""Logical rows into physical batches.
+"""Convert logical rows to physical batches.
 
-They are fitted to the table's columns, with defaults and generated columns filled in; checked against NOT NULL,
-invariants and CHECK constraints; put under physical names and sorted into partitions.
+Fits them to the table's columns; fills in defaults and generated columns; checks NOT NULL, invariants and CHECK
+constraints; renames columns to physical names and splits rows by partition.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class PhysicalBatch:
 
 
 class RowTransformer:
-    """Logical rows of a stream into physical batches. It counts rows, so that a message can say which one is wrong;
-    whoever gives rows of something else says how they are called."""
+    """Converts a stream of logical rows to physical batches. Counts rows so that errors can name them; for other rows,
+    callers pass `name_row`."""
 
     def __init__(self, engine: Engine, context: WriteContext) -> None:
         self._engine, self._context = engine, context
@@ -63,7 +63,7 @@ class RowTransformer:
         yield from self._partitions(self.checked(batch))
 
     def checked(self, batch: pa.RecordBatch, name_row: RowNames | None = None) -> pa.RecordBatch:
-        """The next rows of the stream, complete, and nothing wrong with them.
+        """Complete and check the next rows of the stream.
 
         Raises `InvalidDataError` and `ConstraintError`."""
         names = name_row or count_from(self._rows)
@@ -73,7 +73,7 @@ class RowTransformer:
         return logical
 
     def _complete(self, batch: pa.RecordBatch, name_row: RowNames) -> pa.RecordBatch:
-        """The rows with exactly the table's columns: fitted, with defaults and generated values where none came."""
+        """Fit the rows to exactly the table's columns, filling in missing defaults and generated values."""
         places = match_columns(batch.schema.names, self._fields)
         arrays: dict[str, pa.Array] = {}
         missing: list[StructField] = []
@@ -93,7 +93,7 @@ class RowTransformer:
         return make_batch([arrays[name] for name in self._fields.names], self._fields, batch.num_rows)
 
     def _batch(self, arrays: Mapping[str, pa.Array], length: int) -> pa.RecordBatch:
-        """The columns of the table, null where they are not known yet."""
+        """The table's columns, null where not yet known."""
         columns = [arrays[f.name] if f.name in arrays else pa.nulls(length, f.type) for f in self._arrow]
         return make_batch(columns, nullable(self._arrow), length)
 
@@ -121,7 +121,7 @@ class RowTransformer:
         return sql, self._engine.expressions.evaluator(nullable(self._arrow), bound), names
 
     def _agrees(self, field: StructField) -> Callable[[pa.Array, pa.Array], pa.Array]:
-        """Compares two columns of the field's type: true also where both are null."""
+        """Return a null-safe equality for columns of the field's type."""
         pair = StructType((StructField("given", field.type), StructField("computed", field.type)))
         given, computed = (Column((name,)) for name in ("given", "computed"))
         schema = arrow_schema(pair)
@@ -194,7 +194,7 @@ def _refuse_failures(
 
 
 def partition_codes(columns: list[pa.Array]) -> tuple[npt.NDArray[np.int64], Callable[[int], list[Any]]]:
-    """A number for each row, equal for rows of equal values; and a function from a row to its values."""
+    """A code for each row, equal for equal values; and a function from a row to its values."""
     codes = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         encoded = column.dictionary_encode(null_encoding="encode")
@@ -204,7 +204,7 @@ def partition_codes(columns: list[pa.Array]) -> tuple[npt.NDArray[np.int64], Cal
 
 
 def _without_empty(column: pa.Array) -> pa.Array:
-    """Null in the place of empty text: a partition value has no other form for it."""
+    """Replace empty text by null, its only form as a partition value."""
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
         return column
     empty = pc.equal(pc.binary_length(column), scalar_of(0, pa.int32()))

@@ -1,4 +1,4 @@
-"""The statistics of a data file, collected while it is written, in the form in which Spark writes them."""
+"""Collect a data file's statistics while it is written, in Spark's format."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def stats_columns(
     properties: Configuration,
     clustering_columns: Collection[_Path] = (),
 ) -> tuple[_Path, ...]:
-    """The physical paths of the columns that get statistics, in the order of the schema.
+    """The physical paths of the columns with statistics, in schema order.
 
-    They are those of `delta.dataSkippingStatsColumns`, or else the first `delta.dataSkippingNumIndexedCols`, and always
-    the clustering columns, which are given by their physical paths. A void column is never stored, so it has none."""
+    Covers `delta.dataSkippingStatsColumns`, or else the first `delta.dataSkippingNumIndexedCols`, and always the
+    clustering columns (given as physical paths). Void columns are never stored, so they have none."""
     leaves = [way for way in leaves_of(schema) if way[0].name not in partition_columns]
     wanted = {_physical(way, mapping_mode) for way in _chosen(leaves, properties)} | set(clustering_columns)
     stored = [_physical(way, mapping_mode) for way in leaves if way[-1].type != PrimitiveType("void")]
@@ -53,7 +53,7 @@ def _chosen(leaves: list[_Way], properties: Configuration) -> list[_Way]:
 
 
 def _named(leaves: list[_Way], columns: Iterable[_Path]) -> list[_Way]:
-    """The leaves that are, or are inside, one of some columns; a column that is not there names nothing."""
+    """The leaves at or inside any of the columns; missing columns are ignored."""
     names = {tuple(part.lower() for part in path) for path in columns}
     lowered = ((way, tuple(f.name.lower() for f in way)) for way in leaves)
     return [way for way, path in lowered if any(path[:depth] in names for depth in range(1, len(path) + 1))]
@@ -64,24 +64,24 @@ def _physical(way: _Way, mapping_mode: str) -> _Path:
 
 
 class StatsCollector:
-    """Collects the statistics of one data file from the batches that are written to it."""
+    """Collects the statistics of one data file from the batches written to it."""
 
     def __init__(self, columns: Iterable[_Path]) -> None:
         """`columns` are physical paths; each must be in every batch."""
         self._columns = {path: _Summary() for path in columns}
         self.num_records = 0
-        """How many rows were added."""
+        """The number of rows added."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes in rows under physical names, in the types of the table's columns."""
+        """Add rows with physical names and the table's column types."""
         self.num_records += batch.num_rows
         for path, summary in self._columns.items():
             top = batch.column(path[0])
-            summary.add(pc.struct_field(top, path[1:]) if path[1:] else top)  # unlike field(), with the parents' nulls
+            summary.add(pc.struct_field(top, path[1:]) if path[1:] else top)  # unlike field(), keeps parents' nulls
 
     def to_json(self, tight: bool | None = True) -> str:
-        """The text for an add action. `tight` says whether the bounds are tight; None leaves that out, as in tables
-        without deletion vectors."""
+        """The text for an add action. `tight` says whether the bounds are tight; None omits it, as in tables without
+        deletion vectors."""
         trees: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
         for path, summary in self._columns.items():
             for tree, value in zip(trees.values(), summary.statistics(), strict=True):
@@ -99,7 +99,7 @@ def _plant(tree: dict[str, Any], path: _Path, leaf: Any) -> None:
 
 @dataclass(slots=True)
 class _Summary:
-    """What is known of one column so far. Dates and timestamps are the numbers that Arrow stores."""
+    """Running statistics of one column. Dates and timestamps are Arrow's stored integers."""
 
     nulls: int = 0
     least: Any = None
@@ -115,34 +115,34 @@ class _Summary:
         least, greatest = _float_bounds(array) if types.is_floating(array.type) else _bounds(array)
         if greatest != greatest:
             self.has_nan = True
-            least, greatest = _bounds(array)  # of the others
-        if least != least:  # there are no others
+            least, greatest = _bounds(array)  # of the non-NaN values
+        if least != least:  # all values are NaN
             return
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
     def statistics(self) -> tuple[Any, Any, int]:
-        """The least and the greatest value for JSON, None where there is no bound, and the number of nulls."""
+        """The least and greatest value for JSON (None without a bound) and the number of nulls."""
         if self.type is None or self.least is None:
             return None, None, self.nulls
-        # NaN is greater than all numbers: then no number is the greatest value, but the least one still is a bound.
+        # NaN is greater than all numbers: then no number is the greatest value, but the least is still a bound.
         greatest = None if self.has_nan else _format_bound(self.greatest, self.type, is_max=True)
         return _format_bound(self.least, self.type, is_max=False), greatest, self.nulls
 
 
 def _bounds(array: pa.Array) -> tuple[Any, Any]:
-    """The least and the greatest value, leaving out NaN unless there is nothing else."""
+    """The least and greatest value, ignoring NaN unless there is nothing else."""
     bounds = pc.min_max(array)
     return _ordered(bounds["min"]), _ordered(bounds["max"])
 
 
 def _ordered(scalar: pa.Scalar) -> Any:
-    """A Python value in the order of the column: text by characters, as its bytes are."""
+    """A Python value that sorts like the column: text by code point, the same order as its UTF-8 bytes."""
     return scalar.value if types.is_temporal(scalar.type) else scalar.as_py()
 
 
 def _float_bounds(array: pa.Array) -> tuple[float, float]:
-    """The least and the greatest value; NaN if there is any. numpy is eight times as fast here as `pc.min_max`."""
+    """The least and greatest value; NaN if any is NaN. numpy is eight times as fast here as `pc.min_max`."""
     array = array.drop_null() if array.null_count else array
     kind = np.dtype(f"f{array.type.bit_width // 8}")
     values = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
@@ -150,7 +150,7 @@ def _float_bounds(array: pa.Array) -> tuple[float, float]:
 
 
 def _format_bound(value: Any, data_type: pa.DataType, *, is_max: bool) -> Any:
-    """A bound as JSON holds it; None for one that JSON, or a reader of it, cannot hold."""
+    """A bound as a JSON value; None if JSON or its readers cannot represent it."""
     if isinstance(value, str):
         return _cut_text(value, is_max)
     if types.is_timestamp(data_type):
@@ -159,7 +159,7 @@ def _format_bound(value: Any, data_type: pa.DataType, *, is_max: bool) -> Any:
         return _format_date(value)
     if isinstance(value, float):
         return _format_float(value, is_max)
-    # Plain digits: not every reader takes an exponent for a decimal.
+    # Plain digits: not every reader accepts an exponent in a decimal.
     return msgspec.Raw(f"{value:f}".encode()) if isinstance(value, Decimal) else value
 
 
@@ -168,12 +168,12 @@ def _cut_text(text: str, is_max: bool) -> str | None:
         return text
     if not is_max:
         return text[:_CUT_LENGTH]
-    # What follows the cut is replaced by the last of all characters: that must be greater than what was there.
+    # Replace the rest by the last of all characters, which must be greater than the text there.
     return None if text[_CUT_LENGTH] == _LAST_CHARACTER else text[:_CUT_LENGTH] + _LAST_CHARACTER
 
 
 def _format_timestamp(microseconds: int, data_type: pa.DataType) -> str | None:
-    """Cut down to milliseconds, the greatest value too: readers widen it."""
+    """Truncated to milliseconds, even for the greatest value: readers widen it."""
     try:
         moment = _EPOCH + microseconds // 1000 * _MILLISECOND
     except OverflowError:
@@ -191,13 +191,13 @@ def _format_date(days: int) -> str | None:
 def _format_float(value: float, is_max: bool) -> float | None:
     if not math.isfinite(value):
         return None
-    return value or (0.0 if is_max else -0.0)  # readers differ in whether the zeros are equal
+    return value or (0.0 if is_max else -0.0)  # readers disagree on whether the zeros are equal
 
 
 def widen_stats(stats_json: str | None) -> str | None:
     """The statistics of a file that gets a deletion vector: its bounds are no longer tight.
 
-    None for statistics that are not there or cannot be read."""
+    None for missing or unreadable statistics."""
     try:
         known = msgspec.json.decode(stats_json or "", type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError:

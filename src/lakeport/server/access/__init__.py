@@ -1,4 +1,4 @@
-"""Who asks, how often, and with which tokens.
+"""Authentication, rate limits and signed tokens.
 
 May import `http` and `catalog`.
 """

@@ -1,4 +1,4 @@
-"""How often a recipient may ask, and an address may fail to say who it is."""
+"""Rate limits: requests per recipient, and failed authentications per address."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_REMEMBERED = 10_000
 
 
 class RateLimiter:
-    """Lets each client do something so many times a minute; unused turns are kept for a minute. 0 is no limit."""
+    """A token bucket per client: so many calls a minute, with bursts of up to a minute's worth. 0 means no limit."""
 
     def __init__(self, per_minute: int, now: Callable[[], float] = time.monotonic) -> None:
         self._per_minute, self._now = per_minute, now
@@ -34,7 +34,7 @@ class RateLimiter:
             self._buckets[client].left -= 1
 
     def check(self, client: str) -> None:
-        """Raises what `take` would raise, and takes nothing."""
+        """Raise as `take` would, without taking a token."""
         if not self._per_minute:
             return
         now, rate = self._now(), self._per_minute / 60
@@ -42,27 +42,27 @@ class RateLimiter:
         bucket.left = min(self._per_minute, bucket.left + (now - bucket.filled) * rate)
         bucket.filled = now
         self._buckets[client] = bucket
-        if len(self._buckets) > _MOST_REMEMBERED:  # the one that was used longest ago
+        if len(self._buckets) > _MOST_REMEMBERED:  # evict the least recently used
             del self._buckets[next(iter(self._buckets))]
         if bucket.left < 1:
             raise _too_many(math.ceil((1 - bucket.left) / rate))
 
 
 class FailedTokens:
-    """Refuses addresses that show too many bad tokens, but for tokens that were good there before: one client with an
-    old profile does not lock out others behind the same address."""
+    """Refuses addresses that send too many bad tokens, except for tokens that have worked from there before: a client
+    with an old profile must not lock out others behind the same address."""
 
     def __init__(self, per_minute: int, now: Callable[[], float] = time.monotonic) -> None:
         self._failures = RateLimiter(per_minute, now)
         self._good: dict[tuple[str, str], None] = {}
 
     def check(self, address: str, digest: str) -> None:
-        """Raises `Refusal` (429) if the token must not be looked at."""
+        """Raises `Refusal` (429) if the token must not be checked."""
         if (address, digest) not in self._good:
             self._failures.check(address)
 
     def note(self, address: str, digest: str, *, good: bool) -> None:
-        """What became of a token that was looked at."""
+        """Record the result of checking a token."""
         self._good.pop((address, digest), None)
         if not good:
             with suppress(Refusal):

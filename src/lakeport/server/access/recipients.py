@@ -1,4 +1,4 @@
-"""Who asks: the recipient behind a bearer token, and the address that it asks from."""
+"""Authentication: the recipient behind a bearer token, and the client's address."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ _WITH_PORT = re.compile(r"([0-9.]+):[0-9]+|\[([^\]]+)\](?::[0-9]+)?")
 
 
 class Doorkeeper:
-    """Lets recipients in, and nobody else."""
+    """Authenticates recipients."""
 
     def __init__(self, catalog: Callable[[], Catalog], limiter: RateLimiter, failed: FailedTokens) -> None:
         self._catalog, self._limiter, self._failed = catalog, limiter, failed
 
     def admit(self, scope: Scope) -> Recipient:
-        """Raises `Refusal`: 401 without a good token, 403 from a wrong address, 429 for asking too often, or from an
-        address of many bad tokens. A bad token
-        and an expired one get the same answer."""
+        """Raises `Refusal`: 401 without a valid token, 403 from an address that is not allowed, 429 above the rate
+        limit or after too many bad tokens from the address. Bad and expired tokens get the same response."""
         exchange = exchange_of(scope)
         recipient = self._recipient(scope)
         exchange.recipient = recipient
@@ -62,17 +61,17 @@ class Doorkeeper:
 
 
 class Proxies:
-    """Reverse proxies whose word about the client counts."""
+    """Reverse proxies whose forwarding headers are trusted."""
 
     def __init__(self, trusted: Sequence[str]) -> None:
         self._trusted = tuple(trusted)
 
     def client_address(self, scope: Scope) -> str:
-        """The peer, or the last address before the trusted proxies that it came through."""
+        """The peer, or the last forwarded address that is not a trusted proxy."""
         peer: str = scope["client"][0] if scope.get("client") else ""
         if not self.trust(peer):
             return peer
-        # Some proxies put a header of their own behind the one that the client has made up.
+        # Some proxies append their own header after one that the client forged.
         forwarded = [str(value, "latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
         for address in map(_without_port, reversed([part for part in ",".join(forwarded).split(",") if part.strip()])):
             if not self.trust(address):
@@ -80,11 +79,11 @@ class Proxies:
         return peer
 
     def url(self, scope: Scope) -> str:
-        """Where the client reached the server: scheme, host and port."""
+        """The scheme, host and port by which the client reached the server."""
         peer = scope["client"][0] if scope.get("client") else ""
         proto = host = None
         if self.trust(peer):
-            # Of several proxies, the first is the one that the client knows.
+            # Of several proxies, the client knows the first.
             proto, host = (_first(header(scope, name)) for name in (b"x-forwarded-proto", b"x-forwarded-host"))
         return f"{proto or scope['scheme']}://{host or header(scope, b'host') or _own_host(scope)}"
 
@@ -94,20 +93,20 @@ class Proxies:
 
 
 def check_address(recipient: Recipient, address: str) -> None:
-    """Raises `Refusal` (403) if the recipient may not come from there."""
+    """Raises `Refusal` (403) if the recipient is not allowed to connect from the address."""
     if recipient.ip_allow_list and not is_within(address, recipient.ip_allow_list):
         message = f"requests from the address {address} are not allowed: ask the provider of the share"
         raise Refusal(message, status=403, code="PERMISSION_DENIED")
 
 
 def bearer_token(scope: Scope) -> str | None:
-    """The token of the Authorization header, if it has one (RFC 6750)."""
+    """The token in the Authorization header, if any (RFC 6750)."""
     scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def is_within(address: str, networks: tuple[str, ...]) -> bool:
-    """Whether an address is, or lies in, one of those addresses and networks. What is no address is in none."""
+    """Whether the address is in one of the networks. False for anything that is not an address."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -118,7 +117,7 @@ def is_within(address: str, networks: tuple[str, ...]) -> bool:
 
 @lru_cache(4096)
 def address_group(address: str) -> str:
-    """What limits by address count as one client: an IPv4 address, or the /64 network that an IPv6 client has whole."""
+    """The unit of per-address limits: an IPv4 address, or an IPv6 /64, all of which one client has."""
     try:
         parsed = _unmapped(ip_address(address.partition("%")[0]))
     except ValueError:
@@ -127,7 +126,7 @@ def address_group(address: str) -> str:
 
 
 def _unmapped(address: _Address) -> _Address:
-    """The IPv4 address that a socket for both families shows as ::ffff:a.b.c.d."""
+    """Unwrap ::ffff:a.b.c.d, as a dual-stack socket shows an IPv4 address."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return address if mapped is None else mapped
 
@@ -138,7 +137,7 @@ def _parsed(networks: tuple[str, ...]) -> _Networks:
 
 
 def _without_port(forwarded: str) -> str:
-    """An address of X-Forwarded-For; some proxies add the port, as Azure's Application Gateway does."""
+    """An address from X-Forwarded-For, without the port that some proxies add, such as Azure's Application Gateway."""
     found = _WITH_PORT.fullmatch(forwarded.strip())
     return (found[1] or found[2]) if found else forwarded.strip()
 

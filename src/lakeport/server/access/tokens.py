@@ -1,6 +1,6 @@
-"""Signed tokens: pages, refreshes and queries that any server with the same key can go on with.
+"""Signed tokens for pages, refreshes and queries; any server with the same key can read them.
 
-A token says what it is for, for whom, and until when; it is not secret, but cannot be forged or changed.
+A token holds its purpose, recipient and expiry. It is not secret, but cannot be forged or changed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class _Signed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TokenSigner:
-    """Makes and reads tokens with one key. `now` gives seconds since the epoch."""
+    """Signs and verifies tokens with one key. `now` returns seconds since the epoch."""
 
     def __init__(self, key: bytes, now: Callable[[], float] = time.time) -> None:
         self._key, self._now = key, now
 
     def sign(self, kind: str, content: msgspec.Struct, seconds: float) -> str:
-        """A URL-safe token of one kind that is good for so many seconds."""
+        """Return a URL-safe token of this kind, valid for `seconds`."""
         body = msgspec.msgpack.encode(_Signed(int(self._now() + seconds), msgspec.Raw(msgspec.msgpack.encode(content))))
         return urlsafe_b64encode(body + self._signature(kind, body)).decode().rstrip("=")
 
     def read(self, kind: str, token: str, content: type[T]) -> T:
-        """Raises `SharingError` (400) for a token that is forged, damaged, of another kind, or expired."""
+        """Raises `SharingError` (400) if the token is forged, damaged, expired or of another kind."""
         body = self._verified(kind, token)
         try:
             signed = msgspec.msgpack.decode(body, type=_Signed)

@@ -1,4 +1,4 @@
-"""From a question about a table to the lines of its answer.
+"""From a request on a table to the lines of the answer.
 
 May import `http`, `access`, `catalog`, `signing`, `sharing`, `engine` and the kernel.
 """

@@ -1,4 +1,4 @@
-"""An answer about a table: its headers, and its lines as they are made."""
+"""An answer about a table: headers, and lines that are made lazily."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ from lakeport.sharing.capabilities import Capabilities, format_capabilities
 from lakeport.sharing.lines import EndStreamAction
 
 CHUNK_FILES = 2000
-"""Files that are signed and written at once: enough to be fast, few enough for memory and for other requests."""
+"""Files signed and written per batch: large enough to be fast, small enough for memory and for other requests."""
 
 T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
 class Answer:
-    """What a request on a table is answered with. `chunks` blocks and may raise while it is read."""
+    """The answer to a request on a table. Iterating over `chunks` blocks and may raise."""
 
     version: int
-    """For the header `Delta-Table-Version`."""
+    """For the `Delta-Table-Version` header."""
     response_format: str
     end_stream_action: bool = False
-    """Whether the client looks for an `EndStreamAction`: then an error is told in it, too."""
+    """Whether the client reads `EndStreamAction`, and so errors in it."""
     chunks: Iterator[bytes] = field(default_factory=lambda: iter(()))
     files: int = 0
     size: int = 0
-    """How many files, and bytes in them, were granted so far."""
+    """Files, and their total bytes, granted so far."""
     details: dict[str, Any] = field(default_factory=dict)
-    """What was asked for, for the audit log."""
+    """Request parameters, for the audit log."""
 
     @property
     def capabilities(self) -> str:
-        """The header `delta-sharing-capabilities`."""
+        """The `delta-sharing-capabilities` header."""
         return format_capabilities(
             Capabilities(response_formats=(self.response_format,), include_end_stream_action=self.end_stream_action)
         )
 
     def error_line(self, message: str, status: int) -> bytes:
-        """The last line of an answer that fails after it has begun."""
+        """The last line of an answer that fails midway."""
         return encode_line("endStreamAction", EndStreamAction(error_message=message, http_status_error_code=status))
 
 
 class FileLines:
-    """Signs files and writes their lines, and counts them in the answer."""
+    """Signs files, writes their lines, and counts them in the answer."""
 
     def __init__(self, answer: Answer, writer: LineWriter, signer: UrlSigner, now: Callable[[], int]) -> None:
         self._answer, self._writer, self._signer, self._now = answer, writer, signer, now
         self._alike: dict[str, str] = {}
         self.expires: int | None = None
-        """When the first of the URLs so far expires, in milliseconds since the epoch."""
+        """The earliest expiry of the URLs so far, in milliseconds since the epoch."""
 
     def chunks(self, kind: str, rows: Iterable[FileRow], moment: Moment) -> Iterator[bytes]:
         for some in chunked(rows, CHUNK_FILES):
             yield self.lines(kind, self.sign(some), moment)
 
     def sign_alike(self, paths: list[str]) -> None:
-        """These files get the same URL wherever they occur from now on: clients take a file that is removed and added
-        under two URLs for two files."""
+        """Give each of these files one URL from now on: clients take a file that is removed and added under two URLs
+        for two files."""
         self._alike = self._urls(dict.fromkeys(paths))
 
     def sign(self, rows: list[FileRow]) -> list[SignedRow]:
-        """Files that are read by one path get one URL."""
+        """Sign the files; those with the same path get the same URL."""
         paths: dict[str, None] = dict.fromkeys(row.path for row in rows if row.path not in self._alike)
         paths |= dict.fromkeys(row.vector_path for row in rows if row.vector_path is not None)
         urls = self._urls(paths) | self._alike
@@ -99,5 +99,5 @@ def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def wants_end(capabilities: Capabilities, *others: object) -> bool:
-    """Whether the answer ends with an `EndStreamAction`: asked for in the header, or by what needs one."""
+    """Whether the answer ends with an `EndStreamAction`: the header asks for one, or one of `others` needs it."""
     return capabilities.include_end_stream_action or any(other is not None and other is not False for other in others)

@@ -1,4 +1,4 @@
-"""A request on a table, with everything around it that its answer depends on."""
+"""A request on a table, with everything that its answer depends on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lakeport.sharing.capabilities import Capabilities
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Who asks for which table, and what it understands."""
+    """The recipient, the table, and the client's capabilities."""
 
     table: Table
     recipient: Recipient
     capabilities: Capabilities
     public_url: str
-    """Where the recipient reaches this server, without the endpoint."""
+    """The URL by which the recipient reaches this server, without the endpoint."""
     file_id_hash: str | None = None
 
     @property
@@ -28,12 +28,12 @@ class Caller:
         return f"{self.table.share}.{self.table.schema}.{self.table.name}"
 
     def fingerprint(self, *parameters: object) -> str:
-        """What a page token is bound to: the table, the recipient, and what was asked for."""
+        """A hash that binds a page token to the table, the recipient and the parameters."""
         parts = (self.table.id, self.recipient.id, self.file_id_hash, self.capabilities.response_formats, parameters)
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
 
     def check_history(self, *parameters: object) -> None:
-        """Raises `SharingError` if one of the parameters is given and the table's history is not shared."""
+        """Raises `SharingError` if one of the parameters is set and the table's history is not shared."""
         if any(parameter is not None for parameter in parameters) and not self.table.history_shared:
             raise invalid(
                 f"reading by version or timestamp is not possible: the history of the table {self.table_name} is not "
@@ -41,7 +41,7 @@ class Caller:
             )
 
     def check_start(self, version: int) -> None:
-        """Raises `SharingError` if the version is earlier than what is shared."""
+        """Raises `SharingError` if the version is before the first shared one."""
         if version < self.table.start_version:
             raise invalid(
                 f"version {version} of the table {self.table_name} is not shared: it can be read from version "
@@ -50,5 +50,5 @@ class Caller:
 
 
 def invalid(message: str) -> SharingError:
-    """The refusal of a parameter."""
+    """The error for an invalid parameter."""
     return SharingError(message, status=400, code="INVALID_PARAMETER_VALUE")

@@ -1,4 +1,4 @@
-"""File actions of the log, from columns to values: what the lines of an answer tell of each file."""
+"""File actions of the log as rows, with the values that answer lines need."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class FileRow(msgspec.Struct, frozen=True):
     """A file of the log."""
 
     path: str
-    """Absolute and plain, as storage takes it."""
+    """Absolute and not percent-encoded, as storage expects it."""
     key: str
-    """What its id is made of: the path, relative to the table if it lies below it."""
+    """The input of the file id: the path, relative to the table if it is below it."""
     size: int | None
     modification_time: int
     partition_values: dict[str, str | None]
-    """Serialised, by physical name."""
+    """Serialised, by physical column name."""
     stats: str | None
     vector: DeletionVectorDescriptor | None
     vector_path: str | None
-    """The file that holds the vector; None if there is none, or it is inline."""
+    """The file that holds the deletion vector; None if there is no vector or it is inline."""
     details: dict[str, Any]
-    """What else the log says of it, by the names of the fields of `Add`."""
+    """The remaining log fields, named as in `Add`."""
 
 
 def rows_of_scan(batch: pa.RecordBatch, root: str) -> Iterator[FileRow]:
-    """The rows of a batch of `Scan.scan_files`, planned with log details. Raises `CorruptTableError`."""
+    """The rows of a `Scan.scan_files` batch, planned with log details. Raises `CorruptTableError`."""
     values = batch.column("partitionValues")
     partitions = values.to_pylist() if values.type.num_fields else repeat({})
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -50,7 +50,7 @@ def rows_of_scan(batch: pa.RecordBatch, root: str) -> Iterator[FileRow]:
 
 
 def rows_of_actions(actions: pa.StructArray, root: str) -> Iterator[FileRow]:
-    """The rows of a column of file actions of a commit. Raises `CorruptTableError`."""
+    """The rows of a commit's file actions. Raises `CorruptTableError`."""
     columns = dict(zip(actions.type.names, actions.flatten(), strict=True))
     partitions = (dict(pairs or ()) for pairs in columns["partitionValues"].to_pylist())
     return _rows(columns, decode_paths(columns["path"], root).to_pylist(), partitions, root)
@@ -70,7 +70,7 @@ def _rows(
 
 
 def _values(column: pa.Array | None) -> Iterable[Any]:
-    """The values of a column; many are all null, and cost nothing."""
+    """The values of a column. Many columns are all null; those cost nothing."""
     if column is None or column.null_count == len(column):
         return repeat(None)
     values: list[Any] = column.to_pylist()

@@ -1,4 +1,4 @@
-"""Which format an answer has, and whether the client can read the table at all.
+"""The format of an answer, and whether the client can read the table at all.
 
 See "Delta Sharing Capabilities Header" in the protocol.
 """
@@ -20,23 +20,23 @@ from lakeport.sharing.capabilities import Capabilities
 PARQUET, DELTA = "parquet", "delta"
 
 _LOG_ONLY = frozenset({"v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of how the provider keeps its log: the recipient never sees that log."""
+"""Features of the provider's log, which recipients never see."""
 _TURNED_ON_BY = {"v2Checkpoint": "delta.checkpointPolicy"}
-"""The properties that turn such features on. Readers refuse a table that has one of them without the feature."""
+"""The properties that turn these features on. Readers refuse a table that has the property without the feature."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What reading a table takes."""
+    """The requirements for reading a table."""
 
     features: frozenset[str]
-    """Reader features that a client of the delta format must know."""
+    """Reader features that a client of the delta format must support."""
     beyond_parquet: frozenset[str]
-    """Those of them that the data make use of, so that the parquet format cannot tell of it."""
+    """Those that the data actually use and the parquet format cannot express."""
 
 
 def needs_of_snapshot(shared: SharedSnapshot) -> Needs:
-    """Deletion vectors and column mapping count as used where they are, not where they are merely allowed."""
+    """Deletion vectors and column mapping are needed only where they are used, not where they are merely enabled."""
     features = _features(shared.delta.protocol, shared.delta.mapping_mode)
     unused = set()
     if shared.totals.vectors:
@@ -49,7 +49,7 @@ def needs_of_snapshot(shared: SharedSnapshot) -> Needs:
 
 
 def needs_of_range(states: Iterable[tuple[Protocol, Metadata]], root: str, has_vectors: Callable[[], bool]) -> Needs:
-    """The needs of several versions at once. `has_vectors` is asked only if one of them allows deletion vectors."""
+    """The needs of several versions combined. `has_vectors` is called only if one of them enables deletion vectors."""
     features: frozenset[str] = frozenset()
     unused = {"columnMapping"}
     for protocol, metadata in states:
@@ -63,8 +63,8 @@ def needs_of_range(states: Iterable[tuple[Protocol, Metadata]], root: str, has_v
 
 
 def protocol_of_range(states: Iterable[tuple[Protocol, Metadata]], needs: Needs) -> Protocol:
-    """One protocol by which the files of all versions can be read. A client takes no notice of a deletion vector, say,
-    if the protocol that it is told does not know them; and features can come and go within a range."""
+    """One protocol that can read the files of all versions. Features can come and go within a range, and a client
+    ignores deletion vectors, for example, unless the protocol lists them."""
     newest_first = reversed([protocol for protocol, _ in states])
     strongest = max(newest_first, key=lambda protocol: protocol.min_reader_version)
     if strongest.min_reader_version < 3:
@@ -95,8 +95,8 @@ def choose_format(needs: Needs, capabilities: Capabilities, table: str) -> str:
 
 
 def protocol_for(protocol: Protocol, capabilities: Capabilities) -> dict[str, Any]:
-    """The Delta protocol of the table, less features that concern the provider's log alone, unless the client says
-    that it knows them."""
+    """The table's Delta protocol, without features that only concern the provider's log, unless the client supports
+    them."""
     dropped = _dropped(capabilities)
     content: dict[str, Any] = msgspec.to_builtins(_for_all_readers(protocol))
     for key in ("readerFeatures", "writerFeatures"):
@@ -108,7 +108,7 @@ def protocol_for(protocol: Protocol, capabilities: Capabilities) -> dict[str, An
 
 
 def metadata_for(metadata: Metadata, capabilities: Capabilities) -> dict[str, Any]:
-    """The Delta metadata of the table, less the properties that turn on what `protocol_for` leaves out."""
+    """The table's Delta metadata, without the properties of features that `protocol_for` drops."""
     content: dict[str, Any] = {key: value for key, value in msgspec.to_builtins(metadata).items() if value is not None}
     content.setdefault("format", {"provider": "parquet", "options": {}})
     dropped = {_TURNED_ON_BY.get(name) for name in _dropped(capabilities)}
@@ -117,7 +117,7 @@ def metadata_for(metadata: Metadata, capabilities: Capabilities) -> dict[str, An
 
 
 def _for_all_readers(protocol: Protocol) -> Protocol:
-    """The protocol with reader features that it lists for writers only: many clients do not look for them there."""
+    """Copy reader features that are listed only for writers: many clients do not look for them there."""
     listed = protocol.reader_features or ()
     missing = sorted(reader_features(protocol).difference(listed))
     if not missing or (protocol.min_reader_version == 2 and missing == ["columnMapping"]):

@@ -1,4 +1,4 @@
-"""The lines of an answer, in either format, from actions of the log and signed URLs."""
+"""The lines of an answer, in either format, from log actions and signed URLs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from lakeport.sharing.capabilities import Capabilities
 _ENCODER = msgspec.json.Encoder()
 
 FILE, ADD, REMOVE, CDC = "file", "add", "remove", "cdc"
-"""What a line tells of a file: it is in the snapshot; or a commit added it, removed it, wrote changes into it."""
+"""The kinds of file lines: in the snapshot; or added, removed, or written as change data by a commit."""
 
 
 class SignedRow(msgspec.Struct, frozen=True):
-    """A file with the URLs by which it and its deletion vector can be read."""
+    """A file with signed URLs for itself and its deletion vector."""
 
     row: FileRow
     url: str
@@ -37,14 +37,14 @@ class SignedRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The version that a line belongs to, where the answer is of several versions, or of one that was asked for."""
+    """The version of a line, if the answer spans several versions or a version was requested."""
 
     version: int | None = None
     timestamp: int | None = None
 
 
 class LineWriter(Protocol):
-    """The lines of one answer; each method gives whole lines."""
+    """Writes the lines of one answer; each method returns whole lines."""
 
     def protocol(self, protocol: DeltaProtocolAction, version: int | None = None) -> bytes: ...
 
@@ -54,7 +54,7 @@ class LineWriter(Protocol):
 
 
 def line_writer(response_format: str, table: Table, capabilities: Capabilities, file_id_hash: str | None) -> LineWriter:
-    """`file_id_hash` is the format whose way to make file ids the client asks for."""
+    """`file_id_hash` is the format whose file ids the client wants."""
     digest = hashlib.md5 if (file_id_hash or response_format) == PARQUET else hashlib.sha256
     kind = ParquetLines if response_format == PARQUET else DeltaLines
     return kind(table, capabilities, digest)
@@ -73,7 +73,7 @@ class _Lines:
         return text
 
     def _places(self) -> dict[str, Any]:
-        """Where the table is, for clients that may go there themselves."""
+        """The table's locations, for clients that may access them directly."""
         places = shown_places(self._table)
         return places | {"access_modes": self._table.access_modes} if places else {}
 
@@ -82,7 +82,7 @@ class _Lines:
 
 
 class ParquetLines(_Lines):
-    """The protocol's own words, for tables without advanced features."""
+    """The parquet format, for tables without advanced features."""
 
     def protocol(self, protocol: DeltaProtocolAction, version: int | None = None) -> bytes:
         return encode_line("protocol", lines.Protocol())
@@ -103,10 +103,10 @@ class ParquetLines(_Lines):
         return encode_line("metaData", content)
 
     def _configuration(self, metadata: Metadata) -> dict[str, str]:
-        """Of the table's properties only whether its changes can be read."""
+        """Of the table's properties, only whether the change data feed is enabled."""
         try:
             has_feed = ENABLE_CHANGE_DATA_FEED.of(metadata.configuration)
-        except ValueError:  # told to those who ask for changes; rows can be read all the same
+        except ValueError:  # reported to requests for changes; rows can still be read
             has_feed = False
         return {"enableChangeDataFeed": "true"} if has_feed and self._table.history_shared else {}
 
@@ -131,7 +131,7 @@ class ParquetLines(_Lines):
 
 
 class DeltaLines(_Lines):
-    """Actions of the log with URLs in place of paths."""
+    """The delta format: log actions with URLs in place of paths."""
 
     def protocol(self, protocol: DeltaProtocolAction, version: int | None = None) -> bytes:
         content = lines.DeltaProtocol(delta_protocol=protocol_for(protocol, self._capabilities), version=version)
@@ -199,7 +199,7 @@ def _cdc(signed: SignedRow) -> AddCdc:
 
 
 def _vector(signed: SignedRow) -> DeletionVectorDescriptor | None:
-    """The descriptor as the wire has it: a vector in a file is `p`, with its URL as the path."""
+    """The descriptor on the wire: a vector in a file becomes type `p`, with its URL as the path."""
     vector, url = signed.row.vector, signed.vector_url
     if vector is None or url is None:
         return vector
@@ -207,7 +207,7 @@ def _vector(signed: SignedRow) -> DeletionVectorDescriptor | None:
 
 
 def _plain_schema(schema_string: str) -> str:
-    """The schema without what Delta notes on columns; comments stay."""
+    """The schema without Delta's column metadata, except comments."""
     schema = msgspec.json.decode(schema_string)
     for field in schema["fields"]:
         comment = field.get("metadata", {}).get("comment")

@@ -1,7 +1,7 @@
-"""The tables that recipients ask for, each with its latest snapshot at hand.
+"""A cache of tables, each with its latest snapshot.
 
-A snapshot is brought up to date before it is used, by reading only newer commits. Requests that wait for that share
-one look: whoever asks sees every version that was there when it asked.
+A snapshot is updated before each use by reading only newer commits. Concurrent requests share one update, and each sees
+every version that existed when it arrived.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from lakeport.server.signing.places import table_roots
 T = TypeVar("T")
 
 _OLDER_VERSIONS = 4
-"""Snapshots of older versions that are kept of a table: pages and refreshes come back to them."""
+"""Older snapshots to keep per table, for later pages and refreshes."""
 _KEPT_RANGES = 4
 _VERIFY_SECONDS = 10.0
-"""How long a table may have been replaced by another one of its name and version before that is noticed."""
+"""How long it may take to notice that another table with the same name and version has replaced this one."""
 _UNREADABLE = (UnsupportedFeatureError, CorruptTableError)
-"""What is wrong with one version only: older ones may be readable."""
+"""Errors of a single version; older ones may be readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a snapshot holds in all."""
+    """The totals of a snapshot."""
 
     files: int
     size: int
@@ -51,7 +51,7 @@ class Totals:
 
 
 class SharedSnapshot:
-    """A version of a table, and what the answers about it have in common."""
+    """A version of a table, with what its answers share."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.delta = snapshot
@@ -63,7 +63,7 @@ class SharedSnapshot:
 
     @cached_property
     def scan(self) -> Scan:
-        """Everything that the log says of its files."""
+        """A scan with all log details of the files."""
         return self.delta.scan_builder().with_log_details().build()
 
     @lazy_property
@@ -76,7 +76,7 @@ class SharedSnapshot:
         return Totals(files, size, vectors)
 
     def kept(self, start: int, make: Callable[[], T]) -> T:
-        """What `make` gives for the versions from `start` to this one; the last few are kept."""
+        """The result of `make` for the versions from `start` to this one; the last few are cached."""
         found: T | None = self._kept.get(start)
         if found is None:
             found = make()
@@ -85,7 +85,7 @@ class SharedSnapshot:
 
 
 class CachedTable:
-    """A table with the snapshots of it that are likely to be asked for again. Safe to use from several threads."""
+    """A table with its recently used snapshots. Thread-safe."""
 
     def __init__(self, engine: Engine, location: str, stale_is_fine: bool) -> None:
         self.delta = DeltaTable.for_path(engine, location)
@@ -96,17 +96,17 @@ class CachedTable:
         self._older: OrderedDict[int, SharedSnapshot] = OrderedDict()
 
     def latest(self) -> SharedSnapshot:
-        """The latest version. Raises what `Table.latest_snapshot` raises."""
+        """The latest version. Raises as `Table.latest_snapshot` does."""
         asked = time.monotonic()
         with self._lock:
             if self._latest is None or (self._looked < asked and not self._stale_is_fine):
                 looked = time.monotonic()
                 self._latest = self._look(self._latest)
-                self._looked = looked  # not if it failed: who waited for that has not seen anything yet
+                self._looked = looked  # not on failure: those who waited for it have seen nothing yet
             return self._latest
 
     def at_version(self, version: int) -> SharedSnapshot:
-        """The latest version need not be readable. Raises `VersionNotFoundError` too."""
+        """Works even if the latest version is unreadable. Also raises `VersionNotFoundError`."""
         latest = self._latest
         if latest is None or latest.version != version or self._may_be_replaced:
             try:
@@ -130,14 +130,14 @@ class CachedTable:
             return self.delta.latest_version()
 
     def commit_times(self) -> CommitTimes:
-        """The times of all commits, even if the latest version cannot be read."""
+        """The times of all commits, even if the latest version is unreadable."""
         try:
             return self.latest().delta.commit_times()
         except _UNREADABLE:
             return self.delta.commit_times()
 
     def _without_latest(self, version: int) -> SharedSnapshot:
-        """A version of a table whose latest cannot be read, and so cannot show that the table is still the same."""
+        """Load a version when the latest is unreadable and so cannot prove that the table is still the same."""
         with self._lock:
             older, latest = self._older, self._latest
             known = latest if latest is not None and latest.version == version else older.get(version)
@@ -149,10 +149,10 @@ class CachedTable:
         return self._loaded(version, older)
 
     def _loaded(self, version: int, older: OrderedDict[int, SharedSnapshot]) -> SharedSnapshot:
-        """`older` belongs to the table as it was before loading: a table that takes its place gets another one."""
+        """`older` belongs to the table as it was before loading; a replacement table gets a new dictionary."""
         loaded = SharedSnapshot(self.delta.snapshot_at_version(version))
         with self._lock:
-            shared = older.setdefault(version, loaded)  # perhaps another thread was faster
+            shared = older.setdefault(version, loaded)  # another thread may have been faster
             while len(older) > _OLDER_VERSIONS:
                 older.popitem(last=False)
         return shared
@@ -162,17 +162,17 @@ class CachedTable:
             return self._load()
         try:
             newer = known.delta.refresh()
-        except (CorruptTableError, TableNotFoundError):  # perhaps another table has taken its place
+        except (CorruptTableError, TableNotFoundError):  # another table may have taken its place
             return self._load()
         if newer is known.delta:
             return known if self._is_unchanged(newer) else self._load()
-        self._verified = float("-inf")  # newer commits may be those of another table
+        self._verified = float("-inf")  # newer commits may be another table's
         return SharedSnapshot(newer) if self._is_unchanged(known.delta) else self._load()
 
     def _load(self) -> SharedSnapshot:
         began = time.monotonic()
         loaded = SharedSnapshot(self.delta.latest_snapshot())
-        self._older = OrderedDict()  # what is being loaded for the old one may be of another table
+        self._older = OrderedDict()  # loads under way for the old table may be stale
         self._verified = began
         return loaded
 
@@ -181,20 +181,20 @@ class CachedTable:
         return time.monotonic() - self._verified >= _VERIFY_SECONDS
 
     def _is_unchanged(self, snapshot: Snapshot) -> bool:
-        """Whether the table is still the one that was read. It is not looked at more often than needed."""
+        """Whether the table is still the one that was read; not checked more often than needed."""
         if not self._may_be_replaced:
             return True
         self._verified = time.monotonic()
         return self._is_in_place(snapshot)
 
     def _is_in_place(self, snapshot: Snapshot) -> bool:
-        """Whether the snapshot's last log file is there, as it was."""
+        """Whether the snapshot's last log file is still there, unchanged."""
         last = snapshot.segment.latest_file
         return self.delta.engine.storage.status(last.path) == last
 
 
 class TableCache:
-    """The tables that were asked for last, up to `capacity`."""
+    """The most recently used tables, up to `capacity`."""
 
     def __init__(self, storage_options: Mapping[str, str], capacity: int, stale_is_fine: bool = False) -> None:
         self._options, self._capacity, self._stale_is_fine = dict(storage_options), capacity, stale_is_fine

@@ -1,7 +1,7 @@
-"""Queries that take longer than a client wants to wait: it gets an id, and asks again.
+"""Async queries: if planning takes too long, the client gets an id and polls.
 
-The id is a signed token that holds the whole query: any server with the same key can answer it. The one that plans the
-query already goes on with that; another plans it anew.
+The id is a signed token that holds the whole query, so any server with the same key can answer it. The server that is
+already planning the query continues; any other plans it anew.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from lakeport.sharing.models import QueryRequest
 _KIND = "query"
 _LIFETIME = 24 * 3600
 _ROUNDING = 3600
-"""Ids of one query that are made within it are the same."""
+"""Seconds within which the same query gets the same id."""
 _LONGEST_ID = 6000
-"""Ids go into URLs, which proxies and servers do not take at any length."""
+"""Ids are part of URLs, whose length proxies and servers limit."""
 _KEPT_SECONDS = 120.0
-"""How long an answer that nobody has come for is kept."""
+"""How long an answer is kept if nobody polls for it."""
 _MOST_KEPT = 64
 _MOST_UNDER_WAY = 64
-"""Queries of one recipient: they wait for threads, and go on even if nobody comes for their answers."""
+"""Per recipient: queries wait for threads, and continue even if nobody polls."""
 _RETRY_SECONDS = 5
 _POLL_SECONDS = 5.0
-"""How long a poll waits at most if the server is configured not to wait at all."""
+"""The longest a poll waits if the server is configured not to wait at all."""
 
 Begun: TypeAlias = tuple[Lines, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How an answer is made, which blocks, where, and for whom."""
+    """A blocking function that makes an answer, the threads it runs on, and its recipient."""
 
     answer: Callable[[], Answer]
     lane: Lane
@@ -61,20 +61,20 @@ class AsyncQuery(msgspec.Struct, frozen=True, array_like=True):
     file_id_hash: str | None
     request: QueryRequest
     nonce: str = ""
-    """Tells apart queries without an idempotency key."""
+    """Distinguishes queries without an idempotency key."""
 
 
 class AsyncQueries:
-    """The queries under way in this process. Its methods belong to the event loop."""
+    """The queries under way in this process. Use only on the event loop."""
 
     def __init__(self, tokens: TokenSigner, after_seconds: float) -> None:
         self._tokens, self._after = tokens, after_seconds
         self._running: dict[str, asyncio.Task[Begun]] = {}
         self._under_way: Counter[str] = Counter()
-        """How many queries of each recipient have not come to their end."""
+        """Unfinished queries per recipient."""
 
     def new_id(self, query: AsyncQuery) -> str | None:
-        """The id of a query, the same for the same idempotency key; None if the query is too large for one."""
+        """The id of a query, the same for the same idempotency key; None if the query is too large."""
         if query.request.idempotency_key is None:
             query = msgspec.structs.replace(query, nonce=secrets.token_urlsafe(9))
         now = time.time()
@@ -83,7 +83,7 @@ class AsyncQueries:
         return token if len(token) <= _LONGEST_ID else None
 
     def read_id(self, query_id: str, recipient: str, table: str) -> AsyncQuery:
-        """Raises `SharingError` (404) for an id that is not one of this recipient's for this table, or has expired."""
+        """Raises `SharingError` (404) if the id has expired or is not one of this recipient's for this table."""
         try:
             query = self._tokens.read(_KIND, query_id, AsyncQuery)
         except SharingError as error:
@@ -93,12 +93,12 @@ class AsyncQueries:
         return query
 
     async def started(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
-        """The beginning of the answer, or None if it is not there in time. Raises what planning raises, and `Refusal`
-        (429) if the recipient has too many queries under way."""
+        """The beginning of the answer, or None if it is not ready in time. Raises planning errors, and `Refusal` (429)
+        if the recipient has too many queries under way."""
         return await self._result(_key(query_id, request), plan, self._after)
 
     async def polled(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
-        """The same for who has been told to ask again."""
+        """The same, for a client that polls."""
         return await self._result(_key(query_id, request), plan, self._after or _POLL_SECONDS)
 
     async def _result(self, key: str, plan: Plan, seconds: float) -> Begun | None:
@@ -108,7 +108,7 @@ class AsyncQueries:
             await asyncio.wait({task}, timeout=max(0.0, deadline - time.monotonic()))
             if not task.done():
                 return None
-            # An answer can be given once: whoever waited for it too has it planned again.
+            # An answer can be consumed only once: any other waiter has it planned again.
             if self._running.get(key) is task:
                 del self._running[key]
                 return task.result()
@@ -138,7 +138,7 @@ class AsyncQueries:
 
 
 def _key(query_id: str, request: QueryRequest) -> str:
-    """Each page of a query is an answer of its own."""
+    """Each page of a query is a separate answer."""
     return f"{query_id} {request.max_files} {request.page_token}"
 
 

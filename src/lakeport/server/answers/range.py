@@ -1,7 +1,7 @@
-"""What the commits of a range of versions did to a table's files: for streams and for the change data feed.
+"""The file changes in a range of versions, for streams and for the change data feed.
 
-Two passes: the first looks only for what the commits say of the table itself, so that what has to be refused is
-refused before the answer begins; the second gives the files, commit by commit.
+Two passes: the first reads only protocol and metadata changes, so that refusals come before the answer begins; the
+second yields the files, commit by commit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLUMNS = FileColumns(row_tracking=True, stats=True)
 
 
 class StateChange(msgspec.Struct, frozen=True):
-    """What a commit says of the table itself; also the shape of a line that says it."""
+    """The protocol and metadata changes of a commit; also the JSON shape of their lines."""
 
     protocol: Protocol | None = None
     metaData: Metadata | None = None  # noqa: N815  # the key in JSON
@@ -52,14 +52,14 @@ class CommitRange:
         self._may_have_vectors = {self.start}
         self._has_vectors: dict[bool, bool] = {}
         self.states = dict(self._state_changes())
-        """The commits after the first that change the protocol or the metadata, by version."""
+        """Commits after the first that change the protocol or the metadata, by version."""
 
     @property
     def versions(self) -> range:
         return range(self.start, self.end + 1)
 
     def all_states(self) -> Iterator[tuple[Protocol, Metadata]]:
-        """Every protocol and metadata that is in force at some version of the range."""
+        """Every protocol and metadata in force at some version of the range."""
         protocol, metadata = self.first.protocol, self.first.metadata
         yield protocol, metadata
         for change in self.states.values():
@@ -67,7 +67,7 @@ class CommitRange:
             yield protocol, metadata
 
     def check_feed(self) -> None:
-        """Raises `ChangeFeedError` if changes are not recorded at some version of the range."""
+        """Raises `ChangeFeedError` if the change data feed is disabled at some version of the range."""
         states = {self.start: StateChange(metaData=self.first.metadata)} | self.states
         for version, change in states.items():
             if change.metaData and not ENABLE_CHANGE_DATA_FEED.of(change.metaData.configuration, path=self.root):
@@ -81,7 +81,7 @@ class CommitRange:
         return read_commit_changes(self.last.engine, self.times, version, _COLUMNS)
 
     def has_vectors(self, feed: bool) -> bool:
-        """Whether a file that an answer tells of has a deletion vector."""
+        """Whether a file in the answer has a deletion vector."""
         found = self._has_vectors.get(feed)
         if found is None:
             commits = map(self.commit, sorted(self._may_have_vectors))
@@ -114,12 +114,12 @@ def _state_in(commit: bytes, path: str) -> StateChange:
 
 
 def _may_name(text: bytes, *keys: bytes) -> bool:
-    """Whether JSON may have one of these keys. Keys may be escaped: what has an escape has to be parsed."""
+    """Whether JSON may contain one of these keys. Keys may be escaped, so text with escapes must be parsed."""
     return b"\\u" in text or any(b'"%s"' % key in text for key in keys)
 
 
 def _files_told(commit: CommitChanges, feed: bool) -> list[tuple[str, pa.StructArray]]:
-    """The file actions of a commit that an answer tells of, in their order."""
+    """The file actions of a commit that belong in an answer, in order."""
     if feed and commit.cdc:
         return [(CDC, column) for column in commit.cdc]
     return [(ADD, column) for column in commit.adds] + [(REMOVE, column) for column in commit.removes]
@@ -131,7 +131,7 @@ def _has_vector(commit: CommitChanges, feed: bool) -> bool:
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page begins: at the file action of this number in this version."""
+    """The start of a page: a version, and the index of a file action in it."""
 
     version: int
     index: int = 0
@@ -139,28 +139,28 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class RangeOptions:
-    """What an answer tells of the commits besides the files."""
+    """The contents of an answer besides the files."""
 
     feed: bool
-    """The change data feed: where a commit has files of changes, these instead of those that it added and removed."""
+    """The change data feed: a commit's change files, if it has any, instead of those it added and removed."""
     metadata: bool
-    """Later metadata, at the version of each."""
+    """Later metadata, each at its version."""
     protocol: bool
 
 
 class RangeFiles:
-    """The lines of the commits of a range."""
+    """The lines of a range of commits."""
 
     def __init__(self, commits: CommitRange, options: RangeOptions, writer: LineWriter, lines: FileLines) -> None:
         self._commits, self._options = commits, options
         self._writer, self._lines = writer, lines
         self.next: Cursor | None = None
-        """Where the next page begins, once `chunks` is through; None if nothing is left."""
+        """The start of the next page, set once `chunks` is exhausted; None if nothing is left."""
 
     def chunks(self, cursor: Cursor, size: int | None) -> Iterator[bytes]:
-        """The lines from the cursor on, `size` files at most."""
+        """The lines from the cursor on, with at most `size` files."""
         left = size
-        told = b""  # what commits say of the table, held back until it is known to be on this page
+        told = b""  # state lines, held back until they are known to be on this page
         told_since = cursor.version
         for version in range(cursor.version, self._commits.end + 1):
             index = cursor.index if version == cursor.version else 0
@@ -189,7 +189,7 @@ class RangeFiles:
         )
 
     def _rows(self, commit: CommitChanges, index: int) -> Iterator[tuple[str, list[FileRow]]]:
-        """The files of a commit from a number on, some at a time."""
+        """The files of a commit from `index` on, in batches."""
         in_place: list[str] = []
         if not (self._options.feed and commit.cdc):
             in_place = self._changed_in_place(commit)
@@ -201,7 +201,7 @@ class RangeFiles:
                 yield kind, self._completed(rows, commit.version, in_place) if kind == REMOVE else rows
 
     def _changed_in_place(self, commit: CommitChanges) -> list[str]:
-        """Files that the commit removes and adds again: their deletion vector is another one."""
+        """Files that the commit removes and adds again, with a new deletion vector."""
         root = self._commits.root
         added, removed = (
             pa.chunked_array([decode_paths(column.field("path"), root) for column in columns], pa.string())
@@ -211,8 +211,8 @@ class RangeFiles:
         return [whole_path(path, root) for path in both.to_pylist()]
 
     def _completed(self, rows: list[FileRow], version: int, in_place: list[str]) -> list[FileRow]:
-        """A remove need not tell the size, but clients need it. Nor need it tell the partition: then the rows that it
-        deletes cannot be told. Raises `ChangeFeedError`."""
+        """Fill in sizes, which a remove may omit but clients need. Raises `ChangeFeedError` if a remove omits the
+        partition, because its deleted rows are then unknown."""
         if self._options.feed and self._commits.last.metadata.partition_columns:
             unknown = [row.key for row in rows if not row.partition_values and row.path not in in_place]
             if unknown:

@@ -1,4 +1,4 @@
-"""What recipients ask of a table: its version, its metadata, its files, its changes.
+"""Requests on a table: its version, metadata, files and changes.
 
 Everything here blocks on storage, runs in worker threads, and raises `LakeportError`s.
 """
@@ -29,7 +29,7 @@ from lakeport.sharing.timestamps import parse_timestamp
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRules:
-    """How queries are answered."""
+    """Settings of queries."""
 
     page_size_limit: int = 10_000
     page_token_seconds: float = 259_200
@@ -40,7 +40,7 @@ class QueryRules:
 
 class _Page(msgspec.Struct, frozen=True, array_like=True):
     request: str
-    """The fingerprint of the query whose page it is."""
+    """The fingerprint of the query."""
 
 
 class _SnapshotPage(_Page, frozen=True, array_like=True):
@@ -65,7 +65,7 @@ P = TypeVar("P", bound=_Page)
 
 @dataclass(frozen=True)
 class TableService:
-    """Answers requests on tables. Safe to use from several threads."""
+    """Answers requests on tables. Thread-safe."""
 
     cache: TableCache
     signers: Signers
@@ -74,7 +74,7 @@ class TableService:
     now: Callable[[], float] = time.time
 
     def version(self, caller: Caller, starting_timestamp: str | None = None) -> int:
-        """The latest version; with a timestamp, the first that was made at or after it."""
+        """The latest version; with a timestamp, the first version at or after it."""
         caller.check_history(starting_timestamp)
         table = self.cache.table(caller.table)
         if starting_timestamp is None:
@@ -85,7 +85,7 @@ class TableService:
         return version
 
     def metadata(self, caller: Caller, version: int | None = None, timestamp: str | None = None) -> Answer:
-        """Two lines: the protocol and the metadata. Clients take no other, so that none is promised."""
+        """Two lines, the protocol and the metadata. Clients accept no others, so no `EndStreamAction` is promised."""
         shared = self._snapshot(caller, version, timestamp)
         answer, writer = self._begin(caller, shared)
         answer.end_stream_action = False
@@ -200,7 +200,7 @@ class TableService:
         lines = self._lines(caller, answer, writer)
         files = RangeFiles(commits, options, writer, lines)
         paged = request.max_files is not None or page is not None
-        # Rows are read under one schema: the first where the later ones are told, too, otherwise the last.
+        # Rows are read under one schema: the first if later ones are included, otherwise the last.
         metadata = (commits.first if options.metadata else commits.last).metadata
         protocol = commits.first.protocol if options.protocol else protocol_of_range(commits.all_states(), needs)
         head = writer.protocol(protocol, commits.start if options.protocol else None)
@@ -270,7 +270,7 @@ class TableService:
         times = table.commit_times()
         stamp = parse_timestamp(request.ending_timestamp, "endingTimestamp")
         if latest in times.listing.commits:
-            with suppress(CorruptTableError):  # without its time, only earlier ones can be looked up
+            with suppress(CorruptTableError):  # without its time, only earlier versions can be found
                 stamp = min(stamp, times.of(latest))
         return times.version_at(stamp)
 
@@ -284,7 +284,7 @@ class TableService:
         return None if page is None else self.tokens.sign("page", page, self.rules.page_token_seconds)
 
     def _refreshed(self, caller: Caller, request: QueryRequest) -> int | None:
-        """The version that a refresh token is pinned to."""
+        """The version that the refresh token pins."""
         if request.refresh_token is None:
             return None
         refresh = self.tokens.read("refresh", request.refresh_token, _Refresh)
@@ -309,7 +309,7 @@ def _head(writer: LineWriter, shared: SharedSnapshot, version: int | None) -> by
 
 
 def _commits(table: CachedTable, start: int, end: int) -> CommitRange:
-    """The commits of a range: kept with its last version, for the pages that follow."""
+    """The commits of a range, cached with its last version for later pages."""
     last = table.at_version(end)
     return last.kept(start, lambda: CommitRange(table.at_version(start).delta, last.delta))
 
@@ -321,7 +321,7 @@ def _same_on_every_page(request: QueryRequest) -> QueryRequest:
 
 
 def _first_since(table: CachedTable, timestamp: int) -> int:
-    """A time before the earliest version that can be read is that version's."""
+    """A time before the earliest readable version gives that version."""
     times = table.commit_times()
     earliest = times.readable_versions()[0]
     return earliest if timestamp <= times.of(earliest) else times.version_from(timestamp)

@@ -1,4 +1,4 @@
-"""The files of one version of a table: all of them, those that a predicate leaves, or a page of them."""
+"""The files of one version of a table: all, those that match a predicate, or a page."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from lakeport.sharing.predicates import parse_json_predicate, parse_sql_predicat
 _log = logging.getLogger(__name__)
 
 _SORTED_AT_ONCE = 100_000
-"""Paths that are looked through at once for those of a page."""
+"""Paths sorted per batch when looking for those of a page."""
 
 _MOST_SQL_HINTS, _LONGEST_SQL = 100, 4_000
-"""SQL takes long to parse, about 25 µs a character: more of it would cost more than the files that it leaves out."""
+"""Parsing SQL takes about 25 µs a character: more would cost more than the skipped files save."""
 
 _LONGEST_LOGGED = 1_000
 
 
 @dataclass(frozen=True)
 class Hints:
-    """What of a request can be used to leave files out."""
+    """The parts of a request that can skip files."""
 
     predicates: tuple[Expression, ...] = ()
-    """Bound, and wider than what the client asks: every row that it wants satisfies them."""
+    """Bound, and wider than the client's: every row that it wants satisfies them."""
     limit: int | None = None
-    """How many rows are enough; only where no predicate is given, for rows that one rejects must not count."""
+    """How many rows are enough. Only without predicates, because rows that a predicate rejects must not count."""
 
 
 def read_hints(request: QueryRequest, snapshot: Snapshot, *, use_sql: bool, use_json: bool) -> Hints:
-    """A hint that makes no sense is logged and ignored, as the protocol asks."""
+    """Invalid hints are logged and ignored, as the protocol asks."""
     sql, json = request.predicate_hints or [], request.json_predicate_hints
     if len(sql) > _MOST_SQL_HINTS or sum(map(len, sql)) > _LONGEST_SQL:
         _log.info("%d predicate hints are ignored: they are too many, or too long", len(sql))
@@ -70,7 +70,7 @@ def _parsed(parse: _Parse, text: str, snapshot: Snapshot) -> Expression | None:
 
 
 def plan(shared: SharedSnapshot, predicates: Iterable[Expression]) -> Scan:
-    """The scan of the files in which a row can satisfy the predicates."""
+    """A scan of the files that may hold matching rows."""
     condition = all_of(predicates)
     if condition is None:
         return shared.scan
@@ -78,7 +78,7 @@ def plan(shared: SharedSnapshot, predicates: Iterable[Expression]) -> Scan:
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where the next page begins: after the file of this path; and how many rows are still wanted."""
+    """The start of the next page: after the file at this path; and how many rows are still wanted."""
 
     after: str | None = None
     rows_left: int | None = None
@@ -97,8 +97,8 @@ class SnapshotFiles:
         return self._lines.chunks(FILE, _limited(rows, self._limit), self._moment)
 
     def page(self, position: Position, size: int) -> tuple[Iterator[bytes], Position | None]:
-        """The files of a page, and where the next one begins, if there is one. Pages are in the order of the paths:
-        the same on every server, however its snapshot came about."""
+        """The files of a page, and the start of the next, if any. Pages are ordered by path, so they are the same on
+        every server."""
         rows, more = self._page_rows(position.after, size)
         limit = self._limit if position.after is None else position.rows_left
         kept = list(_limited(rows, limit))
@@ -108,10 +108,9 @@ class SnapshotFiles:
         return self._lines.chunks(FILE, kept, self._moment), following
 
     def _page_rows(self, after: str | None, size: int) -> tuple[list[FileRow], bool]:
-        """The files after a path, in order, and whether there are more. Of the others only paths are held in memory.
+        """The files after a path, in order, and whether there are more. Of other files, only paths are in memory.
 
-        A damaged log may name a path several times. The next page begins after a path, so this one has all files of its
-        last path, even if they are more than `size`."""
+        A damaged log may repeat a path: this page includes all files of its last path, even beyond `size`."""
         before = self._nth_after(after, size + 1)
         rows = self._rows_where(lambda paths: _between(paths, after, before))
         if rows or before is None:
@@ -133,13 +132,13 @@ class SnapshotFiles:
 
 
 def _between(paths: pa.Array, after: str | None, before: str | None) -> pa.Array:
-    """Which paths come after one and before the other."""
+    """Which paths are after one and before the other."""
     later = pc.true_unless_null(paths) if after is None else pc.greater(paths, scalar_of(after, pa.string()))
     return later if before is None else pc.and_(later, pc.less(paths, scalar_of(before, pa.string())))
 
 
 def _nth_smallest(paths: Iterable[pa.Array], n: int) -> str | None:
-    """The n-th of the paths in their order; None if there are fewer."""
+    """The n-th path in order; None if there are fewer."""
     kept: list[pa.Array] = []
     for some in paths:
         kept.append(some)
@@ -155,7 +154,7 @@ def _smallest(paths: list[pa.Array], n: int) -> pa.Array:
 
 
 def _limited(rows: Iterable[FileRow], limit: int | None) -> Iterator[FileRow]:
-    """Files until they hold enough rows; one whose rows are not known counts as none."""
+    """Files until they hold enough rows; a file with an unknown row count counts as empty."""
     if limit is None:
         yield from rows
         return

@@ -1,4 +1,4 @@
-"""Answers that are sent while they are made: bounded memory, and never a short answer that looks whole."""
+"""Answers sent while they are made: bounded memory, and a truncated answer never looks complete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lakeport.server.http.lanes import Lane
 _log = logging.getLogger(__name__)
 
 _CHUNK = 256 * 1024
-"""Bytes that are handed to the connection at once, if there are as many."""
+"""The target size of a write to the connection, in bytes."""
 
 
 class Lines:
-    """Reads an answer in pieces of some size. Its methods block."""
+    """Reads an answer in pieces of about the same size. Methods block."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -30,15 +30,15 @@ class Lines:
         self._busy = Lock()
 
     def read(self) -> bytes:
-        """The next piece; empty at the end. An error comes after the lines that were before it, but for the first
-        piece in their place: nothing has been sent, and the status can tell."""
+        """The next piece; empty at the end. An error is raised after the lines before it, except in the first piece:
+        nothing has been sent yet, so the status can report it."""
         with self._busy:
             piece = self._read()
             self._begun = True
             return piece
 
     def close(self) -> None:
-        """Ends what makes the lines, if it has not come to its end. A piece that is being read is waited for."""
+        """Stop the producer if it is still running; wait for a read in progress."""
         close = getattr(self.answer.chunks, "close", None)
         with self._busy:
             if close is not None:
@@ -64,15 +64,15 @@ class Lines:
 
 
 def begin(plan: Callable[[], Answer]) -> tuple[Lines, bytes]:
-    """Plans an answer up to its first piece, so that what fails until there is told by the status. It blocks."""
+    """Plan an answer and read its first piece, so that errors up to there set the status. Blocks."""
     lines = Lines(plan())
     return lines, lines.read()
 
 
 class LinesReply:
-    """Sends an answer of lines. It is chunked, so that a connection that breaks is noticed.
+    """Streams an answer of lines. It is chunked, so that clients notice a broken connection.
 
-    A client that takes nothing for `stall_seconds` is cut off; so is one that cannot be told of an error otherwise.
+    Clients that read nothing for `stall_seconds` are disconnected, as are those with no other way to learn of an error.
     """
 
     def __init__(
@@ -118,6 +118,6 @@ class LinesReply:
                 refusal = self._refuse(error, exchange)
                 exchange.error = str(refusal)
                 if not self._lines.answer.end_stream_action:
-                    return  # without the last chunk: the connection is broken off
+                    return  # without the last chunk, the connection is aborted
                 piece, ended = self._lines.answer.error_line(str(refusal), refusal.status), True
         exchange.error = "the client went away"

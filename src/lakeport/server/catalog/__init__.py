@@ -1,1 +1,1 @@
-"""What is shared, and with whom: the values of the catalog, and where they are kept (YAML or a database)."""
+"""Shares, recipients and grants, and where they are stored: YAML or a database."""

@@ -1,7 +1,6 @@
-"""Changes of the shares, schemas and tables in a database. Renaming keeps ids, and with them grants and signed URLs.
+"""Changes to the shares, schemas and tables in a database. Renaming keeps ids, and so grants and signed URLs.
 
-All methods raise `CatalogError`, and change nothing, for a name that is taken or that nothing has, and for what breaks
-the rules of a catalog.
+All methods raise `CatalogError`, and change nothing, if a name is taken or unknown, or if the result would be invalid.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ def new_id() -> str:
 
 
 class ShareAdmin:
-    """Adds, changes and removes what is shared."""
+    """Adds, changes and removes shares, schemas and tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add_share(self, name: str, /, **fields: Any) -> Share:
-        """A share with the fields of `Share` that are given."""
+        """Add a share with the given fields of `Share`."""
         share = Share(**fields, id=new_id(), name=name)
         check_share(share)
         with self._database.changing() as connection:
@@ -43,7 +42,7 @@ class ShareAdmin:
             return share
 
     def update_share(self, name: str, /, **changes: Any) -> Share:
-        """The share with other values of some of its fields, but not of its id."""
+        """Change fields of a share; its id is fixed."""
         with self._database.changing() as connection:
             share = read_share(find_share(connection, name))
             changed = replace(share, **changes)
@@ -56,7 +55,7 @@ class ShareAdmin:
             return changed
 
     def remove_share(self, name: str, *, force: bool = False) -> None:
-        """Unless forced, only one without tables."""
+        """Refuses a share with tables unless forced."""
         with self._database.changing() as connection:
             share = find_share(connection, name)
             held = select(func.count()).select_from(TABLES.join(SCHEMAS)).where(SCHEMAS.c.share_id == share.id)
@@ -82,7 +81,7 @@ class ShareAdmin:
             check_content(read_content(connection))
 
     def remove_schema(self, share: str, name: str, *, force: bool = False) -> None:
-        """Unless forced, only one without tables."""
+        """Refuses a schema with tables unless forced."""
         with self._database.changing() as connection:
             schema = find_schema(connection, share, name)
             held = select(func.count()).select_from(TABLES).where(TABLES.c.schema_id == schema.id)
@@ -90,7 +89,7 @@ class ShareAdmin:
             connection.execute(delete(SCHEMAS).where(SCHEMAS.c.id == schema.id))
 
     def add_table(self, share: str, schema: str, name: str, /, **fields: Any) -> Table:
-        """A table with the fields of `Table` that are given. Its share must exist; its schema is made if need be."""
+        """Add a table with the given fields of `Table`. Its share must exist; its schema is created if needed."""
         table = Table(**_parsed(fields), id=new_id(), share=share, schema=schema, name=name)
         check_object_name("schema", schema)
         check_table(table)
@@ -104,7 +103,7 @@ class ShareAdmin:
             return table
 
     def update_table(self, share: str, schema: str, name: str, /, **changes: Any) -> Table:
-        """The table with other values of some of its fields, but not of its id, share or schema."""
+        """Change fields of a table; its id, share and schema are fixed."""
         with self._database.changing() as connection:
             row = find_table(connection, share, schema, name)
             table = read_table((share, schema), row)
@@ -165,7 +164,7 @@ def _insert_schema(connection: Connection, share_id: str, name: str) -> str:
 
 
 def _parsed(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with locations as the storage takes them."""
+    """The fields, with normalised locations."""
     parsed = dict(fields)
     if "location" in fields:
         parsed["location"] = parse_location(fields["location"])

@@ -1,7 +1,7 @@
-"""The database of a catalog: how it is opened, read as of one moment, and changed.
+"""The database of a catalog: opening, consistent reads, and changes.
 
-Every change first counts the generation up. That locks the one row of `state`: changes come one after the other, and
-what a change has checked still holds when it is committed.
+Every change first increments the generation. That locks the only row of `state`: changes are serialised, and their
+checks still hold at commit.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _SCHEMA_VERSION = 1
 _KEY_BYTES = 32
 _BUSY_SECONDS = 30
 _CREATION_LOCK = 0x6C616B65706F7274
-"""Any number will do, if it is the same for all servers."""
+"""Arbitrary, but the same for all servers."""
 _FILE = "file"
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
 class Database:
-    """An open database that has the tables of a catalog; `create` makes a new SQLite file.
+    """An open database with the tables of a catalog; `create` makes a new SQLite file.
 
-    The methods raise `StorageError` if it does not answer, making one also `CatalogError` for a URL or a database that
-    cannot be used. May be used from any thread."""
+    Methods raise `StorageError` if the database does not respond; the constructor also raises `CatalogError` for a URL
+    or a database that cannot be used. Thread-safe."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         parsed = _parse_url(url)
         self.name = parsed.render_as_string(hide_password=True)
-        """The URL, for people."""
+        """The URL without the password, for display."""
         self._engine = _open_sqlite(parsed, create) if parsed.drivername == "sqlite" else _open_server(parsed)
         try:
             with self._errors():
@@ -52,7 +52,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """All that is read in the block is of one moment."""
+        """Everything read in the block comes from one snapshot."""
         engine = self._engine
         if engine.dialect.name != "sqlite":
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -60,20 +60,20 @@ class Database:
             yield connection
 
     def generation(self) -> object:
-        """It is another one after every change."""
+        """A value that differs after every change."""
         with self.reading() as connection:
             return connection.info.get(_FILE), connection.scalar(select(STATE.c.generation))
 
     @contextmanager
     def changing(self) -> Iterator[Connection]:
-        """One change: it is committed at the end of the block, or nothing of it if the block raises."""
+        """One transaction: committed at the end of the block, rolled back if the block raises."""
         with self._errors(), self._writing() as connection:
             connection.execute(update(STATE).values(generation=STATE.c.generation + 1))
             yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        # SQLite refuses a transaction that has read before another one wrote: it has to be a writer from the start.
+        # SQLite refuses to upgrade a transaction that has read before another one wrote: start as a writer.
         with self._engine.execution_options(begin="BEGIN IMMEDIATE").begin() as connection:
             yield connection
 
@@ -122,7 +122,7 @@ def _open_server(url: URL) -> Engine:
         from lakeport.server.catalog.postgresql import ARGUMENTS, limit_waiting
     except ModuleNotFoundError as error:
         raise CatalogError("a catalog in PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from error
-    # A connection is tried before it is used, for the database may have been restarted.
+    # Test connections before use: the database may have been restarted.
     engine = create_engine(url, hide_parameters=True, pool_pre_ping=True, connect_args=ARGUMENTS)
     limit_waiting(engine)
     return engine
@@ -139,7 +139,7 @@ def _open_sqlite(url: URL, create: bool) -> Engine:
 
 
 def _make_file(path: str, create: bool) -> None:
-    """A new database is for its owner only: it holds the signing key."""
+    """Only the owner can read a new database: it holds the signing key."""
     if not create and not os.path.exists(path):
         raise CatalogError(f"there is no catalog in {path}: `lakeport share add` makes one")
     try:
@@ -149,15 +149,15 @@ def _make_file(path: str, create: bool) -> None:
 
 
 def _follow_file(engine: Engine, path: str) -> None:
-    """Connections are of the file that is at the path: one that was open already would go on with a file that another
-    one has replaced, and never see a change again."""
+    """Reconnect if the file at the path was replaced: an open connection would keep reading the old file and never see
+    another change."""
 
     def note(_: object, record: Any, *__: object) -> None:
         record.info[_FILE] = _identity(path)
 
     def check(_: object, record: Any, *__: object) -> None:
         if record.info[_FILE] != _identity(path):
-            raise DisconnectionError  # then another one is made
+            raise DisconnectionError  # makes the pool connect again
 
     event.listen(engine, "do_connect", note)
     event.listen(engine, "checkout", check)
@@ -172,14 +172,14 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # transactions are ours, not the driver's
+    connection.isolation_level = None  # we manage transactions, not the driver
     connection.execute("PRAGMA foreign_keys = ON")
     end = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             return
-        except connection.OperationalError:  # the first switch does not wait for others, whatever the time-out
+        except connection.OperationalError:  # the first switch to WAL ignores the busy timeout
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)

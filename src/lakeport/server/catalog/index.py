@@ -1,6 +1,6 @@
-"""A catalog that answers: who has this token, and what may it see.
+"""The catalog, indexed for authentication and listing.
 
-A `Catalog` never changes; a changed catalog is a new one. What is not granted to a recipient does not exist for it.
+A `Catalog` is immutable; a change makes a new one. Recipients see only what they were granted.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from lakeport.errors import SharingError
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 
 EVERYTHING = "*"
-"""The grant of all shares, also of those to come."""
+"""Grants all shares, including future ones."""
 
 _ANONYMOUS = Recipient(id="anonymous", name="anonymous", grants=(EVERYTHING,))
 
 
 def token_digest(token: str) -> str:
-    """What is kept of a bearer token."""
+    """The stored form of a bearer token."""
     return sha256(token.encode(errors="replace")).hexdigest()
 
 
 class Catalog:
-    """The content, indexed. All methods are fast and may be called from any thread."""
+    """The content, indexed. All methods are fast and thread-safe."""
 
     def __init__(self, content: CatalogContent) -> None:
         self.content = content
@@ -37,10 +37,10 @@ class Catalog:
         self._views: dict[tuple[str, ...], CatalogView] = {}
 
     def authenticate(self, token: str, now_ms: int) -> Recipient | None:
-        """Who has the token; None for one that nobody has, or that has expired."""
+        """The recipient with this token; None if it is unknown or expired."""
         digest = token_digest(token)
-        # Finding it takes a time that depends on the digest, of which nobody can choose more than a few digits;
-        # only the comparison in constant time decides.
+        # The lookup time depends on the digest, but nobody can choose more than a few of its digits; the constant-time
+        # comparison decides.
         kept, owner = self._tokens.get(digest, _NOBODY)
         if not hmac.compare_digest(kept.digest, digest) or (kept.expires is not None and kept.expires <= now_ms):
             return None
@@ -50,7 +50,7 @@ class Catalog:
         return self._recipients.get(recipient_id)
 
     def has_access(self, recipient: Recipient, now_ms: int) -> bool:
-        """Whether a token of the recipient is valid; the anonymous one needs none."""
+        """Whether the recipient has a valid token; the anonymous one needs none."""
         ends = (token.expires for token in recipient.tokens)
         return recipient is self.anonymous or any(end is None or end > now_ms for end in ends)
 
@@ -58,7 +58,7 @@ class Catalog:
         return self._tables.get(table_id)
 
     def view(self, recipient: Recipient) -> CatalogView:
-        """What the recipient may see."""
+        """The part of the catalog that the recipient may see."""
         view = self._views.get(recipient.grants)
         if view is None:
             view = self._views[recipient.grants] = CatalogView(self.content, recipient.grants)
@@ -69,9 +69,9 @@ _NOBODY = (BearerToken(digest=""), _ANONYMOUS)
 
 
 class CatalogView:
-    """The part of a catalog that is granted, sorted by lower-cased names.
+    """The granted part of a catalog, sorted by lower-cased names.
 
-    The methods raise `SharingError` (404) for what does not exist or is not granted, and do not tell which."""
+    Methods raise the same `SharingError` (404) for things that do not exist and things that are not granted."""
 
     def __init__(self, content: CatalogContent, grants: Iterable[str]) -> None:
         granted = _granted(grants)
@@ -105,7 +105,7 @@ class CatalogView:
         return list(self._in_schema(share, schema).values())
 
     def all_tables(self, share: str) -> Sequence[Table]:
-        """By schema, then by name."""
+        """Sorted by schema, then by name."""
         return [table for schema in self.schemas(share) for table in self.tables(share, schema)]
 
     def table(self, share: str, schema: str, name: str) -> Table:
@@ -123,7 +123,7 @@ class CatalogView:
 
 
 def _granted(grants: Iterable[str]) -> Callable[..., bool]:
-    """Whether the grants hold a share, a schema (share, name) or a table (share, schema, name)."""
+    """Return a test whether the grants cover a share, a schema (share, name) or a table (share, schema, name)."""
     names = {grant.lower() for grant in grants}
     if EVERYTHING in names:
         return lambda *parts: True

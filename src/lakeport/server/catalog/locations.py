@@ -1,4 +1,4 @@
-"""Where tables are, as the storage takes it: the schemes of Hadoop's file systems become those of the object stores."""
+"""Table locations as storage expects them: Hadoop's URL schemes become those of the object stores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.model import Table
 
-_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter would be a drive
+_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # a single letter is a drive
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 _STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "az": "az", "azure": "az", "adl": "az"}
 _BLOBS = {"wasb", "wasbs", "abfs", "abfss"}
@@ -19,10 +19,10 @@ _OWNED = ("core.windows.net", "fabric.microsoft.com")
 
 
 def parse_location(text: str) -> str:
-    """A location without a slash at its end: an absolute path, `s3://`, `gs://`, `az://` or
-    `abfss://container@account.dfs.core.windows.net/…`.
+    """Normalise a location to an absolute path, `s3://`, `gs://`, `az://` or
+    `abfss://container@account.dfs.core.windows.net/…`, without a trailing slash.
 
-    A relative path is one below the current directory. Raises `CatalogError` for a place where no table can be."""
+    Relative paths are resolved against the current directory. Raises `CatalogError` if no table can be there."""
     if not text.strip():
         raise CatalogError("a table needs a location: a path or a URL like s3://bucket/table")
     if _FILE.match(text):
@@ -40,7 +40,7 @@ def parse_location(text: str) -> str:
 
 
 def shown_places(table: Table) -> dict[str, Any]:
-    """Where a table is, by the names of the wire's fields: only for recipients that may go there themselves."""
+    """A table's locations, by wire field name; only for recipients that may access them directly."""
     if "dir" not in table.access_modes:
         return {}
     return {
@@ -50,12 +50,12 @@ def shown_places(table: Table) -> dict[str, Any]:
 
 
 def _reachable(*locations: str) -> tuple[str, ...]:
-    """Those that mean something outside of the server: a path on its disks does not, and is nobody else's business."""
+    """Locations that are meaningful outside the server; local paths are not, and stay private."""
     return tuple(location for location in locations if "://" in location and not location.startswith("file:"))
 
 
 def _azure(rest: str, text: str) -> str:
-    """`container@account.dfs.core.windows.net/…`: the only host by which the storage knows an account."""
+    """`container@account.dfs.core.windows.net/…`: the only host that storage accepts for an account."""
     authority, slash, path = rest.partition("/")
     account = _ACCOUNT.fullmatch(authority)
     if account is None or account[3].lower() not in _OWNED:

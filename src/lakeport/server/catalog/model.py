@@ -1,4 +1,4 @@
-"""The values of a catalog. Names are compared without regard to case and shown as they were given."""
+"""The values of a catalog. Names are case-insensitive and keep their spelling."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A Delta table under the name by which it is shared."""
+    """A Delta table and the name under which it is shared."""
 
     id: str
-    """Unique and for ever: signed URLs and tokens carry it."""
+    """Unique and permanent: signed URLs and tokens contain it."""
     share: str
     schema: str
     name: str
@@ -34,14 +34,14 @@ class Table:
     start_version: int = 0
     """The first version that recipients may read."""
     auxiliary_locations: tuple[str, ...] = ()
-    """Other places where files of the table may be."""
+    """Other locations that may hold files of the table."""
     access_modes: tuple[str, ...] = ("url",)
     """`url`: signed URLs; `dir`: temporary credentials for the locations."""
     storage: dict[str, str] = field(default_factory=dict, repr=False)
-    """Options of the object store, by obstore's names; they come before those of the server."""
+    """Object store options, by obstore's names; they override the server's."""
 
     def storage_options(self, server: Mapping[str, Any]) -> dict[str, Any]:
-        """Its own options, and those of the server that it has not, with or without the prefix of a cloud."""
+        """The table's options, plus the server's where the table has none, with or without a cloud prefix."""
         own = {_without_cloud(name) for name in self.storage}
         return {name: value for name, value in server.items() if _without_cloud(name) not in own} | self.storage
 
@@ -49,7 +49,7 @@ class Table:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerToken:
     digest: str
-    """SHA-256 of the token, in hexadecimal digits; the token itself is not kept."""
+    """SHA-256 of the token, in hex; the token itself is not stored."""
     expires: int | None = None
     """Milliseconds since the epoch."""
 
@@ -60,18 +60,18 @@ class Recipient:
     name: str
     tokens: tuple[BearerToken, ...] = ()
     ip_allow_list: tuple[str, ...] = ()
-    """Addresses and networks (CIDR) from which it may come; empty means anywhere."""
+    """Addresses and networks (CIDR) it may connect from; empty means anywhere."""
     grants: tuple[str, ...] = ()
-    """What it may read: `share`, `share.schema` or `share.schema.table`; `*` is everything."""
+    """`share`, `share.schema` or `share.schema.table`; `*` is everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogContent:
-    """The whole of a catalog at one moment."""
+    """The whole catalog at one moment."""
 
     shares: tuple[Share, ...] = ()
     schemas: tuple[tuple[str, str], ...] = ()
-    """Pairs of share and schema, those without tables included."""
+    """Pairs of share and schema, including schemas without tables."""
     tables: tuple[Table, ...] = ()
     recipients: tuple[Recipient, ...] = ()
     anonymous: bool = False
@@ -79,21 +79,20 @@ class CatalogContent:
 
 
 class CatalogSource(Protocol):
-    """Where a catalog is kept. Its methods block; they may be called from any thread."""
+    """Where a catalog is stored. Methods block and are thread-safe."""
 
     def generation(self) -> object:
-        """Something that differs after every change of the content; None while it is being changed. Cheap: it is asked
-        every second."""
+        """A value that differs after every change; None while a change is in progress. Cheap: polled every second."""
 
     def load(self) -> CatalogContent:
-        """Raises `CatalogError` for content that makes no sense."""
+        """Raises `CatalogError` for invalid content."""
 
     def signing_key(self) -> bytes | None:
-        """The secret that all servers on this catalog share, to sign tokens and URLs; None if it keeps none."""
+        """The secret with which all servers of this catalog sign tokens and URLs; None if it stores none."""
 
 
 def _without_cloud(name: str) -> str:
-    """An option has several spellings."""
+    """Options have several spellings."""
     lower = name.lower()
     found = _CLOUD.match(lower)
     return lower[found.end() :] if found else lower

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that do not wait for ever."""
+"""PostgreSQL connections that time out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 ARGUMENTS: dict[str, Any] = {
     "connect_timeout": _CONNECT_SECONDS,
-    # A network may swallow everything: what is sent must be acknowledged, and an idle peer must be there.
+    # A network may drop packets silently: require acknowledgements, and probe idle peers.
     "tcp_user_timeout": _SILENT_SECONDS * 1000,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -26,7 +26,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def limit_waiting(engine: Engine) -> None:
-    """Makes the connections of an engine give up a statement that takes too long, on both sides."""
+    """Make slow statements time out, on both client and server."""
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "connect", _limit_statements)
 
@@ -36,13 +36,13 @@ def _connect(dialect: object, record: object, args: tuple[Any, ...], parameters:
 
 
 class _PatientConnection(Connection[Any]):
-    """Gives up by itself: a backend that is stopped, or whose host hangs, does not keep its own time-outs."""
+    """Times out on the client: a stopped backend, or one on a hung host, does not enforce its own timeouts."""
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         return super().wait(self._until(time.monotonic() + _ANSWER_SECONDS, gen), *args, **kwargs)
 
     def _until(self, deadline: float, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-        """The same steps, as long as there is time; psycopg takes one at least every tenth of a second."""
+        """Run the same steps until the deadline; psycopg takes one at least every tenth of a second."""
         try:
             wanted = next(gen)
             while True:

@@ -1,7 +1,7 @@
-"""Changes of the recipients in a database: their tokens, and what is granted to them.
+"""Changes to the recipients in a database: their tokens and grants.
 
-A token is given out once, when it is made; only its digest is kept. All methods raise `CatalogError`, and change
-nothing, for a name that is taken or that nothing has. Times are in milliseconds since the epoch.
+A token is shown once, when it is created; only its digest is stored. All methods raise `CatalogError`, and change
+nothing, if a name is taken or unknown. Times are in milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _KINDS: tuple[tuple[int, str, Callable[..., Row[Any]]], ...] = (
     (2, "schema_id", find_schema),
     (3, "table_id", find_table),
 )
-"""How many names a grant of this kind has, its column, and how its target is found."""
+"""For each kind of grant: its number of name parts, its column, and the function that finds its target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the last profile of a recipient said; the next one says the same unless told otherwise."""
+    """The contents of a recipient's last profile; defaults for the next."""
 
     endpoint: str | None
-    """None if it is not known: it was not kept from the start."""
+    """None if unknown: old catalogs did not store it."""
     lifetime: int | None
-    """Of the token, in milliseconds; None for one that does not expire."""
+    """The token's lifetime in milliseconds; None if it does not expire."""
 
 
 class RecipientAdmin:
@@ -54,7 +54,7 @@ class RecipientAdmin:
         ip_allow_list: Sequence[str] = (),
         endpoint: str | None = None,
     ) -> str:
-        """A new recipient, to whom nothing is granted yet. Returns its token. `endpoint` is what its profile names."""
+        """Add a recipient without grants. Return its token. `endpoint` is the one in its profile."""
         check_recipient(Recipient(id="", name=name, ip_allow_list=tuple(ip_allow_list)))
         with self._database.changing() as connection:
             _refuse_taken(connection, name)
@@ -64,7 +64,7 @@ class RecipientAdmin:
             return _add_token(connection, recipient_id, now, expires, endpoint)
 
     def update(self, name: str, *, new_name: str | None = None, ip_allow_list: Sequence[str] | None = None) -> None:
-        """Gives it another name or another list of addresses; None keeps what there is."""
+        """Change the name or the IP allow list; None keeps the current value."""
         with self._database.changing() as connection:
             recipient = _find(connection, name)
             if new_name is not None and new_name.lower() != name.lower():
@@ -76,7 +76,7 @@ class RecipientAdmin:
             connection.execute(update(RECIPIENTS).where(RECIPIENTS.c.id == recipient.id).values(values))
 
     def terms(self, name: str) -> Terms:
-        """What its last profile said."""
+        """The terms of its last profile."""
         with self._database.reading() as connection:
             recipient = _find(connection, name)
             kept = connection.execute(select(PROFILES).filter_by(recipient_id=recipient.id)).one_or_none()
@@ -89,7 +89,7 @@ class RecipientAdmin:
     def rotate(
         self, name: str, now: int, *, overlap: int = 0, expires: int | None = None, endpoint: str | None = None
     ) -> str:
-        """Returns a new token. Older ones expire after the overlap, those that did before are forgotten."""
+        """Return a new token. Older ones expire after the overlap; expired ones are deleted."""
         with self._database.changing() as connection:
             recipient = _find(connection, name)
             own = TOKENS.c.recipient_id == recipient.id
@@ -99,7 +99,7 @@ class RecipientAdmin:
             return _add_token(connection, recipient.id, now, expires, endpoint)
 
     def revoke(self, name: str) -> None:
-        """Forgets all its tokens: it is known, but cannot read anything until it gets a new one."""
+        """Delete all its tokens: the recipient remains, but cannot read anything until it gets a new one."""
         with self._database.changing() as connection:
             recipient = _find(connection, name)
             connection.execute(delete(TOKENS).where(TOKENS.c.recipient_id == recipient.id))
@@ -110,14 +110,14 @@ class RecipientAdmin:
             connection.execute(delete(RECIPIENTS).where(RECIPIENTS.c.id == recipient.id))
 
     def grant(self, name: str, target: str) -> None:
-        """Lets it read a share, a schema, a table or everything (`*`); it may be granted already."""
+        """Grant a share, a schema, a table or everything (`*`). Idempotent."""
         with self._database.changing() as connection:
             row = {"recipient_id": _find(connection, name).id} | _resolve(connection, target)
             if connection.execute(select(GRANTS).filter_by(**row)).first() is None:
                 connection.execute(insert(GRANTS).values(row))
 
     def ungrant(self, name: str, target: str) -> None:
-        """Takes a grant back: one that was made in these words, not a part of a wider one."""
+        """Revoke a grant exactly as it was made, not part of a wider one."""
         with self._database.changing() as connection:
             row = {"recipient_id": _find(connection, name).id} | _resolve(connection, target)
             found = connection.execute(select(GRANTS.c.id).filter_by(**row)).first()
@@ -149,11 +149,11 @@ def _add_token(connection: Connection, recipient_id: str, now: int, expires: int
 
 
 def _resolve(connection: Connection, target: str) -> dict[str, str | None]:
-    """What a grant is of: one of the three ids, or none for everything."""
+    """The target of a grant: one of the three ids, or none for everything."""
     nothing: dict[str, str | None] = {"share_id": None, "schema_id": None, "table_id": None}
     if target == EVERYTHING:
         return nothing
-    # The name of a share may have periods itself; the rules of a catalog see to it that only one kind fits.
+    # A share's name may contain periods; the catalog's rules ensure that only one kind fits.
     for number, column, find in _KINDS:
         parts = target.rsplit(".", number - 1)
         if len(parts) == number:

@@ -1,4 +1,4 @@
-"""What every catalog has to keep to, wherever it is kept."""
+"""Rules for every catalog, wherever it is stored."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from lakeport.sharing.names import Kind, check_name
 _NAMESPACE = uuid.UUID("5b1c6a0e-3f0e-5d0c-9d6e-6a4f2c1f7e52")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ACCESS_MODES = {"url", "dir"}
-# Section "List Shares": longer ones might be cut by clients.
+# Section "List Shares": clients might truncate longer names.
 _LONGEST_NAME, _LONGEST_COMMENT = 255, 65536
 _MOST_PROPERTIES, _LONGEST_KEY, _LONGEST_VALUE = 50, 255, 1000
 
 
 def default_id(*names: str) -> str:
-    """The id of a share or a table for which none was given: the same for the same names."""
+    """The default id of a share or a table; deterministic in its names."""
     return str(uuid.uuid5(_NAMESPACE, ".".join(names).lower()))
 
 
 def check_content(content: CatalogContent) -> None:
-    """Raises `CatalogError` for the first thing that makes no sense."""
+    """Raises `CatalogError` for the first violation."""
     for share in content.shares:
         check_share(share)
     for _, schema in content.schemas:
@@ -41,7 +41,7 @@ def check_content(content: CatalogContent) -> None:
     _check_unique("schema", schemas)
     _check_unique("table", tables)
     _check_unique("recipient", (recipient.name for recipient in content.recipients))
-    # The name of a share may have periods: what a grant means must not be a matter of interpretation.
+    # A share's name may contain periods, so a grant must not be ambiguous.
     _check_unique("share, schema or table", [*(share.name for share in content.shares), *schemas, *tables])
     _check_ids("share", ((share.id, share.name) for share in content.shares))
     _check_ids("table", ((table.id, name) for table, name in zip(content.tables, tables, strict=True)))
@@ -93,7 +93,7 @@ def check_recipient(recipient: Recipient) -> None:
 
 
 def check_network(text: str, place: str) -> None:
-    """Raises `CatalogError` for what is no address and no network; `place` is where it stands."""
+    """Raises `CatalogError` unless the text is an address or a network; `place` says where it is configured."""
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:

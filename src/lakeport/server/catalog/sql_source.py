@@ -14,7 +14,7 @@ from lakeport.server.catalog.sql_tables import GRANTS, RECIPIENTS, SCHEMAS, SHAR
 
 
 class SqlSource:
-    """The catalog in the database at a URL; its tables are made if it has none. Raises what `Database` does."""
+    """The catalog in the database at a URL; its tables are created if missing. Raises as `Database` does."""
 
     def __init__(self, url: str) -> None:
         self._database = Database(url)
@@ -88,7 +88,7 @@ def _recipients(connection: Connection, grants: dict[str, list[str]]) -> tuple[R
 def _grants(
     connection: Connection, shares: dict[str, Share], schemas: dict[str, tuple[str, str]], tables: dict[str, Table]
 ) -> dict[str, list[str]]:
-    """The names of what each recipient may read, by the recipient's id."""
+    """The names in each recipient's grants, by recipient id."""
 
     def name(row: Row[Any]) -> str:
         if row.table_id is not None:

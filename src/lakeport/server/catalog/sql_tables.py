@@ -1,6 +1,6 @@
-"""The tables of a catalog in a database. `key` is the lower-cased name: the one by which things are found.
+"""The tables of a catalog in a database. `key` is the lower-cased name, used for lookups.
 
-`state` has one row. Whatever belongs to a thing goes with it; a grant that names nothing more is of everything.
+`state` has one row. Deletes cascade; a grant without a target covers everything.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ PROFILES = Table(
     Column("endpoint", Text),
     Column("lifetime", BigInteger),
 )
-"""What the last profile of a recipient said: where the server is, and for how many milliseconds its token was good."""
+"""A recipient's last profile: the server's URL, and the token's lifetime in milliseconds."""
 GRANTS = Table(
     "grants",
     METADATA,

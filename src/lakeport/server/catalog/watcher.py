@@ -1,4 +1,4 @@
-"""The catalog as it is now: looked at every second, loaded again when it has changed."""
+"""The current catalog: polled every second, reloaded when it has changed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lakeport.server.http.refusals import Refusal
 
 _LOG = logging.getLogger(__name__)
 _SILENT_SECONDS = 10.0
-"""After which a source that has not answered is reported."""
+"""Report a source that has not responded for this long."""
 
 
 class CatalogWatcher:
-    """Holds the current `catalog`, and `problem`: why the source could not be followed at the last look, if so.
+    """Holds the current `catalog`, and `problem`: why the last poll of the source failed, if it did.
 
-    Making one loads the catalog, and raises what the source raises. Revocations reach the server only through the
-    source: if it has not answered for `max_age_seconds` (0: for ever), `current` refuses to give the catalog out."""
+    The constructor loads the catalog and raises the source's errors. Revocations arrive only through the source: if it
+    has not responded for `max_age_seconds` (0: no limit), `current` refuses to return the catalog."""
 
     def __init__(
         self,
@@ -34,24 +34,24 @@ class CatalogWatcher:
     ) -> None:
         self._source, self._interval, self._max_age, self._now = source, interval_seconds, max_age_seconds, now
         self._confirmed = now()
-        # Asked before loading: a change in between is found by the next look.
+        # Read before loading: the next poll finds a change in between.
         self._generation = source.generation()
         self.catalog = Catalog(source.load())
         self.problem: Exception | None = None
         self._refused: CatalogError | None = None
-        """Why the newest content of the source is not in force, if so."""
+        """Why the newest content is not in force, if it was rejected."""
         self._reported = 0
-        """The last of the thresholds of silence that was logged."""
+        """The last silence threshold that was logged."""
         self._end, self._asked_for = Event(), False
 
     @property
     def age(self) -> float:
-        """Seconds since the question that the source answered last."""
+        """Seconds since the last poll that the source answered."""
         return self._now() - self._confirmed
 
     @property
     def answers(self) -> bool:
-        """Whether the source could be asked of late. Content that makes no sense is an answer."""
+        """Whether the source responded recently. Invalid content is a response."""
         failed = self.problem is not None and not isinstance(self.problem, CatalogError)
         return not failed and self.age <= _SILENT_SECONDS
 
@@ -67,7 +67,7 @@ class CatalogWatcher:
         return self.catalog
 
     async def run(self) -> None:
-        """Follows the source until it is cancelled; never blocks the loop, nor the end of the process."""
+        """Poll the source until cancelled; never blocks the loop or the exit of the process."""
         Thread(target=self._follow, name="lakeport-catalog", daemon=True).start()
         try:
             while True:
@@ -77,9 +77,9 @@ class CatalogWatcher:
             self._end.set()
 
     def reload(self) -> None:
-        """Has the next look load the catalog, changed or not; for a handler of signals.
+        """Make the next poll reload the catalog, changed or not; for signal handlers.
 
-        Not now: only looks that lie apart show whether a file is being written."""
+        Not immediately: only polls some time apart show whether a file is being written."""
         self._asked_for = True
 
     def _follow(self) -> None:
@@ -87,8 +87,8 @@ class CatalogWatcher:
             self.look()
 
     def look(self) -> None:
-        """Takes over a change of the source. A content that makes no sense, or a source that does not answer, is
-        logged once, and the catalog stays as it is."""
+        """Apply a change of the source. If the content is invalid or the source does not respond, log it once and keep
+        the catalog."""
         asked = self._now()
         try:
             generation = self._source.generation()
@@ -100,11 +100,11 @@ class CatalogWatcher:
         except CatalogError as error:
             self._confirmed = asked
             self._set_problem(error)
-        except Exception as error:  # whatever it is, recipients are served what was good a moment ago
+        except Exception as error:  # whatever it is, keep serving the last good catalog
             self._set_problem(error)
 
     def report_age(self) -> None:
-        """Logs when the source falls silent, when the catalog becomes too old, and when the source answers again."""
+        """Log when the source falls silent, when the catalog becomes too old, and when the source responds again."""
         age = self.age
         too_old = 0 < self._max_age < age
         stage = (age > _SILENT_SECONDS) + too_old
@@ -120,7 +120,7 @@ class CatalogWatcher:
         try:
             self.catalog = Catalog(self._checked(self._source.load()))
         except CatalogError as error:
-            self._generation, self._refused = generation, error  # loading it again would not help
+            self._generation, self._refused = generation, error  # reloading would not help
             raise
         self._generation, self._refused = generation, None
         _LOG.info("the catalog was loaded as asked" if asked_for else "the catalog has changed and was loaded")

@@ -1,4 +1,4 @@
-"""YAML files of settings: read, filled in from the environment, and converted, with errors that name the key."""
+"""YAML settings files: read, expanded from the environment, and converted, with errors that name the key."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 
 class _TextLoader(yaml.SafeLoader):
-    """Scalars stay the text that they are in the file, for the types of the settings tell what they mean: a share may
-    be called `2024` or `no`, and a time is no date. Only null is null."""
+    """Keeps scalars as text, because the type of a setting decides what they mean: a share may be called `2024` or
+    `no`, and timestamps stay text. Only null is null."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - overrides PyYAML's
         first: [(tag, pattern) for tag, pattern in pairs if tag in (_NULL, _MERGE)]
@@ -43,13 +43,13 @@ class _TextLoader(yaml.SafeLoader):
 def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """The mapping in the file, with `${NAME}` replaced from the environment.
 
-    Raises `CatalogError` for what is no YAML or no mapping, and for a variable that is not set."""
+    Raises `CatalogError` if the file is not YAML or not a mapping, or if a variable is not set."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             document = yaml.load(file, _TextLoader)  # a SafeLoader
     except UnicodeDecodeError:
         raise CatalogError(f"{path} is not a text file in UTF-8") from None
-    except yaml.MarkedYAMLError as error:  # its snippet of the file might hold a secret
+    except yaml.MarkedYAMLError as error:  # its snippet of the file might contain a secret
         mark = error.problem_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise CatalogError(f"{path} is not valid YAML: {error.problem}{place}") from None
@@ -62,9 +62,9 @@ def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> 
 
 
 def convert(document: Mapping[str, Any], kind: type[T], path: str | Path) -> T:
-    """The document as settings of a kind; a key that is null is as good as none.
+    """Convert the document to settings; null keys count as missing.
 
-    Raises `CatalogError` that names the key, and never shows its value."""
+    Raises `CatalogError` that names the key but never shows its value."""
     try:
         return msgspec.convert(_without_nulls(document), kind, strict=False)
     except msgspec.ValidationError as error:
@@ -76,7 +76,7 @@ def convert(document: Mapping[str, Any], kind: type[T], path: str | Path) -> T:
 
 
 def unknown_keys(value: Any, kind: Any, key: str = "") -> Iterator[str]:
-    """The keys of a document that settings of a kind do not have."""
+    """The keys of a document that the settings do not have."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from unknown_keys(item, kind, f"{key}[{index}]")
@@ -90,7 +90,7 @@ def unknown_keys(value: Any, kind: Any, key: str = "") -> Iterator[str]:
 
 
 def empty_keys(value: Any, key: str = "") -> Iterator[str]:
-    """The keys, and places in lists, of a document that have no value or an empty list."""
+    """The keys and list positions of a document whose value is missing or an empty list."""
     if value is None or value == []:
         yield key
     elif isinstance(value, list):
@@ -102,7 +102,7 @@ def empty_keys(value: Any, key: str = "") -> Iterator[str]:
 
 
 def _struct(kind: Any) -> type[msgspec.Struct] | None:
-    """The settings in `X`, `X | None`, `tuple[X, ...]` and the like."""
+    """The settings type inside `X`, `X | None`, `tuple[X, ...]` and the like."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     return next((found for part in get_args(kind) if (found := _struct(part)) is not None), None)

@@ -1,4 +1,4 @@
-"""A catalog in a YAML file: the reference server's `shares` and `authorization`, and `recipients` beside them."""
+"""A catalog in a YAML file: the reference server's `shares` and `authorization`, plus `recipients`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESTRICTIONS = {
     "recipients[].tokens[].expires": "make the token valid for ever",
     "shares[].schemas[].tables[].startVersion": "share the table from its first version",
 }
-"""Keys that restrict access, and what their absence means: nobody means that by leaving one empty."""
+"""Keys that restrict access, and the effect of leaving them out, which nobody intends by an empty value."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -78,29 +78,29 @@ class AuthorizationSettings(Settings, frozen=True):
 
 
 class CatalogSettings(Settings, frozen=True):
-    """The keys that make a catalog."""
+    """The keys of a catalog."""
 
     shares: tuple[ShareSettings, ...] = ()
     authorization: AuthorizationSettings | None = None
     recipients: tuple[RecipientSettings, ...] = ()
     anonymous: bool = False
-    """Whether everyone may read everything, without a token."""
+    """Whether anyone may read everything without a token."""
 
 
 class YamlSource:
-    """The catalog in the file at `path`. Editors may write to it or put another file in its place.
+    """The catalog in the file at `path`. Editors may write to it or replace it.
 
-    `kind` has all keys that the file may have; a changed file is searched for others."""
+    `kind` defines all valid keys; a changed file is searched for others."""
 
     def __init__(self, path: str | Path, kind: type[Settings] = CatalogSettings) -> None:
         self._path, self._kind = Path(path), kind
         self._seen: object = None
-        """The state of the file when it was last looked at."""
+        """The state of the file at the last poll."""
         self._loaded = self._had_recipients = self._had_authorization = False
         self._unknown: set[str] = set()
 
     def generation(self) -> object:
-        """None if the file has changed since the last look: it may be half written."""
+        """None if the file has changed since the last poll: it may be half written."""
         before, self._seen = self._seen, self._state()
         return self._seen if before in (None, self._seen) else None
 
@@ -114,7 +114,7 @@ class YamlSource:
         except CatalogError as error:
             prefix = "" if str(error).startswith(str(self._path)) else f"{self._path}: "
             raise CatalogError(f"{prefix}{error}") from error
-        except (RecursionError, ValueError) as error:  # content that makes no sense, rather than a file that is gone
+        except (RecursionError, ValueError) as error:  # invalid content, rather than a missing file
             raise CatalogError(f"{self._path} does not hold a catalog ({type(error).__name__})") from error
 
     def _load(self, document: Mapping[str, Any]) -> CatalogContent:
@@ -135,14 +135,14 @@ class YamlSource:
         return content
 
     def _check_kept(self, settings: CatalogSettings, has_recipients: bool, unknown: Sequence[str]) -> None:
-        """A changed file must not open or remove anything by a key that is misspelt or missing."""
+        """Reject a changed file that opens or removes access through a misspelt or missing key."""
         hint = f" (keys that are not known: {', '.join(unknown)})" if unknown else ""
         if self._had_recipients and not has_recipients:
             raise CatalogError(f"recipients is missing{hint}; to remove all of them, write recipients: []")
         if self._had_authorization and settings.authorization is None:
             raise CatalogError(f"authorization is missing{hint}; restart the server if that is meant")
         new = [key for key in unknown if self._loaded and _anywhere(key) not in self._unknown]
-        if new:  # `load_config` names those that were there at the start
+        if new:  # `load_config` reports those present at startup
             raise CatalogError(f"the key {new[0]} is not known: correct or remove it")
 
     def _check_access(self, settings: CatalogSettings, has_recipients: bool, unknown: Sequence[str]) -> None:
@@ -160,7 +160,7 @@ class YamlSource:
 
 
 def _anywhere(key: str) -> str:
-    """A key without its places in lists, which change as entries come and go."""
+    """A key without list indexes, which change as entries come and go."""
     return re.sub(r"\[\d+\]", "[]", key)
 
 

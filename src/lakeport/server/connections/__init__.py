@@ -1,4 +1,4 @@
-"""Connections before they are requests: accepted, counted, limited, and the bytes of HTTP.
+"""Connections below the level of requests: accepting, admission, limits and HTTP parsing.
 
 May import `http`, `access`, `records` and `config`.
 """

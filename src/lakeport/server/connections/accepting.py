@@ -1,4 +1,4 @@
-"""Accepts connections: decides who may connect before anything is spent on TLS or HTTP."""
+"""Accepts connections; decides on admission before spending anything on TLS or HTTP."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _log = Throttled(__name__)
 _debug = logging.getLogger(__name__).debug
 
 _AT_ONCE = 64
-"""Connections that are accepted before others get their turn."""
+"""Connections accepted in a row before yielding to the loop."""
 _PAUSE_SECONDS = 1.0
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Serves one listening socket, in place of asyncio's server: that one accepts whatever comes."""
+    """Serves one listening socket, in place of asyncio's server, which accepts every connection."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Accepts no more; the socket belongs to the caller."""
+        """Stop accepting; the caller owns the socket."""
         self._closed = True
         self._loop.remove_reader(self._listening)
 
     async def wait_closed(self) -> None:
-        """There is nothing to wait for."""
+        """Nothing to wait for."""
 
     def _resume(self) -> None:
         if not self._closed:
@@ -63,7 +63,7 @@ class Acceptor:
                 if error.errno not in _EXHAUSTED:
                     raise
                 _log.warning("exhausted", "no connection can be accepted: %s", error.strerror)
-                self._loop.remove_reader(self._listening)  # it would be called again at once
+                self._loop.remove_reader(self._listening)  # it would fire again at once
                 self._loop.call_later(_PAUSE_SECONDS, self._resume)
                 return
             self._admit(peer, address[0])
@@ -92,7 +92,7 @@ class Acceptor:
         timing = {} if self._tls is None else {"ssl_handshake_timeout": seconds}
         try:
             await self._loop.connect_accepted_socket(lambda: self._protocol(visit), peer, ssl=self._tls, **timing)
-        except Exception as error:  # a client that speaks no TLS, or has gone
+        except Exception as error:  # the client does not speak TLS, or has disconnected
             visit.leave()
             _debug("a connection was not made: %s", error)
         except BaseException:

@@ -1,4 +1,4 @@
-"""Who is connected: how much of the server each address takes up."""
+"""Admission: connection limits, in total and per address."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lakeport.server.access.recipients import Proxies, address_group
 from lakeport.server.config import Limits
 
 _OWN_DESCRIPTORS = 128
-"""For the log, the catalog, the storage of tables, and connections of probes."""
+"""For the log, the catalog, table storage and probe connections."""
 _RESERVED = 32
-"""Connections beyond the limits, which get an answer to probes only."""
+"""Connections beyond the limits, which may only probe."""
 _RESERVED_PER_ADDRESS = 8
-"""How many of them one address may have: it must not keep the probes of others out."""
+"""The reserved connections one address may have: it must not lock out other probes."""
 
 
 class Refused(NamedTuple):
@@ -24,24 +24,24 @@ class Refused(NamedTuple):
 
 
 class Admission:
-    """Counts what clients hold, by address. Trusted proxies speak for many clients: limits by address do not apply.
+    """Counts connections and partial requests by address. Trusted proxies are exempt from per-address limits.
 
-    Belongs to the event loop."""
+    Use only on the event loop."""
 
     def __init__(self, limits: Limits, proxies: Proxies) -> None:
         self.limits, self._proxies = limits, proxies
         self.most = limits.connections or _affordable()
-        # One address must not be able to keep all others out.
+        # One address must not be able to lock out all others.
         self._most_per_address = min(limits.connections_per_address or self.most, max(1, self.most * 3 // 4))
         self.open = 0
         self.reserved = 0
-        """How many of the open ones only probes can use."""
+        """Open connections that may only probe."""
         self.connections: Counter[str] = Counter()
         self.reserved_by_address: Counter[str] = Counter()
         self.partial: Counter[str] = Counter()
 
     def enter(self, address: str) -> Visit | Refused:
-        """Lets a connection in, if there is room; beyond the limits, a few that may probe."""
+        """Admit a connection if there is room; beyond the limits, a few that may only probe."""
         group = None if self._proxies.trust(address) else address_group(address)
         refused = self._refusal(group)
         if refused is not None and self._is_reserve_used_up(group):
@@ -61,17 +61,17 @@ class Admission:
 
 
 class Visit:
-    """One connection; `address` is None if its limits do not apply."""
+    """One connection; `address` is None if per-address limits do not apply."""
 
     def __init__(self, admission: Admission, address: str | None, refused: Refused | None) -> None:
         self._admission, self._address = admission, address
         self.refused = refused
-        """The answer to everything but probes, if the connection is beyond the limits."""
+        """The response to everything but probes, if the connection is beyond the limits."""
         self._left = self._partial = False
         self._count(1)
 
     def may_wait(self, *, partial: bool) -> bool:
-        """Notes whether the connection holds an incomplete request; False if its address has too many of them."""
+        """Record whether the connection holds an incomplete request; False if its address has too many."""
         if partial != self._partial:
             self._partial = partial
             _count(self._admission.partial, self._address, 1 if partial else -1)
@@ -81,7 +81,7 @@ class Visit:
         return not most or self._admission.partial[self._address] <= most
 
     def leave(self) -> None:
-        """May be called twice."""
+        """Idempotent."""
         if self._left:
             return
         self._left = True
@@ -99,13 +99,13 @@ class Visit:
 
 
 def _affordable() -> int:
-    """Each connection may take a second descriptor, for a file that it downloads."""
+    """Each connection may need a second descriptor, for a file download."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return max(16, (descriptors - _OWN_DESCRIPTORS) // 2)
 
 
 def _count(counter: Counter[str], key: str | None, by: int) -> None:
-    """Forgets what is zero: addresses come and go."""
+    """Drop zeros: addresses come and go."""
     if key is None:
         return
     counter[key] += by

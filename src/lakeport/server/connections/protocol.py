@@ -1,4 +1,4 @@
-"""Connections that cannot hold the server up: requests must arrive soon, and be small before they are understood."""
+"""HTTP connections with limits: requests must arrive in time, and are bounded before they are parsed."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
 _OF_BODIES = (b"content-length", b"transfer-encoding")
 _PROBES = ("/health", "/ready")
 CROWDED_SECONDS = 2.0
-"""The life of connections that only probes can use: they must soon be free again, whatever they send."""
+"""The lifetime of probe-only connections: they must be free again soon, whatever they send."""
 _PARSED_AT_ONCE = 1024
-"""Bytes; so few that a budget is checked before much of what exceeds it was parsed."""
+"""Bytes; small, so that budgets are checked before much excess is parsed."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 by httptools with budgets; alone it would take heads, chunk framing and trailers of any size and pace.
+    """HTTP/1.1 with budgets; httptools alone accepts heads, chunk framing and trailers of any size and pace.
 
-    Uvicorn's own time-out applies to connections that are idle between requests."""
+    Uvicorn's own timeout covers connections that are idle between requests."""
 
     def __init__(self, limits: Limits, body_bytes: int, visit: Visit, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
@@ -40,17 +40,17 @@ class LimitedProtocol(HttpToolsProtocol):
             self.app = _probes_only(self.app, visit.refused)
         self._limits, self._most_body_bytes, self._visit = limits, body_bytes, visit
         self._answered: RequestResponseCycle | None = None
-        """The request that is being answered, or was last; `cycle` is the one that arrived last."""
+        """The request being answered, or the last one; `cycle` is the one that arrived last."""
         self._unparsed = b""
-        """Data that waits until earlier requests have their answers; no more is read as long as there is any."""
+        """Data held back until earlier requests are answered; reading pauses while there is any."""
         self._refusal: tuple[HTTPStatus, str] | None = None
         self._begun = self._ended = False
-        """Whether a request is arriving; whether one has become complete in the data at hand."""
+        """Whether a request is arriving; whether one was completed by the current data."""
         self._in_head = True
         self._framing = self._body = self._fields = 0
-        """Of the current request: bytes that are not body, bytes that are, headers and trailers."""
+        """Of the current request: non-body bytes, body bytes, headers and trailers."""
         self._timer: asyncio.TimerHandle | None = None
-        """Runs while a request is awaited."""
+        """Runs while waiting for a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -81,7 +81,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._parse_unparsed()
 
     def _parse_unparsed(self) -> None:
-        """Parses what has arrived, up to the point where too many requests wait for the answers to earlier ones."""
+        """Parse received data until too many requests wait for earlier ones."""
         data, start = memoryview(self._unparsed), 0
         while start < len(data) and not self._has_enough() and not self.transport.is_closing():
             self._parse(data[start : start + _PARSED_AT_ONCE])
@@ -98,10 +98,10 @@ class LimitedProtocol(HttpToolsProtocol):
         return 0 < self._limits.pipelined_requests <= len(self.pipeline)
 
     def _check_rest(self) -> None:
-        """After all that has arrived was parsed: a request may be incomplete, or a connection begin to be idle."""
+        """After parsing everything received: a request may be incomplete, or the connection may become idle."""
         if not self._visit.may_wait(partial=self._begun):
             self._cut_off(HTTPStatus.TOO_MANY_REQUESTS, "too many incomplete requests come from this address")
-        # Any byte counts as the begin of a request, and stops the timer of idle connections.
+        # Any byte begins a request, and stops the idle timer.
         elif self._timer is None and not self._begun and self._is_idle():
             self._await(self._limits.head_seconds)
 
@@ -120,12 +120,12 @@ class LimitedProtocol(HttpToolsProtocol):
             self._cut_off(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body of the request is too large")
 
     def _feed(self, part: memoryview) -> None:
-        """In place of uvicorn's: that one logs whatever clients do, and loses what follows an upgrade."""
+        """Replaces uvicorn's, which logs whatever clients do and drops data after an upgrade."""
         while part:
             try:
                 self.parser.feed_data(part)
                 return
-            except httptools.HttpParserUpgrade as upgrade:  # which may be ignored (RFC 9110, section 7.8)
+            except httptools.HttpParserUpgrade as upgrade:  # may be ignored (RFC 9110, section 7.8)
                 part = part[upgrade.args[0] :]
             except httptools.HttpParserError:
                 self._cut_off(*(self._refusal or (HTTPStatus.BAD_REQUEST, "this is not a valid HTTP request")))
@@ -136,7 +136,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._begun = self._in_head = True
         self._framing = self._body = self._fields = 0
         self._await(self._limits.head_seconds)
-        # For who has to cut a client off: closing would wait until it has taken what is in the buffers.
+        # For aborting: close() would wait for buffers to drain.
         self.scope["state"]["abort"] = self.transport.abort
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -144,7 +144,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._fields > self._limits.header_count:
             most = f"the request has more than {self._limits.header_count} headers"
             raise self._refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, most)
-        if self._in_head:  # trailers must not pass for headers
+        if self._in_head:  # trailers must not be taken for headers
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -153,11 +153,11 @@ class LimitedProtocol(HttpToolsProtocol):
         if len(hosts) > 1 or needed > len(hosts) or not all(map(_HOST.fullmatch, hosts)):
             raise self._refused(HTTPStatus.BAD_REQUEST, "the request must have one Host header")
         if self.parser.should_upgrade() and any(name in _OF_BODIES for name, _ in self.headers):
-            # The parser would take the body for something else than HTTP.
+            # The parser would not treat the body as HTTP.
             raise self._refused(HTTPStatus.BAD_REQUEST, "a request with a body must not ask for an upgrade")
         super().on_headers_complete()
         self._in_head = False
-        # Readers of a body give up before the connection does, and log it.
+        # Body readers time out before the connection does, and log it.
         self._await(2 * self._limits.body_seconds)
 
     def on_body(self, body: bytes) -> None:
@@ -170,25 +170,25 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _refused(self, status: HTTPStatus, reason: str) -> Exception:
-        """An error that ends the parsing; then the client is told."""
+        """An error that stops parsing; the client then gets the response."""
         self._refusal = (status, reason)
         return httptools.HttpParserError(reason)
 
     def _cut_off(self, status: HTTPStatus, reason: str) -> None:
-        """Answers if that cannot be taken for a part or the whole of another answer, and closes the connection."""
+        """Close the connection; respond first if that cannot be mistaken for part or all of another response."""
         address = self.client[0] if self.client else "-"
         _log.warning("refused a request", "refused a request from %s with %d: %s", address, status, reason)
         if self.pipeline or not self._answerable():
             self.transport.abort()
             return
         if self.cycle is not None:
-            self.cycle.disconnected = True  # so that what the application sends is dropped
+            self.cycle.disconnected = True  # drop whatever the application still sends
             self.cycle.message_event.set()
         self.transport.write(plain_answer(status, reason))
         self.transport.close()
 
     def _answerable(self) -> bool:
-        """Whether nothing is sent or to be sent but the answer to the current request."""
+        """Whether the response to the current request is the only one sent or pending."""
         return self._is_idle() if self._in_head else not self.cycle.response_started
 
     def _is_idle(self) -> bool:
@@ -209,12 +209,12 @@ class LimitedProtocol(HttpToolsProtocol):
             self._await(self._limits.head_seconds)
         elif self._in_head:
             self.transport.abort()
-        else:  # the reader of the body was kept from it, as on a busy machine
+        else:  # the body reader was starved, as on a busy machine
             self._cut_off(HTTPStatus.REQUEST_TIMEOUT, "the body of the request has not arrived in time")
 
 
 class _Flow(FlowControl):
-    """Reads on only if that is wanted; uvicorn would after every answer, and whenever an application waits."""
+    """Resumes reading only when wanted; uvicorn would after every response, and whenever an application waits."""
 
     def __init__(self, transport: asyncio.Transport, wanted: Callable[[], bool]) -> None:
         super().__init__(transport)
@@ -247,7 +247,7 @@ def _probes_only(app: Application, refused: Refused) -> Application:
 
 
 def plain_answer(status: HTTPStatus, reason: str) -> bytes:
-    """A whole answer, after which the connection is closed."""
+    """A complete response, after which the connection is closed."""
     retry = "retry-after: 1\r\n" if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE) else ""
     return (
         f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n{retry}"

@@ -1,4 +1,4 @@
-"""Temporary table credentials: read access to the directory of a table, for readers that go to the storage themselves.
+"""Temporary table credentials: read access to a table's directory, for clients that read the storage directly.
 
 Protocol: Generate Temporary Table Credential.
 """

@@ -1,4 +1,4 @@
-"""AWS: a session of the security token service whose policy lets it read one prefix."""
+"""AWS: STS sessions whose policy allows reading one prefix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POLICY_SIGN = re.compile(r"[*?$]")
 
 
 class AwsVendor:
-    """Assumes the role if there is one, else asks for a federation token; sessions are of 15 minutes at least."""
+    """Assumes the role if there is one, else requests a federation token; sessions last at least 15 minutes."""
 
     def __init__(self, options: AwsOptions) -> None:
         self._options = options
@@ -50,7 +50,7 @@ class AwsVendor:
         import boto3.session
         from botocore.config import Config
 
-        session = boto3.session.Session(  # of its own: sessions are not for several threads
+        session = boto3.session.Session(  # a new one each time: sessions are not thread-safe
             aws_access_key_id=storage.get("access_key_id"),
             aws_secret_access_key=storage.get("secret_access_key"),
             aws_session_token=storage.get("session_token", "token"),
@@ -84,15 +84,15 @@ def _federate(sts: Any, grant: Grant, policy: str) -> Any:
 def session_policy(
     place: Place, region: str, kms_key_arn: str | None, access_points: Mapping[str, str] | None = None
 ) -> str:
-    """Read everything below the prefix and list it: nothing else, whatever the role may do.
+    """Allow reading and listing everything below the prefix, and nothing else, whatever the role allows.
 
-    Raises `SharingError` if it is longer than the service takes, or for an access point whose ARN is not known: AWS
-    does not take its alias in a policy.
+    Raises `SharingError` if the policy is too long for STS, or for an access point whose ARN is not known: AWS does not
+    accept its alias in a policy.
     """
     bucket = (access_points or {}).get(place.bucket) or _bucket_arn(place.bucket, region)
     objects = f"{bucket}/object" if ":accesspoint/" in bucket else bucket
     below = _escape(place.prefix) + "*"
-    # Without the `/` at its end, the prefix of `t1` would list the names in `t10` too.
+    # Without the trailing `/`, the prefix of `t1` would also list the names in `t10`.
     listed = {"Condition": {"StringLike": {"s3:prefix": [below]}}} if place.segments else {}
     statements: list[dict[str, Any]] = [
         _allow(["s3:GetObject", "s3:GetObjectVersion"], f"{objects}/{below}"),
@@ -118,7 +118,7 @@ def _allow(actions: list[str], resource: str) -> dict[str, Any]:
 
 
 def _escape(text: str) -> str:
-    """Signs that stand for others in a policy, as themselves."""
+    """Escape the wildcards and variables of a policy."""
     return _POLICY_SIGN.sub(lambda sign: f"${{{sign[0]}}}", text)
 
 

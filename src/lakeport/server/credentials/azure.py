@@ -1,5 +1,5 @@
-"""Azure: a shared access signature for one directory, made with a key that Azure gives to the server's identity (user
-delegation), or with the key of the account (a service SAS)."""
+"""Azure: a shared access signature for one directory, signed with a user delegation key for the server's identity, or
+with the account key (a service SAS)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from azure.storage.filedatalake import UserDelegationKey
 
 PREFIXES = ("azure_storage_", "azure_")
-"""Of obstore's names."""
+"""Of obstore's option names."""
 
 _LONGEST_SECONDS = 7 * 24 * 3600
-"""Of a key for user delegation."""
+"""The longest life of a user delegation key."""
 
 _CLOCK_SKEW = timedelta(minutes=15)
 _READ_AND_LIST = "rl"
 
 
 class AzureVendor:
-    """Signs by user delegation, unless the storage is configured with the account's key and no application."""
+    """Signs by user delegation, unless the storage is configured with an account key and no application."""
 
     def __init__(self, options: AzureOptions) -> None:
         self._options = options
@@ -40,14 +40,14 @@ class AzureVendor:
             raise CatalogError(f"container {place.bucket}: set account_name in the storage options")
         endpoint = storage.get("endpoint") or f"https://{place.account}.{place.domain}"
         start = datetime.fromtimestamp(grant.now, UTC)
-        # Whole seconds, as in the signature.
+        # The signature has whole seconds.
         expiry = (start + timedelta(seconds=min(grant.seconds, _LONGEST_SECONDS))).replace(microsecond=0)
         key = self._account_key(storage) or self._delegation_key(endpoint, storage, start, expiry)
         protocol = "https,http" if endpoint.startswith("http://") else "https"
         return Granted(AzureUserDelegationSas(sas_token=_sign(place, key, expiry, protocol)), expiry.timestamp())
 
     def _account_key(self, storage: StoreOptions) -> str | None:
-        """None if the server has an identity of its own, which is to be preferred: it can be revoked by itself."""
+        """None if the server has its own identity, which is preferred: it can be revoked separately."""
         is_application = self._options.client_secret or storage.get("client_secret")
         return None if is_application else storage.get("account_key", "access_key", "master_key")
 
@@ -72,7 +72,7 @@ class AzureVendor:
         secret = self._options.client_secret or storage.get("client_secret")
         host = self._options.authority_host or storage.get("authority_host")
         if tenant and client and secret:
-            if host:  # not one that Microsoft's directory of clouds knows
+            if host:  # not in Microsoft's list of clouds
                 return ClientSecretCredential(tenant, client, secret, authority=host, disable_instance_discovery=True)
             return ClientSecretCredential(tenant, client, secret)
         return DefaultAzureCredential(managed_identity_client_id=client)

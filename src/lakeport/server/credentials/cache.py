@@ -1,4 +1,4 @@
-"""Values that are made once and served while they are fresh."""
+"""A thread-safe cache of values that expire."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ V = TypeVar("V")
 class Fresh(Generic[V]):
     value: V
     until: float
-    """Seconds since the epoch; from then on it is made anew."""
+    """Seconds since the epoch; the value is made anew from then on."""
 
 
 class FreshValues(Generic[V]):
-    """A cache for threads: of those who ask for a key at once, one makes the value and the others wait for it.
+    """A thread-safe cache: of concurrent callers for a key, one makes the value and the others wait for it.
 
-    A failure is told to all who waited, and is not kept. Of more than `capacity` keys, those that were not asked for
-    the longest are forgotten.
+    All waiting callers get its error, which is not cached. Above `capacity`, the least recently used keys are evicted.
     """
 
     def __init__(self, now: Callable[[], float], capacity: int = 1000) -> None:
@@ -56,5 +55,5 @@ class FreshValues(Generic[V]):
 def _fill(future: Future[Fresh[V]], make: Callable[[], Fresh[V]]) -> None:
     try:
         future.set_result(make())
-    except BaseException as error:  # whatever it is, nobody may wait for ever
+    except BaseException as error:  # whatever it is, nobody may wait forever
         future.set_exception(error)

@@ -1,4 +1,4 @@
-"""The seam between the rules, which are the same for all, and the clouds."""
+"""The interface between the common rules and the clouds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What is asked of a cloud: to read everything in `place`, and nothing else."""
+    """A request to a cloud: read everything in `place`, and nothing else."""
 
     place: Place
     storage: Mapping[str, Any]
-    """The options by which the server itself reads there."""
+    """The options with which the server itself reads there."""
     seconds: int
-    """How long it should be good for; a cloud that does not give exactly this gives what is nearest."""
+    """The requested lifetime; a cloud that cannot grant exactly this grants the nearest."""
     now: float
     name: str
     """For the cloud's own audit log: letters, digits and `-`."""
@@ -32,9 +32,9 @@ class Granted:
 
 
 class CloudVendor(Protocol):
-    """Blocks, and may be called from any thread.
+    """Blocks; thread-safe.
 
-    Raises `SharingError` for a place that the cloud cannot give credentials for, `ImportError` if its library is not
+    Raises `SharingError` if the cloud cannot issue credentials for the place, `ImportError` if its library is not
     installed, and whatever else the library raises.
     """
 

@@ -1,4 +1,4 @@
-"""GCS: the server's own access token, exchanged for one that a credential access boundary narrows to a prefix."""
+"""GCS: the server's access token, downscoped to a prefix with a credential access boundary."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 
 class GcsVendor:
-    """The token lives as long as the server's own does, an hour at most; the bucket needs uniform bucket-level access,
-    for boundaries do not hold with access lists."""
+    """The token lives as long as the server's own, at most an hour. The bucket needs uniform bucket-level access,
+    because boundaries do not apply to access control lists."""
 
     def __init__(self, options: GcsOptions) -> None:
         self._options = options
@@ -49,7 +49,7 @@ class GcsVendor:
 
 
 def _expires(answer: dict[str, Any], source: Credentials, now: float) -> float:
-    """The exchange may leave it out: then it is that of the token that was exchanged."""
+    """The exchange may omit the expiry; then the exchanged token's applies."""
     seconds = answer.get("expires_in")
     if seconds is None and source.expiry is not None:
         return float(source.expiry.replace(tzinfo=UTC).timestamp())
@@ -71,7 +71,7 @@ def _open_source(storage: StoreOptions) -> Credentials:
 
 
 def access_boundary(place: Place) -> dict[str, Any]:
-    """Read and list the objects below the prefix, whatever the server itself may do."""
+    """Allow reading and listing the objects below the prefix, whatever the server itself may do."""
     bucket = f"projects/_/buckets/{place.bucket}"
     rule: dict[str, Any] = {
         "availableResource": f"//storage.googleapis.com/{bucket}",
@@ -85,6 +85,6 @@ def access_boundary(place: Place) -> dict[str, Any]:
 
 
 def _literal(text: str) -> str:
-    """Text in the Common Expression Language."""
+    """A string literal in the Common Expression Language."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

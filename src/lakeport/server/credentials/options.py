@@ -1,4 +1,4 @@
-"""What the provider says about credentials: the `temporaryCredentials` of the configuration, and options of storage."""
+"""Credential settings: `temporaryCredentials` in the configuration, and storage options."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
 class AwsOptions(_Section, frozen=True):
     role_arn: str | None = None
-    """The role that is assumed; without one, the server's own keys are those of a user, who gives federation tokens."""
+    """The role to assume; without one, the server's own keys must be a user's, and get federation tokens."""
     external_id: str | None = None
     region: str | None = None
     sts_endpoint: str | None = None
-    """By default the endpoint of the storage if it has one of its own (MinIO, Ceph), else that of AWS."""
+    """Defaults to the storage's custom endpoint if it has one (MinIO, Ceph), else to AWS."""
     kms_key_arn: str | None = None
-    """The key that the objects are encrypted with, if it is not one that S3 keeps itself."""
+    """The key that encrypts the objects, unless S3 manages it."""
     access_points: dict[str, Annotated[str, msgspec.Meta(pattern=_ACCESS_POINT)]] = {}
-    """The ARNs of access points, by the aliases that locations have in place of a bucket's name."""
+    """Access point ARNs, by the alias that locations use as the bucket name."""
 
 
 class AzureOptions(_Section, frozen=True):
     tenant_id: str | None = None
     client_id: str | None = None
     client_secret: str | None = None
-    """Of an application; by default those of the storage, then the account's key, then the identity of the machine."""
+    """Of an application. Defaults to the storage's, then the account key, then the machine's identity."""
     authority_host: str | None = None
-    """Of Entra ID, in other clouds than the public one."""
+    """Of Entra ID, in clouds other than the public one."""
     hierarchical_namespace: bool = True
-    """Without it (Data Lake Storage Gen2), Azure signs access to whole containers only, not to directories."""
+    """Without it (Data Lake Storage Gen2), Azure can only sign access to whole containers, not directories."""
 
 
 class GcsOptions(_Section, frozen=True):
@@ -52,7 +52,7 @@ class CredentialOptions(_Section, frozen=True):
 
 
 def parse_options(options: Mapping[str, Any]) -> CredentialOptions:
-    """Raises `CatalogError` for a key that there is not, or a value of the wrong type."""
+    """Raises `CatalogError` for an unknown key or a value of the wrong type."""
     try:
         return msgspec.convert(options, CredentialOptions)
     except msgspec.ValidationError as error:
@@ -60,15 +60,15 @@ def parse_options(options: Mapping[str, Any]) -> CredentialOptions:
 
 
 class StoreOptions:
-    """Options of an object store by obstore's names, with or without the prefix of the cloud, in any case; what they
-    leave out comes from the environment, as obstore reads it."""
+    """Object store options by obstore's names, with or without the cloud prefix, case-insensitive; missing ones come
+    from the environment, as in obstore."""
 
     def __init__(self, options: Mapping[str, Any], prefixes: tuple[str, ...]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
         self._prefixes = prefixes
 
     def get(self, *names: str) -> str | None:
-        """The first of the names that has a value, in the options before the environment."""
+        """The first of the names that has a value; options take precedence over the environment."""
         spelled = [prefix + name for name in names for prefix in self._prefixes]
         given = [self._options.get(name) for name in [*spelled, *names]]
         values = [*given, *(os.environ.get(name.upper()) for name in spelled)]

@@ -1,4 +1,4 @@
-"""Where tables lie: the cloud, the bucket and the directory that a location names, however it is spelled."""
+"""Table locations, parsed: the cloud, bucket and directory, however the location is spelled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Cloud(Enum):
-    """The value is the extra that has its libraries, and the section of the configuration."""
+    """The value names the extra with its libraries, and the section of the configuration."""
 
     AWS = "aws"
     AZURE = "azure"
@@ -33,22 +33,22 @@ _CLOUDS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory in a bucket, or in a container of an account; without segments it is the whole bucket.
+    """A directory in a bucket, or in a container of an account; without segments, the whole bucket.
 
-    Two spellings of one directory are equal places. Segments are plain text: none is empty, `.` or `..`.
+    Two spellings of one directory are equal places. Segments are not percent-encoded, and never empty, `.` or `..`.
     """
 
     cloud: Cloud
     bucket: str
     segments: tuple[str, ...]
     account: str = ""
-    """Of Azure; empty for the others."""
+    """Azure only; otherwise empty."""
     domain: str = ""
-    """Of Azure: what follows the account in the name of its host, for the blob service."""
+    """Azure only: the blob service's host name after the account."""
 
     @property
     def prefix(self) -> str:
-        """What the names of all objects in it begin with."""
+        """The common prefix of the names of its objects."""
         return "".join(f"{segment}/" for segment in self.segments)
 
     def is_within(self, other: Place) -> bool:
@@ -56,10 +56,10 @@ class Place:
 
 
 def parse_place(location: str, account: str | None = None) -> Place:
-    """`account` is Azure's, for locations that do not name it (`az://container/path`).
+    """`account` is the Azure account, for locations that do not name it (`az://container/path`).
 
-    Raises `SharingError`: UNSUPPORTED_OPERATION for a disk or a scheme for which there are no credentials,
-    INVALID_PARAMETER_VALUE for a location that is none.
+    Raises `SharingError`: UNSUPPORTED_OPERATION for a local path or an unsupported scheme, INVALID_PARAMETER_VALUE for
+    an invalid location.
     """
     match = _LOCATION.fullmatch(location)
     cloud = _CLOUDS.get(match[1].lower()) if match else None

@@ -1,4 +1,4 @@
-"""Who gets temporary credentials, and for what; the clouds make them."""
+"""Which recipients get temporary credentials, and for what; the clouds issue them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _LONGEST_NAME = 64
 
 
 class CredentialVendor:
-    """Gives recipients read access to the directories of tables, for `validity_seconds` or what the cloud allows.
+    """Gives recipients read access to table directories, for `validity_seconds` or what the cloud allows.
 
-    `options` are the `temporaryCredentials` of the configuration, `storage_options` those of the server's storage, by
-    obstore's names; a table's own come before them. Credentials are kept and given again while at least half of their
-    time is left. `now` gives seconds since the epoch. Raises `CatalogError` for options that make no sense.
+    `options` is `temporaryCredentials` from the configuration; `storage_options` are the server's, by obstore's names,
+    overridden by a table's own. Credentials are reused while at least half of their lifetime is left. `now` returns
+    seconds since the epoch. Raises `CatalogError` for invalid options.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class CredentialVendor:
         self._granted: FreshValues[Granted] = FreshValues(now)
 
     def credentials(self, table: Table, location: str | None) -> Credentials:
-        """For the table's location, or for one that it names: one of the table's, or a directory in it.
+        """For the table's location, or for `location`: one of the table's, or a directory in it.
 
-        Blocks; threads that ask for the same at once wait for one answer. Raises `SharingError`: 400 for what is not
-        to be had, 500 if the cloud fails, which is logged with its reason.
+        Blocks; concurrent calls for the same credentials share one request. Raises `SharingError`: 400 if they cannot
+        be issued, 500 if the cloud fails, which is logged with the reason.
         """
         _check_shared_by_directory(table)
         storage = table.storage_options(self._storage_options)
@@ -79,7 +79,7 @@ class CredentialVendor:
             raise
         except ImportError as error:
             raise _not_installed(place.cloud, error) from error
-        except Exception as error:  # of any kind: each library has its own
+        except Exception as error:  # each library has its own errors
             raise _failed(table, place.cloud, error) from error
         return Fresh(granted, (now + granted.expires) / 2)
 
@@ -95,7 +95,7 @@ def _check_shared_by_directory(table: Table) -> None:
 
 
 def _allowed_place(table: Table, location: str | None, account: str | None) -> Place:
-    """Raises `SharingError` for a location that is not one of the table's, nor in one of them."""
+    """Raises `SharingError` if the location is neither one of the table's nor in one of them."""
     if location is None:
         return parse_place(table.location, account)
     roots = (parse_place(root, account) for root in (table.location, *table.auxiliary_locations))

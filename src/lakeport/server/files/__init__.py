@@ -1,4 +1,4 @@
-"""The files of tables on a disk, for who has a signed URL."""
+"""Table files on a local disk, downloaded by signed URL."""
 
 from lakeport.server.files.app import FilesApp
 

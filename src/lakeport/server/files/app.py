@@ -1,4 +1,4 @@
-"""Answers GET and HEAD for signed URLs of files on a disk."""
+"""Serves GET and HEAD for signed URLs of files on disk."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _PATH_SEND = "http.response.pathsend"
 class FilesApp:
     """An ASGI application at `{endpoint}/files`.
 
-    The URL is all that a client needs to show; it is good as long as its recipient may read the table, and only where
-    that one may come from. `now` gives seconds since the epoch.
+    The URL is the only credential. It works while its recipient may read the table, and only from the recipient's
+    allowed addresses. `now` returns seconds since the epoch.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class FilesApp:
         raw_path = scope["raw_path"].decode("latin-1").removeprefix(scope.get("root_path", ""))
         url = self._urls.parse(raw_path.removeprefix(self._urls.prefix), scope["query_string"].decode("latin-1"))
         if url is not None and (exchange := _exchange(scope)):
-            exchange.asked = url.table_id  # refusals are recorded too
+            exchange.asked = url.table_id  # refusals are audited too
         if url is None or not self._urls.is_signed(url):
             _log.warning("refused a URL that this server did not sign")
             raise _denied("this is no URL that the server has signed: query the table for one")
@@ -118,7 +118,7 @@ class FilesApp:
 
 
 def _opened(root: str, path: str) -> OpenFile:
-    """What keeps a file from being read is the provider's to know, not the recipient's."""
+    """Open the file; hide the reason for a failure from the recipient."""
     try:
         return open_file(root, path)
     except (MissingFileError, AccessDeniedError) as error:
@@ -147,7 +147,7 @@ async def _refuse(error: SharingError, scope: Scope, receive: Receive, send: Sen
 
 
 def _exchange(scope: Scope) -> Exchange | None:
-    """What the audit log will hear of, if there is one."""
+    """The exchange to record in the audit log, if any."""
     exchange: Exchange | None = scope.get("state", {}).get("exchange")
     return exchange
 

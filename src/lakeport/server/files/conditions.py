@@ -1,4 +1,4 @@
-"""Which part of a file a request asks for, and on which conditions (RFC 9110, sections 13 and 14)."""
+"""Range and conditional requests (RFC 9110, sections 13 and 14)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakeport.server.files.opening import FileState
 from lakeport.server.http.asgi import Scope, header
 from lakeport.server.http.refusals import Refusal
 
-# What is taken is not given back: a header of blanks would otherwise take a time that grows with its length squared.
+# Possessive: with backtracking, a header of blanks would take quadratic time.
 _RANGE = re.compile(r"\s*+bytes\s*+=\s*+([0-9]*+)\s*+-\s*+([0-9]*+)\s*+", re.ASCII | re.IGNORECASE)
 _TAG = re.compile(r'(?:W/)?("[^"]*")')
 _LONGEST_NUMBER = 18
@@ -17,7 +17,7 @@ _LONGEST_NUMBER = 18
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What to answer: 200 with the whole, 206 with a range, or 304 with nothing."""
+    """The response: 200 with the whole file, 206 with a range, or 304 without a body."""
 
     status: int
     start: int = 0
@@ -39,7 +39,7 @@ def requested_part(scope: Scope, state: FileState) -> Part:
 
 
 def _names(tags: str, state: FileState, *, weakly: bool) -> bool:
-    """Whether a list of entity tags has that of the file."""
+    """Whether a list of entity tags contains the file's."""
     if tags.strip() == "*":
         return True
     return any(tag[1] == state.etag for tag in _TAG.finditer(tags) if weakly or not tag[0].startswith("W/"))
@@ -50,7 +50,7 @@ def _holds(if_range: str | None, state: FileState) -> bool:
 
 
 def _ranged(wanted: str, size: int) -> Part:
-    """A range that makes no sense is ignored, as are several at once; one that starts behind the end is refused."""
+    """Invalid and multiple ranges are ignored; a range that starts past the end is refused."""
     found = _RANGE.fullmatch(wanted)
     if not found or max(map(len, found.groups())) > _LONGEST_NUMBER or not any(found.groups()):
         return Part(200, 0, size)

@@ -1,4 +1,4 @@
-"""Opens a file below a root, wherever links lead, and notices if it changes while it is read."""
+"""Opens a file below a root, resolving links, and detects changes while it is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DENIED = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What tells one content of a file from the next."""
+    """Distinguishes one content of a file from the next."""
 
     size: int
     modified_ns: int
@@ -36,15 +36,15 @@ class FileState:
 
 
 class OpenFile:
-    """A file and its state when it was opened. `close` waits for a `read` that another thread is in."""
+    """A file and its state when it was opened. `close` waits for a `read` in another thread."""
 
     def __init__(self, descriptor: int, path: str, state: FileState) -> None:
         self.path, self.state = path, state
-        self._file = FileIO(descriptor)  # which is closed even if whoever waited for it has been cancelled
+        self._file = FileIO(descriptor)  # closes the file even if the waiting task was cancelled
         self._lock = Lock()
 
     def read(self, start: int, length: int) -> bytes:
-        """All the bytes of a range. Raises `StorageError` if the file has changed since it was opened."""
+        """Read exactly this range. Raises `StorageError` if the file has changed since it was opened."""
         with self._lock:
             try:
                 data = _read_whole(self._file.fileno(), start, length)
@@ -61,9 +61,9 @@ class OpenFile:
 
 
 def open_file(root: str, relative: str) -> OpenFile:
-    """The regular file at a clean path below `root`.
+    """Open the regular file at a clean path below `root`.
 
-    Raises `MissingFileError`; `AccessDeniedError` for what is no file or, by way of links, not below the root;
+    Raises `MissingFileError`; `AccessDeniedError` if it is not a regular file, or links lead out of the root;
     `StorageError` if the disk fails.
     """
     path = f"{root}/{relative}"
@@ -87,7 +87,7 @@ def _state(status: os.stat_result) -> FileState:
 
 
 def _read_whole(descriptor: int, start: int, length: int) -> bytes:
-    """Fewer bytes than asked for only if the file ends before."""
+    """Returns fewer bytes only at the end of the file."""
     data = os.pread(descriptor, length, start)
     while len(data) < length and (more := os.pread(descriptor, length - len(data), start + len(data))):
         data += more

@@ -1,4 +1,4 @@
-"""Sends a part of a file at the pace of the client, without the event loop ever waiting for the disk."""
+"""Sends part of a file with backpressure, without blocking the event loop on the disk."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakeport.server.http.lanes import Lane
 _log = logging.getLogger(__name__)
 
 _CHUNK_SIZE = 1 << 20
-"""What is read and written at once; a client has to take as much in the time that it is given for a write."""
+"""Bytes per read and write; a client must take this much within the write timeout."""
 
 
 class FileSender:
-    """Sends bodies; a client that does not take a chunk within `stall_seconds` is cut off."""
+    """Sends bodies; a client that does not take a chunk within `stall_seconds` is disconnected."""
 
     def __init__(self, lane: Lane, stall_seconds: float) -> None:
         self._lane, self._stall = lane, stall_seconds
@@ -25,8 +25,8 @@ class FileSender:
     async def send(
         self, file: OpenFile, start: int, length: int, scope: Scope, receive: Receive, send: Send
     ) -> str | None:
-        """The body of an answer whose head was sent. If it cannot be sent whole it stays without its end, so that the
-        server breaks the connection and the client notices; the reason is returned."""
+        """Send the body after its headers. If that fails, return the reason and leave the response incomplete, so that
+        the server aborts the connection and the client notices."""
         gone = asyncio.create_task(disconnection(receive))
         try:
             sent = await self._send_chunks(file, start, start + length, gone, send)
@@ -42,7 +42,7 @@ class FileSender:
             gone.cancel()
 
     async def _send_chunks(self, file: OpenFile, start: int, end: int, gone: asyncio.Task[None], send: Send) -> bool:
-        """Whether the whole was sent before the client went away."""
+        """Return whether everything was sent before the client disconnected."""
         while not gone.done():
             chunk = await self._lane.run(file.read, start, min(_CHUNK_SIZE, end - start))
             start += len(chunk)

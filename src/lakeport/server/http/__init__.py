@@ -1,4 +1,4 @@
-"""One request and its answer: ASGI, the exchange, refusals, lanes of threads.
+"""One request and its response: ASGI, the exchange, refusals, thread pools.
 
-Imports nothing of the server.
+Imports nothing else from the server.
 """

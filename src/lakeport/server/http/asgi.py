@@ -1,4 +1,4 @@
-"""The words of ASGI, and answers that are whole before the first byte is sent."""
+"""ASGI types, and responses that are complete before the first byte is sent."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Replying(Protocol):
-    """An answer that sends itself."""
+    """A response that sends itself."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class Reply:
-    """An answer with its body."""
+    """A response with its body."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -37,7 +37,7 @@ class Reply:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        # The body of an answer to HEAD is told by its length only.
+        # A response to HEAD has a Content-Length but no body.
         body = b"" if scope["method"] == "HEAD" else self.body
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
@@ -48,7 +48,7 @@ def json_reply(content: msgspec.Struct | dict[str, Any], status: int = 200, head
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The value of a request header by its lower-case name; of several, the first."""
+    """The value of a request header by its lower-case name; the first if there are several."""
     for key, value in scope["headers"]:
         if key == name:
             return str(value, "latin-1")
@@ -56,13 +56,13 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 async def disconnection(receive: Receive) -> None:
-    """Returns when the client has gone away. The body of the request must have been read."""
+    """Wait until the client disconnects. The request body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def abort(scope: Scope) -> None:
-    """Cuts the connection off at once, with what is still in its buffers."""
+    """Abort the connection at once, discarding its buffers."""
     cut = scope["state"].get("abort")
     if cut is not None:
         cut()

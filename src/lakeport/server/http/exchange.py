@@ -1,4 +1,4 @@
-"""One request and its answer, as the log, the audit log and the metrics tell of it."""
+"""One request and its response, as recorded in the log, the audit log and the metrics."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from lakeport.server.catalog.model import Recipient, Table
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""The id of the request that the current task or worker thread is busy with."""
+"""The id of the request that the current task or worker thread handles."""
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 class Exchange:
-    """What is known of a request; it grows while the request is answered."""
+    """What is known about a request; filled in while it is answered."""
 
     __slots__ = (
         "address",
@@ -53,11 +53,11 @@ class Exchange:
         self.operation = "other"
         self.recipient: Recipient | None = None
         self.asked: str | None = None
-        """The name of the table that the request is about, whether there is one or not."""
+        """The name of the requested table, whether it exists or not."""
         self.table: Table | None = None
         self.details: dict[str, Any] = {}
         self.files = self.bytes = 0
-        """What the answer grants access to."""
+        """What the response grants access to."""
         self.status = 0
         self.sent = 0
         self.complete = False
@@ -75,11 +75,11 @@ def exchange_of(scope: Scope) -> Exchange:
 
 
 def _logged_path(scope: Scope) -> str:
-    """The path as it was sent, percent-encoded: a decoded one may hold spaces, and with them fields of log lines."""
+    """The path as sent, percent-encoded: a decoded one may contain spaces and so fake log fields."""
     raw: bytes | None = scope.get("raw_path")
     return quote(scope["path"]) if raw is None else str(raw, "latin-1")
 
 
 def _request_id(given: str | None) -> str:
-    """The id that the client or a proxy gave, if it is one that can be logged safely."""
+    """The id from the client or a proxy, if it is safe to log."""
     return given if given is not None and _SANE_ID.fullmatch(given) else uuid.uuid4().hex

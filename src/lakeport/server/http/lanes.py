@@ -1,4 +1,4 @@
-"""Threads for what blocks: storage, the database, and the planning of answers."""
+"""Threads for blocking work: storage, the database, and planning answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Workers:
-    """A fixed number of threads; what finds none free waits for one, in order. Its methods belong to the event loop."""
+    """A fixed thread pool with a FIFO queue. Use only on the event loop."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"lakeport-{name}")
@@ -24,7 +24,7 @@ class Workers:
         self._slots: WeakValueDictionary[tuple[str | None, str | None], asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of a blocking call. Cancelling takes back a call that has not begun; one that has goes on."""
+        """Run a blocking call. Cancelling drops a call that has not started; a running one continues."""
         return await self.start(function, *args, **kwargs)
 
     def start(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
@@ -32,8 +32,8 @@ class Workers:
         return asyncio.get_running_loop().run_in_executor(self._pool, lambda: call(function, *args, **kwargs))
 
     def lane(self, table: str, recipient: str) -> Lane:
-        """The threads for one recipient on one table, whose storage may hang: so few that others find some free, on
-        other tables and on this one."""
+        """The threads for one recipient on one table, whose storage may hang: few enough to leave some free for others,
+        on other tables and on this one."""
         shares = [self._share(8, table, recipient), self._share(2, None, recipient), self._share(4, table, None)]
         return Lane(self, shares)
 
@@ -44,21 +44,21 @@ class Workers:
         return slots
 
     def close(self) -> None:
-        """Takes no more work; what runs is not waited for."""
+        """Accept no more work; do not wait for running calls."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Lane:
-    """A part of the threads; what finds all of them busy waits, in order.
+    """A share of the threads, with a FIFO queue.
 
-    A call needs a slot of each kind. The narrowest comes first: who has many calls waits for its own, and only then
-    among others."""
+    A call needs a slot of each kind, the narrowest first: a recipient with many calls waits for its own slots before it
+    competes with others."""
 
     def __init__(self, workers: Workers, slots: Sequence[asyncio.Semaphore]) -> None:
         self._workers, self._slots = workers, slots
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of a blocking call. It goes on when it is cancelled, and holds its thread until its end."""
+        """Run a blocking call. When cancelled, it continues and holds its thread until it finishes."""
         with ExitStack() as taken:
             for slots in self._slots:
                 await slots.acquire()
@@ -71,4 +71,4 @@ class Lane:
 def _ended(taken: ExitStack, call: asyncio.Future[Any]) -> None:
     taken.close()
     if not call.cancelled():
-        call.exception()  # it may be that nobody waits for the result any more
+        call.exception()  # mark it retrieved: nobody may be waiting any more

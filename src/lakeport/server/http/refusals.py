@@ -1,4 +1,4 @@
-"""What a failure is to a recipient: a status, a code and a message that tells nothing about the provider's storage."""
+"""Maps failures to a status, a code and a message that reveals nothing about the provider's storage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNREADABLE = (
 )
 _DAMAGED = "the log of the table is damaged: ask the provider of the share to look at it"
 
-# The first entry whose type fits is taken; no message means the error's own, without locations.
+# The first matching type wins; without a message, the error's own is used, minus locations.
 _REFUSALS: tuple[tuple[type[LakeportError], int, str, str | None], ...] = (
     (VersionNotFoundError, 400, "INVALID_PARAMETER_VALUE", None),
     (ChangeFeedError, 400, "INVALID_PARAMETER_VALUE", None),
@@ -46,7 +46,7 @@ _REFUSALS: tuple[tuple[type[LakeportError], int, str, str | None], ...] = (
     (CorruptTableError, 400, "RESOURCE_DOES_NOT_EXIST", _DAMAGED),
 )
 _PROVIDERS_FAULT = (TableNotFoundError, CorruptTableError, StorageError, UnsupportedFeatureError)
-"""Refused or not, the provider has to hear of these."""
+"""Logged for the provider even if they are refused."""
 _CODES = {
     400: "MALFORMED_REQUEST",
     401: "UNAUTHENTICATED",
@@ -67,8 +67,8 @@ _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;)\]'\"]+", re.IGNORECASE)
 _PATH = re.compile(r"(?<![\w/])/(?:[^\s/,;:)\]'\"]+/)+[^\s,;:)\]'\"]*")
 
 
-class Refusal(SharingError):  # noqa: N818  # it is an answer more than an error
-    """A refusal with headers of its own."""
+class Refusal(SharingError):  # noqa: N818  # a response more than an error
+    """A refusal with extra headers."""
 
     def __init__(self, message: str, *, status: int, code: str, headers: tuple[Header, ...] = ()) -> None:
         super().__init__(message, status=status, code=code)
@@ -76,7 +76,7 @@ class Refusal(SharingError):  # noqa: N818  # it is an answer more than an error
 
 
 def refusal_of(error: BaseException, exchange: Exchange, endpoint: str) -> SharingError:
-    """The refusal that a failure is told as. What the recipient cannot help is logged with its cause."""
+    """Convert a failure to a refusal. Errors that are not the recipient's fault are logged with their cause."""
     if isinstance(error, SharingError):
         return error
     if isinstance(error, HTTPException):
@@ -94,13 +94,13 @@ def refusal_of(error: BaseException, exchange: Exchange, endpoint: str) -> Shari
 
 
 def error_reply(refusal: SharingError) -> Reply:
-    """The answer with the JSON body of the protocol."""
+    """The response with the protocol's JSON body."""
     headers = refusal.headers if isinstance(refusal, Refusal) else ()
     return json_reply(ErrorBody(error_code=refusal.code, message=str(refusal)), refusal.status, headers)
 
 
 def without_locations(message: str) -> str:
-    """A message less the places that it names: they are the provider's."""
+    """Remove locations from a message: they are private to the provider."""
     return _PATH.sub("…", _URL.sub("…", _LOCATION.sub("", message)))
 
 
@@ -118,7 +118,7 @@ def _internal(exchange: Exchange) -> SharingError:
 
 
 def _of_framework(error: HTTPException, exchange: Exchange, endpoint: str) -> SharingError:
-    """The router and the reader of bodies have errors of their own."""
+    """Convert errors of the router and the body reader."""
     if error.status_code >= 500:
         _log.error("%s %s failed", exchange.method, exchange.path, exc_info=error)
         return _internal(exchange)

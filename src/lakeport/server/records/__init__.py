@@ -1,4 +1,4 @@
-"""What is told of requests: log, audit log, metrics.
+"""Records of requests: log, audit log, metrics.
 
 May import `http`.
 """

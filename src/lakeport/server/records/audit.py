@@ -1,6 +1,6 @@
-"""The audit log: one line of JSON for every request on a table, so that a provider knows who was given what.
+"""The audit log: one line of JSON per request on a table, so that a provider knows who was given what.
 
-What cannot be written is kept and tried again: a full disk delays lines, and never leaves a part of one.
+Failed writes are kept and retried: a full disk delays lines, and never leaves a partial one.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _log = logging.getLogger(__name__)
 _ENCODER = msgspec.json.Encoder()
 _RETRY_SECONDS = 1.0
 _BEGIN_SECONDS = 10.0
-"""How long a request waits at most until its begin is recorded."""
+"""The longest a request waits for its begin to be recorded."""
 _MOST_WAITING = 16 << 20
-"""Bytes of lines that are kept until they can be written."""
+"""Bytes of lines to keep until they can be written."""
 _STUCK_SECONDS = 10.0
-"""After which a write that has not ended is reported."""
+"""Report a write that takes longer than this."""
 _LOCK_SECONDS = 1.0
 _CLOSE_SECONDS = 10.0
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO would wait for a reader
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # do not wait for a FIFO's reader
 _AT_ONCE = 1 << 16
 _LONGEST_TEXT, _MOST_ITEMS = 200, 10
 
 
 class _Begin(msgspec.Struct, frozen=True):
-    """A line that a request waits for; `done` is told why it could not be written."""
+    """A line that a request waits for; `done` gets the reason if it could not be written."""
 
     line: bytes
     done: Callable[[OSError | None], None]
 
 
 class AuditLog:
-    """Appends to a file, or writes to stdout for `-`. A thread writes: no method blocks but `close`.
+    """Appends to a file, or writes to stdout for `-`. A thread writes: only `close` blocks.
 
-    The file is opened for each batch of lines, so that it may be moved away at any time. With `required`, every request
-    is recorded also before its answer begins, and refused if that is not possible."""
+    The file is opened for each batch of lines, so it may be rotated at any time. With `required`, every request is also
+    recorded before its response begins, and refused if that fails."""
 
     def __init__(self, path: str | None, *, required: bool = False) -> None:
         self._path, self._required = path, required
@@ -62,17 +62,17 @@ class AuditLog:
         self._torn = False
         self._failure: str | None = None
         self._busy_since: float | None = None
-        """When the writer began to write what it has."""
+        """When the writer began its current batch."""
         self._queued, self._lock = 0, Lock()
         """Bytes of lines in `_new`."""
         self.lost = 0
-        """Lines that were given up."""
+        """Lines that were dropped."""
         self._writer = Thread(target=self._run, name="lakeport-audit", daemon=True)
         if path is not None:
             try:
                 self._torn = _ends_within_a_line(path)
                 self._append(b"")
-            except OSError as error:  # told at the start
+            except OSError as error:  # reported at startup
                 raise OSError(error.errno, f"the audit log cannot be written: {error.strerror}", path) from error
             self._writer.start()
 
@@ -88,11 +88,11 @@ class AuditLog:
 
     @property
     def waiting(self) -> int:
-        """Lines that are kept until they can be written."""
+        """Lines waiting to be written."""
         return len(self._waiting)
 
     async def begin(self, exchange: Exchange) -> None:
-        """Records that an answer is about to begin, if that is required. Raises `Refusal` (503) if it cannot be."""
+        """Record that a response is about to begin, if required. Raises `Refusal` (503) if that fails."""
         if self._path is None or not self._required or not _is_recorded(exchange):
             return
         if self._is_stuck or await self._fails(_encoded(_subject(exchange) | {"event": "begin"})):
@@ -100,7 +100,7 @@ class AuditLog:
             raise Refusal(message, status=503, code="TEMPORARILY_UNAVAILABLE")
 
     async def _fails(self, line: bytes) -> bool:
-        """Whether a line could not be written, or not in time."""
+        """Whether a line could not be written in time."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[OSError | None] = loop.create_future()
         self._new.put(_Begin(line, lambda error: _tell(loop, written, error)))
@@ -111,7 +111,7 @@ class AuditLog:
             return True
 
     def write(self, exchange: Exchange) -> None:
-        """Records a request that has been answered."""
+        """Record an answered request."""
         if self._path is None or not _is_recorded(exchange):
             return
         line = _encoded(_subject(exchange) | _outcome(exchange))
@@ -123,7 +123,7 @@ class AuditLog:
         self._new.put(line)
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Write the remaining lines."""
         if self._writer.is_alive():
             self._new.put(None)
             self._writer.join(_CLOSE_SECONDS)
@@ -147,7 +147,7 @@ class AuditLog:
             _log.error("the audit log cannot be written: its last %d lines are lost", len(self._waiting))
 
     def _take(self) -> list[bytes | _Begin | None]:
-        """What is new; nothing if it is time to try again."""
+        """New entries; empty when it is time to retry."""
         try:
             entries = [self._new.get(timeout=_RETRY_SECONDS if self._waiting else None)]
         except Empty:
@@ -168,7 +168,7 @@ class AuditLog:
                 self._waiting.append(line)
 
     def _write_waiting(self) -> OSError | None:
-        """Writes some lines at a time: what there is room for is written."""
+        """Write in small batches, to use whatever space there is."""
         while self._waiting:
             count = size = 0
             while count < len(self._waiting) and (not count or size + len(self._waiting[count]) <= _AT_ONCE):
@@ -201,17 +201,17 @@ class AuditLog:
             return
         descriptor = os.open(self._path, _FLAGS, 0o600)
         try:
-            _lock(descriptor)  # servers may share the file, and take back parts of lines
+            _lock(descriptor)  # servers may share the file, and roll back partial lines
             status = os.fstat(descriptor)
             is_file, before = S_ISREG(status.st_mode), status.st_size
-            if is_file and not before:  # a part of a line is in another file by now
+            if is_file and not before:  # any partial line is in another file by now
                 self._torn = False
             was_torn = self._torn
             try:
                 self._put(descriptor, lines)
             except OSError:
                 with suppress(OSError):
-                    if is_file and os.fstat(descriptor).st_size > before:  # not if it was emptied meanwhile
+                    if is_file and os.fstat(descriptor).st_size > before:  # unless it was truncated meanwhile
                         os.ftruncate(descriptor, before)
                         self._torn = was_torn
                 raise
@@ -219,7 +219,7 @@ class AuditLog:
             os.close(descriptor)
 
     def _put(self, descriptor: int, lines: bytes) -> None:
-        """Writes all, or notes that a part of a line may be there, which the next lines have to begin after."""
+        """Write everything, or note that a partial line may precede the next lines."""
         left = memoryview(b"\n" + lines if self._torn and lines else lines)
         while left:
             left = left[os.write(descriptor, left) :]
@@ -227,7 +227,7 @@ class AuditLog:
 
 
 def _lock(descriptor: int) -> None:
-    """Raises `OSError` if another process does not give the file free."""
+    """Raises `OSError` if another process does not release the file."""
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
@@ -239,14 +239,14 @@ def _lock(descriptor: int) -> None:
 
 
 def _ends_within_a_line(path: str) -> bool:
-    """Whether a file was left with a part of a line at its end."""
+    """Whether a file ends with a partial line."""
     if path == "-" or not os.path.isfile(path) or not os.path.getsize(path):
         return False
     try:
         with open(path, "rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read(1) != b"\n"
-    except PermissionError:  # it may be written, but not read
+    except PermissionError:  # writable, but not readable
         return False
 
 
@@ -268,7 +268,7 @@ def _encoded(line: dict[str, Any]) -> bytes:
 
 
 def _subject(exchange: Exchange) -> dict[str, Any]:
-    """Who asks for what."""
+    """The recipient and the requested object."""
     table, recipient = exchange.table, exchange.recipient
     name = exchange.asked if table is None else f"{table.share}.{table.schema}.{table.name}"
     return {
@@ -295,7 +295,7 @@ def _outcome(exchange: Exchange) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    """What a client has written, in a length that does not flood the log."""
+    """Truncate client input so that it cannot flood the log."""
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:
         return f"{value[:_LONGEST_TEXT]}… ({len(value)} characters)"
     if isinstance(value, list):

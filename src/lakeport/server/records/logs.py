@@ -1,6 +1,6 @@
-"""The log of the server: lines of text for people or of JSON for machines, each with the id of its request.
+"""The server's log: text for people or JSON for machines; each line has its request's id.
 
-Nothing secret is logged: no headers, no query strings (they carry page tokens and signatures), no URLs of files.
+No secrets are logged: no headers, no query strings (they carry page tokens and signatures), no file URLs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONTROLS |= {ord("\n"): "\\n", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 def set_up_logging(log_format: str, level: int = logging.INFO) -> None:
-    """Sends the logs of this process to stderr. `log_format` is `json` or `text`."""
+    """Send this process's logs to stderr. `log_format` is `json` or `text`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -40,7 +40,7 @@ def set_up_logging(log_format: str, level: int = logging.INFO) -> None:
 
 
 def log_request(exchange: Exchange) -> None:
-    """One line about a request that was answered: at the level INFO, or WARNING if the server failed."""
+    """Log one line per answered request: at INFO, or WARNING if the server failed."""
     level = logging.WARNING if exchange.status >= 500 or not exchange.complete else logging.INFO
     if _log.isEnabledFor(level):
         recipient = exchange.recipient.name if exchange.recipient else "-"
@@ -71,12 +71,12 @@ def log_request(exchange: Exchange) -> None:
 
 
 class Throttled:
-    """A logger for what clients can cause at will: one line for each topic in ten seconds, with a count of the rest."""
+    """Logs events that clients can trigger at will: one line per topic in ten seconds, with a count of the rest."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
         self._topics: dict[str, tuple[float, int]] = {}
-        """When a topic was last logged, and how many of its lines were left out since."""
+        """When each topic was last logged, and how many of its lines were dropped since."""
 
     def warning(self, topic: str, message: str, *arguments: object) -> None:
         now = time.monotonic()
@@ -114,17 +114,17 @@ class JsonLines(logging.Formatter):
 
 
 def without_secrets(text: str) -> str:
-    """The text with what looks like a token or a signature taken out, and control characters made visible."""
+    """Redact anything that looks like a token or a signature, and make control characters visible."""
     return _SECRETS.sub(r"\1…", text).translate(_CONTROLS)
 
 
 def _quoted(text: str) -> str:
-    """One field of a line, whatever a client has put into it."""
+    """One field of a line, safe for any client input."""
     return text if _PLAIN.fullmatch(text) else _ENCODER.encode(text).decode()
 
 
 def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Further lines are indented: whatever a request has in it, nobody takes it for a line of the log."""
+    """Indent continuation lines, so that client input cannot fake a log line."""
     lines = [record.getMessage()]
     if record.exc_info:
         lines += formatter.formatException(record.exc_info).splitlines()
@@ -136,5 +136,5 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Uvicorn tells of answers that were broken off on purpose; those were logged with their reason already."""
+    """Drop uvicorn's messages on responses aborted on purpose; those are logged with their reason already."""
     return "returned without completing response" not in str(record.msg)

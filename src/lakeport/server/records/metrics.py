@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus."""
+"""Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lakeport.server.http.exchange import Exchange
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the text, for times that nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the output with times nobody needs
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """The numbers of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -40,14 +40,14 @@ class Metrics:
         self._open.dec()
         self._requests.labels(exchange.operation, str(exchange.status)).inc()
         self._seconds.labels(exchange.operation).observe(exchange.seconds)
-        if exchange.files and exchange.operation != "file":  # what is downloaded was granted before
+        if exchange.files and exchange.operation != "file":  # downloads were counted when granted
             self._files.inc(exchange.files)
             self._bytes.inc(exchange.bytes)
         if not exchange.complete:
             self._incomplete.inc()
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """A number that is asked for when the metrics are read."""
+        """A gauge that calls `value` on every scrape."""
         self._gauge(name, description).set_function(value)
 
     def text(self) -> bytes:

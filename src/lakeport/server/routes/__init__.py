@@ -1,1 +1,1 @@
-"""The routes of the API. They read the request, ask a service, and make the answer; what blocks runs in workers."""
+"""The routes of the API. They parse requests, call services and format responses; blocking work runs in threads."""

@@ -1,4 +1,4 @@
-"""The description of the API as a page for people: made of the OpenAPI document, without scripts or other sites."""
+"""The API description as an HTML page, from the OpenAPI document, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _resolved(answer: Json, errors: Json) -> Json:
 
 
 def _content(holder: Json) -> str:
-    """The media types of a body, and what is in it."""
+    """The media types of a body, with their schemas."""
     return "; ".join(
         f"<code>{escape(media)}</code>: {_type(body['schema'])} {escape(body['schema'].get('description', ''))}"
         for media, body in holder.get("content", {}).items()

@@ -1,4 +1,4 @@
-"""Shares, schemas and tables: lists in pages."""
+"""Paged lists of shares, schemas and tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakeport.sharing import models
 
 _MOST_RESULTS = 500
 _MOST_BYTES = 4 << 20
-"""Of a page, which may have fewer items than it is asked for. Clients do not take answers of any size."""
+"""Bytes of a page, which may therefore have fewer items than requested: clients limit response sizes."""
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ LISTING_ROUTES = (list_shares, get_share, list_schemas, list_tables, list_all_ta
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page begins: in which list, for whom, after which key (None: at the beginning)."""
+    """The start of a page: the list, the recipient, and the key it comes after (None: from the beginning)."""
 
     listing: str
     recipient: str
@@ -87,7 +87,7 @@ class _Listing:
         key: Callable[[T], str],
         page: Callable[[Sequence[T], str | None], msgspec.Struct],
     ) -> Reply:
-        """A page, made of its items and the token of the next one. `items` are sorted by `key`."""
+        """Make a page from its items and the token of the next one. `items` are sorted by `key`."""
         start = 0 if self._after is None else bisect_right(items, self._after, key=key)
         size = self._size
         while True:
@@ -114,7 +114,7 @@ class _Listing:
 
 
 def _open(request: HttpRequest, operation: str) -> tuple[CatalogView, _Listing]:
-    """What the one who asks may see, and the list that it asks for. Raises `SharingError`."""
+    """The recipient's view of the catalog, and the requested list. Raises `SharingError`."""
     scope = scope_of(request)
     services, exchange = services_of(scope), exchange_of(scope)
     exchange.operation = operation
@@ -133,7 +133,7 @@ def _parse_max_results(text: str | None) -> int:
 
 
 def _table_key(table: model.Table) -> str:
-    # No name holds a NUL: schemas come in their order, and in each its tables.
+    # Names cannot contain NUL, so this sorts by schema, then by table.
     return f"{table.schema}\0{table.name}".lower()
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API, put together from the operations below and the models of the wire."""
+"""The OpenAPI document, built from the operations below and the wire models."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _MOST = 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One method of one path. `answer` is a model of JSON, or None for no body; `is_lines` means NDJSON."""
+    """One method of one path. `answer` is a JSON model, or None for no body; `is_lines` means NDJSON."""
 
     id: str
     method: str = "get"
@@ -285,7 +285,7 @@ def _schemas() -> Json:
 
 
 def _accepted(key: str, schema: Json) -> list[Json]:
-    """The forms in which a value of a request may come: numbers and flags also as text, as some clients write them."""
+    """The accepted forms of a request value: some clients send numbers and flags as text."""
     match schema.get("type"):
         case "integer":
             least = _LEAST.get(key, 0)

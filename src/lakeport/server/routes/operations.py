@@ -1,4 +1,4 @@
-"""What operators and load balancers ask, and the description of the API. None of it needs a token."""
+"""Health, readiness, metrics and the API description. No token needed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def health(request: HttpRequest) -> Reply:
 
 @route("/ready", http_method=_PROBE_METHODS, sync_to_thread=False)
 def ready(request: HttpRequest) -> Reply:
-    """The server can answer: its catalog is loaded and can be followed, its audit log can be written, and it is not
-    about to end."""
+    """Ready: the catalog is loaded and its source responds, the audit log is writable, and the server is not shutting
+    down."""
     problem = _problem(_open(request, "ready"))
     if problem is None:
         return json_reply({"status": "ready"})
@@ -63,7 +63,7 @@ def _open(request: HttpRequest, operation: str) -> Services:
 def _problem(services: Services) -> str | None:
     if services.draining:
         return "the server is about to end"
-    # A changed catalog that makes no sense is not followed, but the last good one is served.
+    # An invalid new catalog is rejected; the last good one is served.
     if not services.watcher.answers:
         return "the catalog does not answer"
     if services.audit.problem is not None:

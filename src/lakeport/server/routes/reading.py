@@ -1,4 +1,4 @@
-"""Reading a request: its parameters, its body, and who asks for which table."""
+"""Parsing a request: parameters, body, recipient and table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def scope_of(request: HttpRequest) -> Scope:
 
 
 def query_parameters(scope: Scope) -> dict[str, str]:
-    """The parameters of the URL; of one that is given twice, the last. Raises `SharingError` (400) for a flood."""
+    """The query parameters; the last one wins if repeated. Raises `SharingError` (400) if there are too many."""
     text = scope["query_string"]
     if not text:
         return {}
@@ -42,7 +42,7 @@ def query_parameters(scope: Scope) -> dict[str, str]:
 
 
 async def read_body(request: HttpRequest) -> bytes:
-    """The body. Raises `Refusal`: 408 if it does not arrive in time, 400 if the connection ends before it does."""
+    """Read the body. Raises `Refusal`: 408 if it does not arrive in time, 400 if the connection closes first."""
     seconds = services_of(scope_of(request)).config.limits.body_seconds
     try:
         async with asyncio.timeout(seconds):
@@ -51,13 +51,13 @@ async def read_body(request: HttpRequest) -> bytes:
         message = f"the body of the request has not arrived within {seconds:g} s"
         close = ((b"connection", b"close"),)
         raise Refusal(message, status=408, code="REQUEST_TIMEOUT", headers=close) from None
-    except InternalServerException:  # as the framework calls it
+    except InternalServerException:  # the framework's name for it
         message = "the connection was closed within the body of the request"
         raise Refusal(message, status=400, code="MALFORMED_REQUEST") from None
 
 
 def open_caller(scope: Scope, operation: str) -> Caller:
-    """Who asks for which table. Raises `SharingError`: 401, 403, 404, 429; 400 for headers that make no sense."""
+    """Authenticate a request and find its table. Raises `SharingError`: 401, 403, 404, 429; 400 for bad headers."""
     services, exchange = services_of(scope), exchange_of(scope)
     exchange.operation = operation
     names = [scope["path_params"][name] for name in ("share", "schema", "table")]
@@ -75,7 +75,7 @@ def open_caller(scope: Scope, operation: str) -> Caller:
 
 
 def parse_file_id_hash(text: str | None) -> str | None:
-    """Whose ids of files the client wants. Raises `SharingError` (400)."""
+    """The format of the requested file ids. Raises `SharingError` (400)."""
     if text is None:
         return None
     value = text.strip().lower()
@@ -85,7 +85,7 @@ def parse_file_id_hash(text: str | None) -> str | None:
 
 
 def parse_version(text: str | None) -> int | None:
-    """Raises `SharingError` (400) for what is no version."""
+    """Raises `SharingError` (400) for an invalid version."""
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63):

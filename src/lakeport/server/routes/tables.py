@@ -1,4 +1,4 @@
-"""A table: its version, its metadata, its files, its changes, and credentials for its directory."""
+"""Table routes: version, metadata, files, changes, and credentials for the directory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def get_version(request: HttpRequest) -> Reply:
 
 @route(_TABLE, http_method=[HttpMethod.HEAD])
 async def head_version(request: HttpRequest) -> Reply:
-    """The deprecated way to ask for the version."""
+    """Deprecated alternative to GET …/version."""
     return await _version(scope_of(request))
 
 
@@ -95,7 +95,7 @@ async def query_table(request: HttpRequest) -> Replying:
 
 @post(f"{_TABLE}/queries/{{query_id:str}}", status_code=HTTP_200_OK)
 async def get_query(request: HttpRequest) -> Replying:
-    """The answer to a query that was pending."""
+    """The answer to a pending query."""
     scope = scope_of(request)
     exchange = exchange_of(scope)
     exchange.path = f"{exchange.path.rpartition('/')[0]}/…"  # tokens are not logged
@@ -155,7 +155,7 @@ def _plan(workers: Workers, caller: Caller, answer: Callable[[], Answer]) -> Pla
 
 
 async def _answered(scope: Scope, caller: Caller, plan: Plan) -> Replying:
-    """Plans an answer and sends it. Raises `SharingError` (503) if it does not begin in time."""
+    """Plan an answer and send it. Raises `SharingError` (503) if it does not begin in time."""
     services = services_of(scope)
     return _reply(scope, caller, await _in_time(services, plan.lane.run(begin, plan.answer)), plan.lane)
 
@@ -176,7 +176,7 @@ def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun 
         return _reply(scope, caller, begun, plan.lane)
     exchange_of(scope).details = {"pending": True}
     line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id, status=PENDING)}) + b"\n"
-    # Spark's client wants a version in every answer; it takes the one of the last.
+    # Spark's client needs a version in every answer, and uses the last one's.
     headers = _headers(caller, 0, "asyncquery=true")
     return Reply(200, [(b"content-type", NDJSON), *headers], line)
 

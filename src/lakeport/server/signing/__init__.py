@@ -1,6 +1,6 @@
-"""Signed URLs: who has one may read one file, for a while, without a token.
+"""Signed URLs: the holder of one may read one file, for a while, without a token.
 
-Files in an object store are read from there; files on a disk from this server, by `lakeport.server.files`.
+Object stores serve their files directly; this server serves files on disk, with `lakeport.server.files`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ __all__ = ["Signers", "UrlSigner"]
 
 
 class UrlSigner(Protocol):
-    """Signs the files of one table. Its methods may be called from any thread."""
+    """Signs the files of one table. Thread-safe."""
 
     def sign(self, paths: Sequence[str]) -> list[str]:
-        """A URL for each of the plain absolute paths, in their order. It blocks.
+        """Return a URL for each absolute, unencoded path, in order. Blocks.
 
-        The URL of a path may differ from call to call: within one answer, sign a path once.
-        Raises `SharingError` (400) for a path outside of the table's locations, `StorageError` if the store fails.
+        The URL of a path may differ between calls: within one answer, sign a path once.
+        Raises `SharingError` (400) for a path outside the table's locations, `StorageError` if the store fails.
         """
 
     def expires(self, now_ms: int) -> int:
-        """Until when what is signed from now on is good, at the least; both in milliseconds since the epoch."""
+        """The earliest expiry of URLs signed from now on; both in milliseconds since the epoch."""
 
 
 class Signers:
-    """Makes the signers of tables. URLs are good for so many `seconds`.
+    """Makes the signers of tables. URLs are valid for `seconds`.
 
-    `endpoint` is the path under which the server answers (`/delta-sharing`); `storage` are options of object stores,
-    by obstore's names, which those of a table come before. `now` gives seconds since the epoch.
+    `endpoint` is the path of the API (`/delta-sharing`); `storage` are object store options by obstore's names,
+    overridden by a table's own. `now` returns seconds since the epoch.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Signers:
 
     def for_table(self, table: Table, public_url: str, recipient_id: str) -> UrlSigner:
         """`public_url` is where recipients reach this server, without the endpoint: `https://sharing.example.org`. URLs
-        of files on a disk end with the access of the recipient.
+        of files on disk stop working when the recipient loses access.
 
         Raises `StorageError` if a store cannot be opened.
         """
@@ -73,5 +73,5 @@ class Signers:
 
 
 def _opened(root: str, options: tuple[tuple[str, Any], ...]) -> SignCapableStore:
-    # Catalogs name no places but S3, GCS, Azure and disks (`parse_location`): what is no disk can sign.
+    # Catalogs only allow S3, GCS, Azure and disks (`parse_location`): anything but a disk can sign.
     return cast("SignCapableStore", open_store(root, dict(options)))

@@ -1,7 +1,7 @@
-"""Blobs in Azure, signed with the key of the account (a service SAS).
+"""Azure blobs, signed with the account key (a service SAS).
 
-obstore signs the path as it stands in the URL, but Azure checks the plain name: of a name that needs percent sequences
-obstore's signature is refused. So it is made here, wherever the key is known.
+obstore signs the path as encoded in the URL, but Azure checks the decoded name, and so refuses the signature of any
+name that needs percent-encoding. Where the key is known, the signature is therefore made here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AccountKey:
 
 
 def account_key(store: AzureStore) -> AccountKey | None:
-    """What the store signs with; None if it has no key, but an identity."""
+    """The store's account key; None if it uses an identity instead."""
     options = StoreOptions({**store.config}, PREFIXES)
     key, account = options.get("account_key", "access_key", "master_key"), options.get("account_name")
     return AccountKey(account, b64decode(key)) if key and account else None
@@ -40,7 +40,7 @@ def account_key(store: AzureStore) -> AccountKey | None:
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """A prefix in a container. `url` is that of the container."""
+    """A prefix in a container. `url` is the container's."""
 
     root: str
     url: str
@@ -52,7 +52,7 @@ class BlobPlace:
     def sign(self, relative: Sequence[str]) -> list[str]:
         prefix = f"{self.root}/"[len(store_root(self.root)) + 1 :]
         expiry = f"{datetime.fromtimestamp(int(self.now()) + self.seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-        # Section "Version 2020-12-06 and later" of Azure's "Create a service SAS": what is not used stays empty.
+        # Section "Version 2020-12-06 and later" of Azure's "Create a service SAS": unused fields stay empty.
         before = f"r\n\n{expiry}\n/blob/{self.key.account}/{self.container}/{prefix}"
         after = f"\n\n\n\n{_VERSION}\nb\n\n\n\n\n\n\n"
         head = f"{self.url}/{quote(prefix, _PLAIN)}"
@@ -66,7 +66,7 @@ def _signature(key: bytes, text: str) -> str:
 
 
 def container_url(store: AzureStore) -> tuple[str, str]:
-    """The URL of the store's container, by whatever endpoint, and its name."""
+    """The URL of the store's container, for any endpoint, and its name."""
     from obstore import sign
 
     url = sign(store, "GET", "x", timedelta(seconds=1)).partition("?")[0].removesuffix("/x")

@@ -1,11 +1,11 @@
-"""Files on a disk: the server's own URLs, which only who has the key can make.
+"""Files on disk: the server's own URLs, signed with its key.
 
     {public_url}{endpoint}/files/{table id}/{location}/{path below it}?expires=…&recipient=…&X-Amz-Signature=…
 
-The recipient is whom the URL was made for: it ends with that one's access. The location is told by a fingerprint: a URL
-ends with the place that it was made for, and is never taken for a file of the same name in another. The signature is
-over plain text, for clients spell percent sequences anew; it has the name of S3's, because clients take a URL that has
-none of the clouds' names in its query for a path on their own disk.
+The URL stops working when its recipient loses access. The location is a fingerprint: a URL stops working when the table
+moves, and never matches a file of the same name elsewhere. The signature covers the decoded text, because clients
+re-encode percent sequences. It is named as in S3, because clients take a URL without a cloud's query parameter for a
+local path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIGNATURE_BYTES = 16
 _FINGERPRINT_BYTES = 6
 
 _PLAIN = "/="
-"""Stays as it is in a URL: partitions are full of it."""
+"""Left unencoded in URLs: partition paths are full of them."""
 
 _PATH = re.compile(r"/([^/]+)/([0-9a-f]+)/(.+)")
 _EXPIRES = re.compile(r"(?:^|&)expires=([0-9]{1,12})(?:&|$)")
@@ -30,7 +30,7 @@ _SIGNATURE = re.compile(r"(?:^|&)X-Amz-Signature=([0-9a-f]+)(?:&|$)")
 
 @dataclass(frozen=True, slots=True)
 class FileUrl:
-    """What a URL says; whether it says the truth, `FileUrls.is_signed` tells."""
+    """A parsed URL; `FileUrls.is_signed` verifies it."""
 
     table_id: str
     location: str
@@ -43,14 +43,14 @@ class FileUrl:
 
 
 class FileUrls:
-    """Formats and checks URLs under `{endpoint}/files`."""
+    """Formats and verifies URLs under `{endpoint}/files`."""
 
     def __init__(self, key: bytes, endpoint: str) -> None:
         self._key = key
         self.prefix = f"{endpoint.rstrip('/')}/files"
 
     def fingerprint(self, root: str) -> str:
-        """Stands for a location, and does not tell where it is."""
+        """Identifies a location without revealing it."""
         return hmac.digest(self._key, f"location\0{root}".encode(), "sha256")[:_FINGERPRINT_BYTES].hex()
 
     def format(
@@ -64,7 +64,7 @@ class FileUrls:
         return [f"{head}{quote(path, _PLAIN)}{tail}{_signature(key, context, path)}" for path in paths]
 
     def parse(self, raw_path: str, query: str) -> FileUrl | None:
-        """A URL's path behind the prefix and its query, both as they were sent; None if they are not of this form."""
+        """Parse a URL's path after the prefix, and its query, both as sent; None if they do not have this form."""
         place, expires, signature = _PATH.fullmatch(raw_path), _EXPIRES.search(query), _SIGNATURE.search(query)
         recipient = _RECIPIENT.search(query)
         if not (place and expires and recipient and signature):
@@ -73,7 +73,7 @@ class FileUrls:
         return FileUrl(table_id, location, path, int(expires[1]), unquote(recipient[1]), signature[1])
 
     def is_signed(self, url: FileUrl) -> bool:
-        """Whether this key signed the URL. The comparison takes a constant time."""
+        """Whether this key signed the URL. Compares in constant time."""
         context = _context(url.table_id, url.location, url.expires, url.recipient_id)
         right = _signature(self._key, context, url.path)
         return hmac.compare_digest(right, url.signature)
@@ -89,7 +89,7 @@ def _signature(key: bytes, context: bytes, path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DiskPlace:
-    """A directory of this machine, or one that it has mounted."""
+    """A local or mounted directory."""
 
     root: str
     table_id: str

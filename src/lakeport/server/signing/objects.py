@@ -34,7 +34,7 @@ class ObjectPlace:
 
 @dataclass(frozen=True, slots=True)
 class IdentityBlobPlace:
-    """A prefix in a container of Azure without the account's key: see `lakeport.server.signing.azure`."""
+    """A prefix in an Azure container without the account key: see `lakeport.server.signing.azure`."""
 
     root: str
     objects: ObjectPlace

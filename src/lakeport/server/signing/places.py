@@ -1,4 +1,4 @@
-"""Where a table's files may be, and which of these places a path is in."""
+"""The places that may hold a table's files, and the mapping of paths to them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _STEPS = re.compile(r"(?:^|/)\.{0,2}(?:/|$)")
 
 
 class Place(Protocol):
-    """A directory with everything below it."""
+    """A directory and everything below it."""
 
     @property
     def root(self) -> str:
-        """Without a slash at its end."""
+        """Without a trailing slash."""
 
     def sign(self, relative: Sequence[str]) -> list[str]:
         """URLs of files, by their clean paths below the root."""
@@ -35,13 +35,13 @@ def table_roots(table: Table) -> list[str]:
 
 
 def is_clean(relative: str) -> bool:
-    """Whether a path below a root names something there by itself: it neither climbs out nor has a second spelling."""
+    """Whether a relative path is canonical: it does not leave the root and has no second spelling."""
     steps = "//" in relative or "/." in relative or relative[:1] in ("", ".", "/") or relative[-1] == "/"
     return not (steps and _STEPS.search(relative))
 
 
 class TableSigner:
-    """A `UrlSigner` that signs a path if one of the places holds it, and no other."""
+    """A `UrlSigner` that signs only paths in one of its places."""
 
     def __init__(self, table: Table, places: Sequence[Place], seconds: int) -> None:
         self._table, self._places, self._seconds = table, places, seconds
@@ -53,7 +53,7 @@ class TableSigner:
     def sign(self, paths: Sequence[str]) -> list[str]:
         home = self._prefixes[0]
         below = [path[len(home) :] for path in paths if path.startswith(home)]
-        if len(below) == len(paths) and all(map(is_clean, below)):  # nearly always, and then it has to be fast
+        if len(below) == len(paths) and all(map(is_clean, below)):  # nearly always; the fast path
             return self._places[0].sign(below)
         return self._sign_by_place([self._locate(path) for path in paths])
 
@@ -67,7 +67,7 @@ class TableSigner:
         return urls
 
     def _locate(self, path: str) -> tuple[int, str]:
-        """The number of the place, and the path below its root."""
+        """The index of the place, and the path below its root."""
         return self._below_root(path) or self._below_root(_respelled(path)) or self._refuse(path)
 
     def _below_root(self, path: str) -> tuple[int, str] | None:
@@ -89,7 +89,7 @@ class TableSigner:
 
 
 def _respelled(path: str) -> str:
-    """The path of an object by the name that catalogs have for its storage: a log may say `s3a://` for `s3://`."""
+    """The path of an object with the catalog's URL scheme: a log may use `s3a://` for `s3://`."""
     if not _OBJECT.fullmatch(path):
         return ""
     try:

@@ -1,7 +1,7 @@
-"""Hints of a query, by which a server leaves out files that the client does not need.
+"""Predicate hints of a query, with which a server skips files.
 
-Hints are read for the widest that they can mean: a file is left out only if no row in it can match. What cannot be
-read is refused here, and then is to be ignored.
+Hints are read in their widest sense: a file is skipped only if no row in it can match. Invalid hints raise here;
+callers ignore them.
 """
 
 from lakeport.sharing.predicates.formatting import format_json_predicate

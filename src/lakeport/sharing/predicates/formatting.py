@@ -1,7 +1,7 @@
-"""A filter as `jsonPredicateHints`, as far as it can be said there and is understood by servers as they are.
+"""Filters as `jsonPredicateHints`, as far as JSON can express them and existing servers understand them.
 
-The reference server drops files that hold matching rows when a comparison is negated, when a literal stands on the
-left, and for checks for null; and it cuts timestamps to milliseconds. None of that is ever sent.
+The reference server drops files with matching rows when a comparison is negated, when a literal is on the left, and for
+null checks; and it truncates timestamps to milliseconds. None of that is ever sent.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def format_json_predicate(expression: Expression, schema: StructType) -> str | None:
-    """The part of the filter that can be said in JSON, which lets through all rows that the filter does; None if
-    there is no such part.
+    """The part of the filter that JSON can express, which accepts all rows that the filter does; None if there is none.
 
     Raises `UnknownColumnError` and `InvalidFilterError` if the filter does not fit the schema."""
     tree = _Writer(schema).condition(normalize(bind(expression, schema), schema))
@@ -55,7 +54,7 @@ class _Writer:
         self._schema = schema
 
     def condition(self, expression: Expression) -> _Tree | None:
-        """What the condition implies, or None."""
+        """A condition that this one implies, or None."""
         match expression:
             case And():
                 return _joined("and", [part for part in self._parts(expression) if part is not None])
@@ -80,7 +79,7 @@ class _Writer:
         name = field.type.name if isinstance(field.type, PrimitiveType) else ""
         if len(column.path) > 1 or name not in _VALUE_TYPES or is_collated(field):
             return None
-        if value != value or isinstance(value, FarDate | FarTime):  # which servers read in ways of their own
+        if value != value or isinstance(value, FarDate | FarTime):  # servers disagree on these
             return None
         leaf = {"op": "column", "name": column.path[0], "valueType": _VALUE_TYPES[name]}
         if op == "<>":
@@ -112,7 +111,7 @@ def _compare(op: CompareOp, leaf: _Tree, text: str) -> _Tree:
 
 
 def _within(op: CompareOp, leaf: _Tree, low: str, high: str) -> _Tree:
-    """The comparison with a literal that is known to lie from `low` to `high`."""
+    """The comparison with a literal that lies between `low` and `high`."""
     at_least, at_most = _compare(">=", leaf, low), _compare("<=", leaf, high)
     if op == "=":
         return {"op": "and", "children": [at_least, at_most]}
@@ -131,7 +130,7 @@ def _text(value: Any) -> str:
 
 
 def _timestamps(moment: datetime) -> tuple[str, str] | None:
-    """The milliseconds before and after a moment; None in the last one of the year 9999."""
+    """The milliseconds before and after a moment; None in the last millisecond of the year 9999."""
     since = moment - _EPOCH
     try:
         low, high = _EPOCH + since // _MILLISECOND * _MILLISECOND, _EPOCH - -since // _MILLISECOND * _MILLISECOND

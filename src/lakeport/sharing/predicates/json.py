@@ -69,18 +69,18 @@ _HELD_EXACTLY = {
     "date": {"date"},
     "timestamp": {"timestamp"},
 }
-"""The types of columns whose values a cast to the value type does not change."""
+"""Column types whose values a cast to the value type preserves."""
 
 _NARROWED = {"int": "long", "float": "double"}
-"""The type of columns whose values are changed by a cast to the value type only in known ways: it wraps, it rounds."""
+"""Column types whose values a cast to the value type changes only in known ways: it wraps or rounds."""
 
 _LEAST_INT, _GREATEST_INT = -(2**31), 2**31 - 1
 _CUT_OFF = 999
-"""Microseconds. Spark's client cuts timestamps to milliseconds, towards 1970."""
+"""Microseconds. Spark's client truncates timestamps to milliseconds, towards 1970."""
 
 _ZONED = re.compile(r"[^T ]*[T ].*(Z|UTC|[+-]\d{1,2}(:?\d{2})?)", re.ASCII)
 _UNSUPPORTED = ("unsupported", "UnsupportedOp")
-"""What clients put in the place of what they cannot say."""
+"""Placeholders of clients for what they cannot express."""
 
 _PYTHON: dict[CompareOp, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -115,10 +115,10 @@ class _Literal:
 
 
 def parse_json_predicate(text: str, schema: StructType, partition_columns: Collection[str] = ()) -> Expression:
-    """A filter that lets every row through for which the predicate is true, under any reading of it.
+    """A filter that accepts every row for which the predicate is true, under any reading of it.
 
-    Raises `UnknownColumnError`, and `InvalidFilterError` for what is malformed, too large, or casts a column to a type
-    in which its values are not what they were."""
+    Raises `UnknownColumnError`, and `InvalidFilterError` if the predicate is malformed, too large, or casts a column to
+    a type that does not preserve its values."""
     try:
         root = msgspec.json.decode(text, type=_Op)
     except (msgspec.MsgspecError, UnicodeError) as error:
@@ -194,7 +194,7 @@ class _Reader:
     def _null_check(self, leaf: _Column | _Literal, negated: bool) -> Expression:
         if isinstance(leaf, _Column):
             return Not(IsNull(leaf.column)) if negated else IsNull(leaf.column)
-        # Spark's client writes its NULL as this text.
+        # Spark's client writes NULL as this text.
         return UNDECIDED if leaf.value == "null" else Literal(negated)
 
     def _flag(self, leaf: _Column | _Literal, negated: bool) -> Expression:
@@ -220,7 +220,7 @@ class _Reader:
                 rows, columns = _against_column(op, left, right), [left.column, right.column]
         floats = floats_in(self._schema, columns)
         if not negated:
-            # Statistics have NaN as the greatest value; a partition value is compared as it is.
+            # Statistics order NaN as the greatest value; partition values are compared as they are.
             floats = [column for column in floats if self._is_in_partitions(column)]
         return or_nan(or_null(rows, columns) if negated else rows, floats)
 
@@ -229,7 +229,7 @@ class _Reader:
 
 
 def _children(node: _Op, least: int, most: int | None = -1) -> list[_Op]:
-    """So many children; with one number exactly that many."""
+    """Check the number of children; one number means exactly that many."""
     found = node.children or []
     most = least if most == -1 else most
     if len(found) < least or (most is not None and len(found) > most):
@@ -252,7 +252,7 @@ def _literal(node: _Op, value_type: str) -> _Literal:
 def _parse_value(text: str, value_type: str) -> Any:
     if value_type == "bool" and text.strip().lower() not in ("true", "false"):
         raise ValueError("it is neither true nor false")
-    # Without a zone a timestamp is another moment to everyone.
+    # Without a zone, a timestamp is ambiguous.
     if value_type == "timestamp" and not _ZONED.fullmatch(text.strip()):
         raise ValueError("it has no time zone; write it like 2022-01-01T00:00:00Z")
     return cast_text(text, PrimitiveType(_LITERAL_TYPES[value_type]))
@@ -263,7 +263,7 @@ def _against_literal(op: CompareOp, leaf: _Column, value: Any) -> Expression:
         return UNDECIDED
     try:
         rows = compared(op, leaf.column, *_meant(leaf, value))
-    except OverflowError:  # a timestamp at the end of all time
+    except OverflowError:  # a timestamp at the end of the range
         return UNDECIDED
     if leaf.is_narrowed and leaf.value_type == "int":
         wrapped = [
@@ -275,7 +275,7 @@ def _against_literal(op: CompareOp, leaf: _Column, value: Any) -> Expression:
 
 
 def _meant(leaf: _Column, value: Any) -> tuple[Any, Any]:
-    """The least and the greatest value of the column that the literal may stand for."""
+    """The least and the greatest column value that the literal may stand for."""
     if isinstance(value, datetime | FarTime):
         moment = microseconds_of(value)
         return moment_at(moment - _CUT_OFF, UTC), moment_at(moment + _CUT_OFF, UTC)
@@ -285,7 +285,7 @@ def _meant(leaf: _Column, value: Any) -> tuple[Any, Any]:
 
 
 def neighbours(value: float) -> tuple[float, float]:
-    """The floats before and after a float: all doubles that round to it are between them."""
+    """The floats before and after a float: all doubles that round to it lie between them."""
     with np.errstate(all="ignore"):
         below, above = (np.nextafter(np.float32(value), np.float32(end)) for end in (-np.inf, np.inf))
     return float(below), float(above)

@@ -1,10 +1,10 @@
-"""What a hint leaves possible: expressions that hold for every row that the hint can mean, under any reading of it.
+"""Conservative expressions: they hold for every row that a hint can match, under any reading of it.
 
-Clients and servers do not agree on all that a comparison means. A file may only be dropped if they all would:
+Clients and servers disagree on comparisons. A file may be dropped only if all of them would drop it:
 
-- a comparison with null is null in SQL, and false to others, for whom its negation is true;
-- NaN is in no order with numbers (IEEE 754), or, to Spark, equal to itself and greater than all of them;
-- a literal may have lost digits on its way, and a value may be changed by a cast to a narrower type.
+- a comparison with null is null in SQL; to others it is false, and its negation true;
+- NaN is unordered (IEEE 754) or, in Spark, equal to itself and greater than all numbers;
+- a literal may have lost digits on the wire, and a cast to a narrower type may change a value.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ FLIPPED: dict[CompareOp, CompareOp] = {"=": "=", "<>": "<>", "<": ">", ">": "<",
 
 MOST_NODES = 2000
 DEEPEST = 100
-"""What a hint may be at most. Each part of it costs time for each file of the table: with more, leaving files out would
-cost a server more than telling of them."""
+"""Limits of a hint. Each part of it costs time for each file of the table: beyond these, skipping files would cost a
+server more than listing them."""
 
 
 def compared(op: CompareOp, column: Column, low: Any, high: Any) -> Expression:
-    """Where the column may compare so with a literal that is somewhere from `low` to `high`."""
+    """Where the column may compare like this with a literal that lies between `low` and `high`."""
     if low == high:
         return Comparison(op, column, Literal(low))
     at_least, at_most = Comparison(">=", column, Literal(low)), Comparison("<=", column, Literal(high))
@@ -61,7 +61,7 @@ def or_null(rows: Expression, columns: Collection[Column]) -> Expression:
 
 
 def or_nan(rows: Expression, columns: Collection[Column]) -> Expression:
-    """Also where one of the columns, which are floats or doubles, is NaN."""
+    """Also where one of the columns, all floats or doubles, is NaN."""
     return chain(Or, [rows, *(Call("isnan", (column,)) for column in columns)])
 
 
@@ -74,5 +74,5 @@ def is_in_partitions(schema: StructType, column: Column, partition_columns: Coll
 
 
 def is_collated(field: StructField) -> bool:
-    """Whether strings are compared by rules of a language, of which statistics know nothing."""
+    """Whether strings are compared by a language's rules, which statistics ignore."""
     return field.type == PrimitiveType("string") and "__COLLATIONS" in field.metadata

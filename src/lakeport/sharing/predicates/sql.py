@@ -44,15 +44,14 @@ from lakeport.sharing.predicates.possible import (
 )
 
 _WIDEST_OFFSET = timedelta(hours=18)
-"""A time without a zone is one of the client's session, which may be anywhere on earth; Spark takes zones this far."""
+"""A time without a zone is in the client's session zone, which is unknown; Spark allows offsets up to this."""
 
 
 def parse_sql_predicate(text: str, schema: StructType, partition_columns: Collection[str] = ()) -> Expression:
-    """A filter that lets every row through for which the condition is true, wherever the client is.
+    """A filter that accepts every row for which the condition is true, in any time zone.
 
-    Conditions on columns as they are count; those on what is worked out of columns are passed over.
-    Raises `UnknownColumnError`, and `InvalidFilterError` for what is malformed, too large, or does not fit the
-    columns."""
+    Only conditions on plain columns are used; those on computed values are ignored. Raises `UnknownColumnError`, and
+    `InvalidFilterError` if the condition is malformed, too large, or does not fit the columns."""
     expression = parse_filter(text)
     if _count(expression) > MOST_NODES:
         raise InvalidFilterError(f"the filter is too large: it can have {MOST_NODES} parts")
@@ -69,7 +68,7 @@ def _count(expression: Expression) -> int:
 
 
 class _Reader:
-    """Goes through a condition on one table, whose binding has been seen to work."""
+    """Converts a condition on one table, which is known to bind."""
 
     def __init__(self, schema: StructType, partition_columns: Collection[str]) -> None:
         self._schema, self._partition_columns = schema, partition_columns
@@ -101,14 +100,14 @@ class _Reader:
         return or_nan(Not(leaf) if negated else leaf, floats)
 
     def _has_one_reading(self, leaf: Expression, columns: list[Column]) -> bool:
-        """Whether all engines compare the same values in the same way."""
+        """Whether all engines compare these values the same way."""
         values = [part.value for part in children(leaf) if isinstance(part, Literal)]
         if any(is_collated(self._schema.resolve(column.path)[-1]) for column in columns) or any(map(_is_nan, values)):
             return False
         for data_type in map(self._type, columns):
             if data_type == DATE and any(isinstance(value, datetime | FarTime) for value in values):
                 return False
-            # Spark compares these as doubles, which not all of them are.
+            # Spark compares these as doubles, which cannot represent all of them.
             is_wide = data_type == LONG or (digits_of(data_type) is not None and not is_integer(data_type))
             if is_wide and any(isinstance(value, float) for value in values):
                 return False

@@ -1,4 +1,4 @@
-"""What Spark's tasks ask the driver's process for, while they read by Spark's own reader.
+"""The driver-side service for Spark tasks that use Spark's own reader.
 
 May import `engine` and the kernel.
 """

@@ -1,4 +1,4 @@
-"""Planned scans that tasks of Spark ask about: their files in virtual directories, signed URLs and deletion vectors."""
+"""Planned scans, served to Spark tasks: their files in virtual directories, signed URLs and deletion vectors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _SAMPLE = 16
 
 
 class UrlStorage(Protocol):
-    """What knows URLs of files."""
+    """A source of file URLs."""
 
     def signed(self, path: str, refused: str | None = None) -> SignedUrl: ...
 
 
 @dataclass(frozen=True)
 class PlannedScan:
-    """Files by their numbers. Tasks know the secret; nobody else learns a URL."""
+    """A scan's files by number. Only tasks know the secret, so only they get URLs."""
 
     files: Sequence[ScanFile] = field(repr=False)
     directories: Sequence[str] = field(repr=False)
-    """Where the files are, below `WHOLE` or `WITH_DELETED`: `day=2026-01-31/country=NL`, or nothing."""
+    """Each file's directory below `WHOLE` or `WITH_DELETED`: `day=2026-01-31/country=NL`, or empty."""
     table_root: str
     storage: StorageClient = field(repr=False)
     urls: UrlStorage = field(repr=False)
@@ -44,12 +44,12 @@ class PlannedScan:
 
     @property
     def roots(self) -> list[str]:
-        """The directories in which there are files: `WHOLE`, `WITH_DELETED`, both or none."""
+        """The directories that have files: `WHOLE`, `WITH_DELETED`, both or none."""
         return sorted({_root(file) for file in self.files}, reverse=True)
 
     def listing(self) -> str:
-        """A line for each file: its directory, its path below it, its size, and its number where a time of modification
-        would be: that is a column which Spark's reader gives to every row."""
+        """One line per file: its directory, its path below that, its size, and its number in place of a modification
+        time, which Spark's reader offers as a column of every row."""
         return "\n".join(map(self._line, range(len(self.files))))
 
     def _line(self, number: int) -> str:
@@ -61,24 +61,24 @@ class PlannedScan:
         return f"{number}-{self.files[number].size}.parquet"
 
     def sample(self) -> list[str]:
-        """The names of a few files, the first and the last among them: of all, if they are few."""
+        """The names of a few files, including the first and the last; all names if there are few."""
         last = len(self.files) - 1
         count = min(_SAMPLE, len(self.files))
         return [self._name(last * part // max(1, count - 1)) for part in range(count)]
 
     def url(self, number: int, refused: str | None) -> SignedUrl:
-        """How a file is read for now. `refused` is the digest of a URL that the storage does not take any more."""
+        """A URL to read a file for now. `refused` is the digest of a URL that the storage has rejected."""
         path = self.files[number].path
         if "://" not in path:
             return SignedUrl(Path(path).as_uri())
         signed = self.urls.signed(path)
         signed = self.urls.signed(path, signed.url) if digest(signed.url) == refused else signed
-        if not signed.url.lower().startswith(("http://", "https://")):  # nobody else's word makes a task read a disk
+        if not signed.url.lower().startswith(("http://", "https://")):  # servers must not make tasks read local disks
             raise StorageError("this is not a URL of http or https", path=path)
         return signed
 
     def vector(self, number: int) -> bytes:
-        """The positions of deleted rows of a file, checked, in the portable format."""
+        """The deleted row positions of a file, validated, in the portable format."""
         descriptor = self.files[number].deletion_vector
         assert descriptor is not None
         return encode_deletion_vector(read_deletion_vector(descriptor, self.table_root, self.storage).positions)
@@ -93,5 +93,5 @@ def digest(url: str) -> str:
 
 
 def life_of(signed: SignedUrl) -> int:
-    """The milliseconds that are left of a URL's life; 0 if it is not known. Clocks differ, this does not."""
+    """The URL's remaining lifetime in milliseconds, which is immune to clock differences; 0 if unknown."""
     return 0 if signed.expires is None else max(1, int(signed.expires - time.time() * 1000))

@@ -1,4 +1,4 @@
-"""The service of this process that tasks of Spark ask about planned scans. See `jvm/io/lakeport/spark/Driver.java`."""
+"""The service in this process that answers Spark tasks about planned scans. See `jvm/io/lakeport/spark/Driver.java`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from lakeport.errors import LakeportError
 from lakeport.spark.driver.scans import PlannedScan, life_of
 
 PORT = "spark.lakeport.driver.port"
-"""The setting of a port for the service, where executors reach only some ports of the driver."""
+"""The setting for the service's port, for executors that can reach only some ports of the driver."""
 
 
 _KEPT_SECONDS = 3600
-"""For so long a scan is kept when no plan has it any more: tasks that were started before may still ask."""
+"""A scan is kept this long after its last plan is gone: running tasks may still need it."""
 
 
 class ScanService:
-    """Answers about the scans that were added to it, to who knows their secrets, for as long as plans have them."""
+    """Serves registered scans, as long as plans refer to them, to clients with their secrets."""
 
     def __init__(self, host: str, bind: str, port: int) -> None:
         self._scans: dict[str, PlannedScan] = {}
@@ -40,7 +40,7 @@ class ScanService:
         self.address = f"http://{name}:{self._server.server_address[1]}"
 
     def __len__(self) -> int:
-        """How many scans it answers about."""
+        """The number of registered scans."""
         return len(self._scans)
 
     def add(self, scan: PlannedScan) -> None:
@@ -48,11 +48,11 @@ class ScanService:
         self._scans[scan.id] = scan
 
     def remove(self, scan: PlannedScan) -> None:
-        """A scan that no plan has."""
+        """Remove a scan that no plan refers to any more."""
         self._scans.pop(scan.id, None)
 
     def forget(self, moment: float) -> None:
-        """The scans that had ended at a moment of `time.monotonic`."""
+        """Drop the scans that had ended by a moment of `time.monotonic`."""
         for scan_id in [scan_id for scan_id, ended in list(self._ended.items()) if ended <= moment]:
             self._ended.pop(scan_id, None)
             self._scans.pop(scan_id, None)
@@ -60,7 +60,7 @@ class ScanService:
 
 @cache
 def service_at(host: str, bind: str, port: int) -> ScanService:
-    """The service for sessions whose executors reach this process by `host`."""
+    """The service for sessions whose executors reach this process as `host`."""
     return ScanService(host, bind, port)
 
 
@@ -78,7 +78,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A task that went away is nobody's concern."""
+        """Ignore tasks that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 500, str(error)
         except (ValueError, IndexError):
             return 404, "the scan has no such thing"
-        except Exception as error:  # its text may tell a URL
+        except Exception as error:  # its text may contain a URL
             return 500, f"the driver failed with {type(error).__name__}"
 
     def _answer(self, status: int, body: str | bytes) -> None:
@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is logged: who asks is a task of this session."""
+        """No request log: all clients are tasks of this session."""
 
 
 def _tell(scan: PlannedScan, what: str, number: str, refused: str | None) -> str | bytes:

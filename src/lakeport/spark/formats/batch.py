@@ -1,4 +1,4 @@
-"""Rows of a table, or its changes, as Spark's Python data sources read them."""
+"""Rows or changes of a table, as read by Spark's Python data sources."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from lakeport.workers.reading import RowReader
 
 
 class TaskReader(DataSourceReader):
-    """What the tasks have of a reader."""
+    """The reader as sent to tasks."""
 
     def __init__(self, rows: RowReader) -> None:
         self._rows = rows
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, TaskPartition):  # a table without files has one that is not
+        if isinstance(partition, TaskPartition):  # a table without files has a different one
             with plain_errors():
                 yield from partition.task.read(self._rows)
 
 
 class TableReader(DataSourceReader):
-    """Plans the scan of a frame, on the driver. It travels to the tasks as a `TaskReader`."""
+    """Plans the scan of a frame, on the driver. Pickled for tasks as a `TaskReader`."""
 
     def __init__(self, frame: Frame | Changes, schema: StructType) -> None:
         self._frame = frame.select(*selected_columns(frame.whole_schema, schema))
@@ -54,9 +54,9 @@ class TableReader(DataSourceReader):
 
 
 class FilteringReader(TableReader):
-    """The same where Spark pushes filters. Spark (4.1 to 4.3) keeps the last plan that a Python data source has made,
-    for everything that is read through the same `load` or view: with filters in it, a second query over a frame gets
-    the rows of the first one's filter. So it is for who asks for it, and uses a frame once."""
+    """A reader that accepts pushed filters. Spark (4.1 to 4.3) caches the last plan of a Python data source for all
+    reads through the same `load` or view: with filters in it, a second query on a frame gets the rows of the first
+    one's filter. So it is opt-in, for frames that are used once."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # PySpark's name
         conditions, left = split_filters(filters, self._frame.whole_schema)

@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down, as conditions of the kernel: only those that mean exactly the same in both."""
+"""Spark's pushed filters as kernel conditions: only those with exactly the same meaning in both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLOATS = (PrimitiveType("float"), PrimitiveType("double"))
 
 
 def split_filters(filters: Sequence[pushed.Filter], schema: StructType) -> tuple[list[Expression], list[pushed.Filter]]:
-    """The conditions that the kernel decides as Spark would, and the filters that are left to Spark."""
+    """The conditions that the kernel evaluates like Spark, and the filters left to Spark."""
     conditions: list[Expression] = []
     left = []
     for found in filters:
@@ -32,7 +32,7 @@ def split_filters(filters: Sequence[pushed.Filter], schema: StructType) -> tuple
 
 
 def to_condition(found: pushed.Filter, schema: StructType) -> Expression | None:
-    """None if the kernel cannot decide it, or would decide it in another way."""
+    """None if the kernel cannot evaluate it, or would do so differently."""
     condition = _convert(found, schema)
     try:
         if condition is not None:
@@ -84,8 +84,8 @@ def _compare(found: pushed.Filter, column: Column, value: Any) -> Expression | N
 
 
 def _is_uncertain(found: pushed.Filter, column: Column, value: Any, schema: StructType) -> bool:
-    """Whether Spark's answer may be another. It has NaN equal to itself and above all numbers; the kernel, as Arrow,
-    has it neither."""
+    """Whether Spark's result may differ. In Spark, NaN equals itself and is above all numbers; in the kernel, as in
+    Arrow, it is neither."""
     values = value if isinstance(value, list | tuple) else [value]
     if any(one is None and not isinstance(found, pushed.EqualNullSafe) for one in values):
         return True

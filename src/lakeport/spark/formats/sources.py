@@ -1,4 +1,4 @@
-"""The data sources: `deltaSharing` for shared tables, `lakeport` for Delta tables by their paths."""
+"""The data sources: `deltaSharing` for shared tables, `lakeport` for Delta tables by path."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class LakeportSource(DeltaSharingSource):
 
 
 def _pushes_filters() -> bool:
-    """Whether a reader is asked for by who pushes filters to it. Spark refuses a reader that takes filters where it
-    pushes none, and has no other way to ask."""
+    """Whether the caller pushes filters. Spark rejects a reader that takes filters if it pushes none, and offers no
+    other way to find out."""
     return any(frame.f_code.co_filename.endswith("data_source_pushdown_filters.py") for frame in _callers())
 
 

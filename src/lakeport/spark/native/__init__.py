@@ -1,2 +1,2 @@
-"""Scans by Spark's own Parquet reader: the kernel plans them, a file system of ours reads the files. It needs the jar
-of `jvm/`, and a session in whose JVM it can be loaded; without, `lakeport.spark.frames` reads the rows in Python."""
+"""Scans by Spark's own Parquet reader: the kernel plans them, our file system reads the files. Needs the jar of `jvm/`
+and a session whose JVM can load it; otherwise `lakeport.spark.frames` reads the rows in Python."""

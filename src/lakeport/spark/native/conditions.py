@@ -1,4 +1,4 @@
-"""Conditions of the kernel as Spark's, where both mean exactly the same."""
+"""Kernel conditions as Spark conditions, if both mean exactly the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from lakeport.errors import LakeportError
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Like, Literal, Not, Or
@@ -42,14 +42,14 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "timestamp": (datetime, FarTime),
     "timestamp_ntz": (datetime, FarTime),
 }
-"""The literals that a bound condition has, by the type of the column that they are compared with."""
+"""The literals in a bound condition, by type of the compared column."""
 _FIRST_CERTAIN = microseconds_of(date(FIRST_CERTAIN_YEAR, 1, 1))
 _PLAIN_PATTERN = re.compile(r"(?s)(?:[^\\]|\\[%_\\])*")
-"""What a pattern consists of where Spark takes it too: it refuses other characters behind a backslash."""
+"""Patterns that Spark accepts: it rejects other characters after a backslash."""
 
 
 def to_spark_condition(expression: Expression, schema: StructType) -> SparkColumn | None:
-    """The same in Spark, over logical columns; None if Spark might decide another way. The condition is a bound one."""
+    """The same in Spark, on logical columns; None if Spark might evaluate it differently. `expression` is bound."""
     match expression:
         case And(left, right) | Or(left, right):
             parts = [to_spark_condition(part, schema) for part in (left, right)]
@@ -82,9 +82,9 @@ def _compare(op: str, column: Column, value: Any, schema: StructType) -> SparkCo
 
 
 def _compare_float(op: str, column: SparkColumn, value: float) -> SparkColumn:
-    """Spark has NaN above all numbers; the kernel, as Arrow, has it neither above nor below. Both zeros are the same to
-    both, but not to the dictionaries by which row groups are skipped: there the one is below the other. Spark turns a
-    negated comparison into its opposite: both have to name the right zero."""
+    """Spark orders NaN above all numbers; in the kernel, as in Arrow, it is neither above nor below. Both treat the
+    zeros as equal, but the dictionaries used to skip row groups order them. Spark turns a negated comparison into its
+    opposite, so both must name the right zero."""
     if value == 0 and op in ("=", "<=>", "<>"):
         is_zero = (column >= F.lit(-0.0)) & (column <= F.lit(0.0))
         return {"=": is_zero, "<>": ~is_zero, "<=>": F.coalesce(is_zero, F.lit(False))}[op]
@@ -107,7 +107,7 @@ def _type_of(column: Column, schema: StructType) -> str:
 
 
 def _literal(value: Any, column: Column, schema: StructType) -> SparkColumn | None:
-    """The constant in Spark, of the type that the column has; None if there is none that is exactly it."""
+    """The constant in Spark, in the column's type; None if there is no exact one."""
     name = _type_of(column, schema)
     kinds = (Decimal,) if name.startswith("decimal") else _KINDS.get(name, ())
     if type(value) not in kinds or value != value:
@@ -116,7 +116,7 @@ def _literal(value: Any, column: Column, schema: StructType) -> SparkColumn | No
 
 
 def _moment(value: Any, type_name: str) -> SparkColumn | None:
-    """By numbers and text, which mean the same in every calendar and zone."""
+    """Built from numbers and text, which mean the same in every calendar and time zone."""
     if microseconds_of(value) < _FIRST_CERTAIN:
         return None
     if type_name == "date":

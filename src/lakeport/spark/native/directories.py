@@ -1,4 +1,4 @@
-"""Virtual directories whose names are values of partition columns, from which Spark takes exactly those values."""
+"""Virtual directories named by partition values, which Spark parses back to exactly these values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[^A-Za-z0-9 -]")
 
 
 def partition_directories(files: Iterable[ScanFile], snapshot: Snapshot) -> list[str]:
-    """The directory of each file: `day=2026-01-31/country=NL`, by the names that the table has."""
+    """The directory of each file, `day=2026-01-31/country=NL`, with the table's column names."""
     stored, fields = snapshot.physical_partition_columns, snapshot.partition_fields
     known: dict[tuple[str | None, ...], str] = {}
 
@@ -35,16 +35,16 @@ def partition_directories(files: Iterable[ScanFile], snapshot: Snapshot) -> list
 
 
 def _text(value: Any, field: StructField) -> str:
-    """As Spark casts it in any time zone: it undoes escapes in texts and times, and in no other values."""
+    """The text that Spark casts to the value in any time zone. It unescapes only strings and timestamps."""
     text = format_partition_value(value, field)
     if text is None:
         return _NULL
-    assert isinstance(field.type, PrimitiveType)  # others were refused when the value was parsed
+    assert isinstance(field.type, PrimitiveType)  # parsing rejected other types
     if (decimal := field.type.decimal) is not None:
-        return format(value, f".{decimal[1]}f")  # Spark takes the digits, and the scale from the column
+        return format(value, f".{decimal[1]}f")  # Spark takes the digits as given, and the scale from the column
     return _escape(text) if field.type.name == "string" or field.type.name.startswith("timestamp") else text
 
 
 def _escape(text: str) -> str:
-    """ASCII characters by their codes; a dot or an underscore at the start would hide a directory."""
+    """Escape ASCII characters by code; a leading dot or underscore would hide a directory."""
     return _PLAIN.sub(lambda found: f"%{ord(found[0]):02X}" if ord(found[0]) < 128 else found[0], text)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from lakeport.client.tables.shared_storage import SharedStorage
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from lakeport.frame import Rows
 
 _LEAST_BYTES, _MOST_BYTES = 12, 1 << 40
-"""Of a Parquet file. Spark leaves out what has none, without a word, and plans a split for every 128 MB of the rest."""
+"""Bounds of a Parquet file's size. Spark silently skips empty files, and plans a split for every 128 MB of others."""
 
 
 def why_not_native(frame: Rows[Any], spark: SparkSession) -> str | None:
-    """Why the rows have to be read in Python; None if Spark's own reader can."""
+    """Why the rows must be read in Python; None if Spark's own reader can read them."""
     if isinstance(planned := _plan(frame, spark), str):
         return planned
     reason = planned.why_not_converted(spark)
@@ -39,7 +39,7 @@ def why_not_native(frame: Rows[Any], spark: SparkSession) -> str | None:
 
 
 def to_native_frame(frame: Rows[Any], spark: SparkSession) -> DataFrame | str:
-    """The rows; or why they have to be read in Python."""
+    """The rows; or why they must be read in Python."""
     if isinstance(planned := _plan(frame, spark), str):
         return planned
     if (reason := planned.why_not_converted(spark)) is not None:
@@ -87,7 +87,7 @@ def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | Non
 
 @dataclass(frozen=True)
 class _Native:
-    """What Spark's own reader is to read."""
+    """A read for Spark's own reader."""
 
     plan: Scan
     files: PlannedScan
@@ -96,12 +96,12 @@ class _Native:
 
     @property
     def _table(self) -> StructType:
-        """All columns; without a filter, those that are selected have no more fields than were asked for."""
+        """All columns; without a filter, selected ones have only the requested fields."""
         whole = self.plan.snapshot.schema
         return _narrowed(whole, self.selected) if self.condition is None else whole
 
     def why_not_converted(self, spark: SparkSession) -> str | None:
-        """Why the types of some files are against Spark's reader."""
+        """Why Spark's reader cannot convert the types of some files."""
         partitions = self.plan.snapshot.partition_columns
         read = StructType(tuple(f for f in self.plan.schema if f.name not in partitions and f.type != VOID))
         names = self.files.sample()
@@ -132,13 +132,13 @@ class _Native:
 
 
 def _narrowed(schema: StructType, selected: StructType) -> StructType:
-    """All columns, those that are selected with no more fields than were asked for."""
+    """All columns, with only the requested fields in selected ones."""
     asked = {field.name: field for field in selected}
     return StructType(tuple(asked.get(field.name, field) for field in schema))
 
 
 def _columns(selected: StructType, table: StructType) -> list[Column]:
-    """Those that are selected, with no more fields than were asked for: the filter was about others too."""
+    """The selected columns, with only the requested fields: the filter may have needed others."""
     return [_with_fields(F.col(_quoted(field.name)), field, table).alias(field.name) for field in selected]
 
 

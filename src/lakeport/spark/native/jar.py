@@ -1,4 +1,4 @@
-"""The jar of `jvm/` in a Spark session, also in one that runs already."""
+"""Loads the jar of `jvm/` into a Spark session, even a running one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 JAR = Path(__file__).with_name("lakeport-spark.jar")
 _VERSIONS = ("4.1.", "4.2.", "4.3.")
-"""Classes of Spark that are its own affair are used."""
+"""The jar uses Spark internals, so it supports only these versions."""
 _SCAN_FRAMES = "io.lakeport.spark.ScanFrames"
 _KNOWN: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
 
@@ -28,7 +28,7 @@ def why_not(spark: SparkSession) -> str | None:
 
 
 def scan_frames(spark: SparkSession) -> Any:
-    """What makes frames in the session's JVM: a `ScanFrames` of the jar, which is added the first time."""
+    """The session's `ScanFrames`, which builds frames in its JVM; adds the jar on first use."""
     context = spark.sparkContext
     if context not in _KNOWN:
         gateway: Any = context._gateway
@@ -42,12 +42,12 @@ def _loaded(spark: SparkSession) -> Any:
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     try:
         return jvm.java.lang.Class.forName(_SCAN_FRAMES, True, loader)
-    except Exception:  # py4j has one class of error for all of Java's
+    except Exception:  # py4j has one exception class for all of Java's
         return jvm.java.lang.Class.forName(_SCAN_FRAMES, True, _add(spark))
 
 
 def _add(spark: SparkSession) -> Any:
-    """The class loader that has the jar. Hadoop keeps one of its own, in which it looks for file systems."""
+    """The class loader with the jar. Hadoop has its own, which it uses to find file systems."""
     session: Any = spark._jsparkSession
     loader = session.sharedState().jarClassLoader()
     if str(JAR.as_uri()) not in [url.toString() for url in loader.getURLs()]:

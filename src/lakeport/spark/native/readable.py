@@ -1,4 +1,4 @@
-"""What Spark's own reader gives exactly as the kernel does."""
+"""Checks that Spark's own reader returns exactly the kernel's rows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ _SETTINGS = {
     "spark.sql.parquet.int96AsTimestamp": "true",
     "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
 }
-"""Settings of a session, and the values with which its reader gives the rows that the kernel does. They are the
-defaults."""
+"""Session settings, and the values required for the same rows as the kernel's. They are the defaults."""
 VOID, _BINARY = PrimitiveType("void"), PrimitiveType("binary")
 _SPARKS_OWN = {"_metadata", "_tmp_metadata_row_index"}
 
 
 def why_not_readable(snapshot: Snapshot, spark: SparkSession) -> str | None:
-    """Why a table has to be read in Python; None if Spark can."""
+    """Why a table must be read in Python; None if Spark can read it."""
     return (
         _setting_against(spark)
         or _mapping_against(snapshot, spark)
@@ -39,7 +38,7 @@ def why_not_readable(snapshot: Snapshot, spark: SparkSession) -> str | None:
 
 
 def needed_settings(snapshot: Snapshot) -> dict[str, str]:
-    """With which the session must still read the table when a query over it runs."""
+    """The settings that the session must still have when a query on the table runs."""
     return _SETTINGS | ({FIELD_IDS: "true"} if snapshot.mapping_mode == "id" else {})
 
 
@@ -67,7 +66,7 @@ def _column_against(field: StructField) -> str | None:
 
 
 def physical_schema(schema: StructType, mode: str) -> spark_types.StructType:
-    """The columns under the names, or with the ids, that they have in data files, less those that no file has."""
+    """The columns with the names or ids they have in data files, without those that no file has."""
     stored = StructType(tuple(_physical(field, mode) for field in schema if field.type != VOID))
     plain = to_spark_schema(stored)
     return plain if mode != "id" else _with_ids(plain, stored)
@@ -89,7 +88,7 @@ def _physical_type(data_type: DataType, mode: str) -> DataType:
 
 
 def _with_ids(plain: Any, stored: DataType) -> Any:
-    """The same type of Spark, with the ids of fields where its reader looks for them."""
+    """The same Spark type, with field ids where its reader expects them."""
     match stored:
         case StructType(fields):
             return spark_types.StructType([_field_with_id(p, f) for p, f in zip(plain, fields, strict=True)])

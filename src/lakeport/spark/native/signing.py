@@ -1,4 +1,4 @@
-"""URLs of files in object stores, signed here: tasks get them, and no key of the storage."""
+"""Signed URLs of files in object stores: tasks get these instead of storage credentials."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from lakeport.kernel.engine import StorageClient
 
 _LIFE_SECONDS = 3600
 _MARGIN = 0.2
-"""A URL of whose life less than this part is left is not given out any more."""
+"""A URL with less than this share of its lifetime left is not handed out."""
 _AZURE = re.compile(r"(?:az|azure|adl|abfss?)://", re.IGNORECASE)
 
 
 class Signing(Protocol):
-    """A storage that signs URLs of its files."""
+    """A storage that can sign URLs of its files."""
 
     def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
-        """A URL by which a file can be read for a while; `anew` if the last one was refused. Raises `StorageError`."""
+        """A URL to read a file for a while; `anew` if the last one was rejected. Raises `StorageError`."""
 
 
 def why_not_signed(paths: Sequence[str], storage: StorageClient) -> str | None:
-    """Why Spark's own reader does not reach files in object stores; None if it does, by URLs."""
+    """Why Spark's own reader cannot reach files in object stores by URL; None if it can."""
     if not hasattr(storage, "sign"):
         return "the engine's storage does not sign URLs"
     if any(_AZURE.match(path) and not SIGNED_FOR_AZURE.fullmatch(path) for path in paths):
@@ -35,16 +35,16 @@ def why_not_signed(paths: Sequence[str], storage: StorageClient) -> str | None:
     try:
         for path in {store_root(path): path for path in paths}.values():
             storage.sign(path, 1)
-    except StorageError:  # its text is about the storage; what matters is that Python reads it
+    except StorageError:  # the details do not matter: Python reads it instead
         return "the storage does not sign URLs with the credentials that there are"
     return None
 
 
 class SignedObjects:
-    """The URLs of a storage's files. Threads can share it."""
+    """The signed URLs of a storage's files. Thread-safe."""
 
     def __init__(self, storage: StorageClient) -> None:
-        self._storage: Signing = storage  # type: ignore[assignment]  # `why_not_signed` has seen to it
+        self._storage: Signing = storage  # type: ignore[assignment]  # checked by `why_not_signed`
         self._known: dict[str, SignedUrl] = {}
 
     def signed(self, path: str, refused: str | None = None) -> SignedUrl:

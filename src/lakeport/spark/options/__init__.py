@@ -1,4 +1,4 @@
-"""Options as Spark's users write them.
+"""Options as Spark users write them.
 
 May import `frame`, `client` and `engine`.
 """

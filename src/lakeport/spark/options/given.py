@@ -1,4 +1,4 @@
-"""Options as Spark hands them over: texts, under names in any case. Those of obstore begin with `storage.`."""
+"""Options as Spark passes them: strings, with case-insensitive names. Those of obstore start with `storage.`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import TypeVar
 
 _STORAGE = "storage."
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-"""By how many bits each is more than a byte; a `b` may follow."""
+"""The power of two of each unit; a `b` may follow."""
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)b?")
 _Word = TypeVar("_Word", bound=str)
 
 
 class GivenOptions:
-    """What was given, by the names that options have. Every method raises `ValueError`, with the name of the option,
-    for a value that makes no sense."""
+    """The given options by name. Every method raises `ValueError`, with the option's name, for an invalid value."""
 
     def __init__(self, options: Mapping[str, str], names: Iterable[str], *, prefixes: tuple[str, ...] = ()) -> None:
-        """`prefixes` are those of options that are read elsewhere. Raises `ValueError` for an option that there is
-        not."""
+        """`prefixes` are those of options read elsewhere. Raises `ValueError` for an unknown option."""
         self._options = options
         self._given: dict[str, str] = {}
         known = {name.lower(): name for name in names}
@@ -33,14 +31,14 @@ class GivenOptions:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """By obstore's names."""
+        """With obstore's names."""
         return {k[len(_STORAGE) :]: v for k, v in self._options.items() if k.lower().startswith(_STORAGE)}
 
     def text(self, name: str) -> str | None:
         return self._given.get(name)
 
     def some(self, names: Iterable[str]) -> dict[str, str]:
-        """Those of the names that were given."""
+        """The given options among the names."""
         return {name: self._given[name] for name in names if name in self._given}
 
     def flag(self, name: str) -> bool:
@@ -64,7 +62,7 @@ class GivenOptions:
         return int(found[1]) << _UNITS[found[2]]
 
     def word(self, name: str, words: tuple[_Word, ...]) -> _Word:
-        """One of several words, in any case; the last unless given."""
+        """One of several words, in any case; the last is the default."""
         text = self._given.get(name, words[-1]).lower()
         for word in words:
             if text == word:

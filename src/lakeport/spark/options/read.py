@@ -1,4 +1,4 @@
-"""The options of a read, as Spark's users write them: the names are those of Delta's own connectors."""
+"""Read options, with the names used by Delta's own connectors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lakeport.source import PathTable
 from lakeport.spark.options.given import GivenOptions
 
 _CONF = "spark.delta.sharing.streaming."
-"""Before the names of settings of the JVM connector. Spark shows no settings to sources in Python: here they are
-options, with or without this."""
+"""Prefix of settings in the JVM connector. Spark does not pass settings to Python sources: here they are options, with
+or without the prefix."""
 _PROFILE = (
     "shareCredentialsVersion",
     "type",
@@ -60,13 +60,13 @@ _SHARING = ("responseFormat", "maxVersionsPerRpc", "callerOrg", "queryTableVersi
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Raises `ValueError` for what makes no sense, when it is made by `parse`."""
+    """`parse` raises `ValueError` for invalid options."""
 
     target: str
-    """A path, or `profile#share.schema.table`; with a profile, `share.schema.table` alone."""
+    """A path, or `profile#share.schema.table`; with a profile, just `share.schema.table`."""
     columns: tuple[str, ...] | None = None
     push_filters: bool = False
-    """Whether filters that Spark pushes are taken; see `lakeport.spark.formats.batch.FilteringReader`."""
+    """Whether to accept Spark's pushed filters; see `lakeport.spark.formats.batch.FilteringReader`."""
     version: int | None = None
     timestamp: str | None = None
     change_feed: bool = False
@@ -89,7 +89,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, sharing: bool) -> Self:
-        """What was given for the format `deltaSharing`, or for `lakeport`."""
+        """Parse options of the format `deltaSharing` or `lakeport`."""
         known = (*_READING, *_SHARING) if sharing else _READING
         given = GivenOptions(_without_prefix(options), known)
         parsed = cls(
@@ -132,14 +132,14 @@ class ReadOptions:
             raise ValueError("queryTableVersionIntervalSeconds must be 10 or more, so that the server is not overrun")
 
     def open(self) -> Frame:
-        """The table. Nothing is read yet."""
+        """The table. Reads nothing yet."""
         frame = Frame(self._source())
         if self.version is not None or self.timestamp is not None:
             frame = frame.at(version=self.version, timestamp=self.timestamp)
         return frame if self.columns is None else frame.select(*self.columns)
 
     def schema(self) -> StructType:
-        """The columns of what is read, by a batch or by a stream: Spark does not say which of them asks."""
+        """The columns of a batch or stream read: Spark does not reveal which one asks."""
         if not self.change_feed:
             return self.open().selected
         if self.ending_version is not None or self.ending_timestamp is not None:
@@ -147,8 +147,8 @@ class ReadOptions:
         return StructType((*self.open().selected, *CHANGE_COLUMNS))
 
     def open_batch(self) -> Frame | Changes:
-        """The rows of a batch read; limits of streams are passed over. Raises `ValueError` for versions to start from
-        without a change feed."""
+        """The rows of a batch read; stream limits are ignored. Raises `ValueError` for starting versions without a
+        change feed."""
         frame = self.open()
         if self.change_feed:
             if self.starting_version == "latest":
@@ -198,7 +198,7 @@ def _target(given: GivenOptions, sharing: bool) -> str:
 
 
 def _inline_profile(given: GivenOptions) -> dict[str, str]:
-    """Empty if the profile is in a file. Its version need not be told: a kind of credentials came with version 2."""
+    """Empty if the profile is in a file. The version is optional: a credential type implies version 2."""
     profile = given.some(_PROFILE)
     version = "2" if "type" in profile else "1"
     return {"shareCredentialsVersion": version, **profile} if profile else {}

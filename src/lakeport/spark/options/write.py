@@ -1,7 +1,7 @@
-"""The options of a write, as Spark's users write them: the names are those of Delta's own connector.
+"""Write options, with the names used by Delta's own connector.
 
-Spark hands over neither `partitionBy` of a writer nor the case of an option's name, so the columns that a new table is
-partitioned by are an option here, and table properties are found regardless of case.
+Spark passes neither a writer's `partitionBy` nor the case of option names. So a new table's partition columns are an
+option here, and table properties are matched regardless of case.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _KNOWN = (
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """Raises `ValueError` for what makes no sense, when it is made by `parse`."""
+    """`parse` raises `ValueError` for invalid options."""
 
     target: str
     partition_by: tuple[str, ...] | None = None
-    """None if nothing was said: a new table is then not partitioned, another one stays as it is."""
+    """None if not given: a new table is then unpartitioned, an existing one keeps its partitioning."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Of the table, if it is new."""
+    """Table properties, for a new table."""
     merge_schema: bool = False
     overwrite_schema: bool = False
     replace_where: str | None = None
     partitions: Literal["all", "dynamic"] = "all"
-    """Which ones an overwrite replaces."""
+    """The partitions that an overwrite replaces."""
     app_id: str | None = None
     app_version: int | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, overwrite: bool, stream: bool = False) -> Self:
-        """What was given for a write; `overwrite` is Spark's word for the mode overwrite, and for complete."""
+        """Parse write options; `overwrite` is Spark's flag for overwrite and complete mode."""
         given = GivenOptions(options, (*_KNOWN, *_SPARKS_OWN), prefixes=(_PROPERTY,))
         parsed = cls(
             target=_target(given),
@@ -72,7 +72,7 @@ class WriteOptions:
 
     @property
     def application(self) -> tuple[str, int] | None:
-        """The caller's own work that a batch is, if it was named."""
+        """The application id and version of a batch, if given."""
         return None if self.app_id is None or self.app_version is None else (self.app_id, self.app_version)
 
     def _check_mode(self, overwrite: bool) -> None:
@@ -93,7 +93,7 @@ class WriteOptions:
 
 
 def _refuse(why: str, *options: tuple[str, bool]) -> None:
-    """Raises `ValueError` for the first of the options that is given."""
+    """Raises `ValueError` for the first option that is given."""
     for name, is_given in options:
         if is_given:
             raise ValueError(f"the option {name} {why}")

@@ -1,5 +1,5 @@
-"""Which versions of its table a stream has seen: each is fetched once and kept until it is finished; the latest is
-asked for no more often than the server should be."""
+"""The versions that a stream has seen: each is fetched once and kept until processed. Requests for the latest version
+are rate-limited."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lakeport.spark.stream.offsets import StreamOffset
 
 
 class Backlog:
-    """Files by versions, fetched as they are needed, at most `versions_per_call` versions at once."""
+    """Files by version, fetched lazily, at most `versions_per_call` versions at once."""
 
     def __init__(self, source: TableSource, supply: Supply, versions_per_call: int) -> None:
         self._source, self._supply, self._per_call = source, supply, versions_per_call
         self._windows: list[Window] = []
 
     def advance(self, start: StreamOffset, latest: int, admission: Admission) -> StreamOffset:
-        """Where a batch from `start` on ends: at the latest version, at its limits, or before a version that cannot
-        be had. A batch of the initial snapshot has nothing else: see `start_of`. One that is limited has no more
-        than what one call brings."""
+        """The end of a batch that starts at `start`: the latest version, its limits, or before an unavailable version.
+        A batch of the initial snapshot has nothing else: see `start_of`. A limited batch takes no more than one call
+        returns."""
         end, called = start, False
         while end.is_starting_version or end.version <= latest:
             if called and admission.is_limited and not self._has(end):
@@ -35,7 +35,7 @@ class Backlog:
             except LakeportError:
                 if end == start:
                     raise
-                break  # the next batch begins there, and fails
+                break  # the next batch starts there, and fails
             called = True
             taken = admission.take(version.files, end.index + 1, whole=version.whole)
             if end.index + 1 + taken < len(version.files):
@@ -46,7 +46,7 @@ class Backlog:
         return end
 
     def between(self, start: StreamOffset, end: StreamOffset) -> list[ScanFile | ChangeFile]:
-        """The files of a batch. Raises `StreamError` if the table does not have them any more."""
+        """The files of a batch. Raises `StreamError` if the table no longer has them."""
         files: list[ScanFile | ChangeFile] = []
         start = start_of(start, end)
         last = end.version if end.index >= 0 else end.version - 1
@@ -61,7 +61,7 @@ class Backlog:
         return files
 
     def trim(self, end: StreamOffset) -> None:
-        """Forgets what comes before an offset."""
+        """Drop everything before an offset."""
         windows, self._windows = self._windows, []
         for window in windows:
             if window.last < end.version or window.is_snapshot > end.is_starting_version:
@@ -88,7 +88,7 @@ class Backlog:
 
 
 def _check_there(end: StreamOffset, files: int) -> None:
-    """Raises `StreamError` if the version of an offset has fewer files than that."""
+    """Raises `StreamError` if the offset's version has fewer files."""
     if end.index >= files:
         raise StreamError(
             f"the stream has read {end.index + 1} files of version {end.version}, which has only {files} now: it is "
@@ -98,9 +98,9 @@ def _check_there(end: StreamOffset, files: int) -> None:
 
 
 def start_of(start: StreamOffset, end: StreamOffset) -> StreamOffset:
-    """Where a batch starts that ends at `end`. Spark keeps the ends of batches alone, and where the first one has to be
-    done again after a restart, it asks anew where that starts: by then the latest version may be another. But a batch
-    of the initial snapshot tells of which version it is by its end."""
+    """The start of a batch that ends at `end`. Spark stores only the ends of batches. If the first batch is repeated
+    after a restart, Spark asks again for its start, and the latest version may have changed. But the end of a batch of
+    the initial snapshot has the version."""
     version = end.version if end.is_starting_version else end.version - 1
     if not start.is_starting_version or start.version == version:
         return start
@@ -108,19 +108,19 @@ def start_of(start: StreamOffset, end: StreamOffset) -> StreamOffset:
 
 
 class LatestVersion:
-    """The latest version; once it is frozen, later ones do not count."""
+    """The latest version; later ones are ignored once it is frozen."""
 
     def __init__(
         self, ask: Callable[[], int], seconds: float, known: int, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """`known` has just been asked for."""
+        """`known` has just been fetched."""
         self._ask, self._seconds, self._now = ask, seconds, now
         self.known = known
         self._asked_at = now()
         self._is_frozen = False
 
     def current(self) -> int:
-        """As it is known; asked for again if that was long enough ago."""
+        """The known version; refreshed if it is old enough."""
         if not self._is_frozen and self._now() - self._asked_at >= self._seconds:
             self.known, self._asked_at = self._ask(), self._now()
         return self.known

@@ -1,10 +1,9 @@
-"""The files of the versions that a stream reads, in an order that is the same whenever they are asked for.
+"""The files of a stream's versions, in a stable order.
 
-An offset counts files, so after a restart the same number has to mean the same file. What the log or a server says of a
-version does not change, but the order of an answer may. Files of the initial snapshot are ordered by the time at which
-they were written and then by path, as Delta's own source has them: so older rows come first, which is what watermarks
-want. Files of a commit are ordered by path. For a shared table the path is made of the file's id, the only name that a
-server gives it for good."""
+Offsets count files, so after a restart the same number must mean the same file. A version never changes, but the order
+of a response may. Files of the initial snapshot are ordered by modification time, then path, like in Delta's own
+source: older rows come first, which suits watermarks. Files of a commit are ordered by path. For a shared table the
+path contains the file's id, the only permanent name that a server gives it."""
 
 from __future__ import annotations
 
@@ -21,21 +20,21 @@ from lakeport.source import TableSource
 from lakeport.spark.stream.schema import StreamSchema
 
 _REFUSED = 400
-"""What a server answers if changes are not recorded at some version of a range."""
+"""A server's status if changes are not recorded at some version of a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
-    """What there is to read of a version."""
+    """The readable files of a version."""
 
     files: Sequence[ScanFile | ChangeFile] = ()
     whole: bool = False
-    """Whether it is only read in one batch: otherwise what an update made of a row could come without what it was."""
+    """Whether it must be read in one batch: otherwise the two halves of an update could be separated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Versions that were asked for together, from `first` on; `root` is that of their log."""
+    """Versions fetched together, starting at `first`; `root` is that of their log."""
 
     first: int
     versions: tuple[VersionFiles, ...]
@@ -54,29 +53,29 @@ class Window:
 
 
 class Supply(Protocol):
-    """Where a stream gets its files from."""
+    """A source of a stream's files."""
 
     def snapshot(self, version: int) -> Window:
         """All files of a version."""
 
     def commits(self, start: int, end: int) -> Window:
-        """The files of the commits of a range; it may end earlier, before a version that the stream cannot read. Raises
+        """The files of a range of commits; it may end early, before a version that the stream cannot read. Raises
         `StreamError` if that is the first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What a stream of rows does about commits that do more than add rows."""
+    """How a stream of rows handles commits that do more than add rows."""
 
     ignore_deletes: bool = False
-    """Commits that only remove files are passed over."""
+    """Skip commits that only remove files."""
     ignore_changes: bool = False
-    """Files that a commit writes in place of others are read, with the rows in them that are not new."""
+    """Read files that a commit rewrites, including their old rows."""
     skip_change_commits: bool = False
-    """Commits that remove anything are passed over."""
+    """Skip commits that remove anything."""
 
     def admitted(self, commit: CommitFiles, name: str) -> Sequence[ScanFile]:
-        """The files of a commit that are read. Raises `StreamError`."""
+        """The files of a commit to read. Raises `StreamError`."""
         if not commit.removes:
             return commit.added
         if self.skip_change_commits:
@@ -94,7 +93,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class RowSupply:
-    """Rows that are added to a table."""
+    """Rows added to a table."""
 
     source: TableSource
     schema: StreamSchema
@@ -123,7 +122,7 @@ class RowSupply:
         return Window(start, tuple(versions), commits.snapshot.root)
 
     def _check_start(self, commits: Sequence[CommitFiles], last: Snapshot) -> None:
-        """What the first commit was made under: it says so, or, if no other one does, the last version has it still."""
+        """Check the schema at the first commit. If no commit has metadata, that of the last version applies."""
         if all(commit.metadata is None for commit in commits):
             self.schema.check(last.version, last.protocol, last.metadata)
         elif commits[0].metadata is None:
@@ -133,7 +132,7 @@ class RowSupply:
 
 @dataclass(frozen=True)
 class ChangeSupply:
-    """The change data feed of a table. The rows of the initial snapshot are inserted by its version."""
+    """The change data feed of a table. Rows of the initial snapshot are inserts at its version."""
 
     source: TableSource
     schema: StreamSchema
@@ -164,8 +163,8 @@ class ChangeSupply:
 
 @dataclass(frozen=True)
 class FromNow:
-    """What comes after the latest version when the stream starts: the initial snapshot counts as read. Its batch is
-    empty, and it is there so that the version is kept in the checkpoint."""
+    """Changes after the latest version at stream start: the initial snapshot counts as read. Its batch is empty, and
+    exists to record the version in the checkpoint."""
 
     later: Supply
 

@@ -1,4 +1,4 @@
-"""How much of what there is to read goes into one batch of a stream."""
+"""How much data goes into one batch of a stream."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _DEFAULT_FILES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a batch may have at most. A batch has one file at least; bytes are counted before a file is taken, so that
-    the last one may go beyond them."""
+    """The limits of a batch. A batch has at least one file; bytes are counted before a file is taken, so the last one
+    may exceed the limit."""
 
     files: int | None
     bytes: int | None
 
     @classmethod
     def of(cls, files: int | None, size: int | None) -> Limits:
-        """As options say; with none of them, some files."""
+        """Limits from options; the default is a number of files."""
         return cls(_DEFAULT_FILES if files is None and size is None else files, size)
 
 
 class Admission:
-    """Counts what a batch takes, under limits, or without."""
+    """Counts the files of a batch, with or without limits."""
 
     def __init__(self, limits: Limits | None) -> None:
         self.is_limited = limits is not None
@@ -34,7 +34,7 @@ class Admission:
         self._bytes = limits.bytes if limits else None
 
     def take(self, files: Sequence[ScanFile | ChangeFile], first: int = 0, *, whole: bool) -> int:
-        """How many of the files come into the batch, from one of them on; all or none if they belong together."""
+        """How many files to take, starting at `first`; all or none if they belong together."""
         end = first
         while end < len(files) and ((whole and end > first) or self._has_room()):
             self._count(files[end])

@@ -1,4 +1,4 @@
-"""How far a stream has read a table, as Spark keeps it in a checkpoint: JSON in the shape of the JVM connector."""
+"""A stream's progress in a table, as Spark stores it in a checkpoint: JSON in the JVM connector's format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 SOURCE_VERSION = 1
-"""Of the shape."""
+"""The version of the format."""
 BEFORE_ALL = -1
 """The index before the first file of a version."""
 
@@ -16,10 +16,10 @@ _KEYS = {"sourceVersion": int, "tableId": str, "tableVersion": int, "index": int
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Everything up to the file `index` of `version` has been read, that file included.
+    """Everything up to and including the file `index` of `version` has been read.
 
-    In the initial snapshot (`is_starting_version`) the files of a version are all that it consists of, else those that
-    its commit added. Where a version has been read to its end, the offset is before the first file of the next one."""
+    In the initial snapshot (`is_starting_version`), a version's files are all of its files, else those that its commit
+    added. After the last file of a version, the offset is before the first file of the next one."""
 
     table_id: str
     version: int
@@ -28,11 +28,11 @@ class StreamOffset:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Positions of one table grow as a stream goes on."""
+        """Positions in a table increase as a stream advances."""
         return self.version, self.index
 
     def after(self, files: int) -> StreamOffset:
-        """So many files of the same version later."""
+        """The offset this many files later in the same version."""
         return replace(self, index=self.index + files)
 
     def next_version(self) -> StreamOffset:
@@ -40,13 +40,13 @@ class StreamOffset:
 
 
 def format_offset(offset: StreamOffset) -> dict[str, Any]:
-    """What Spark writes as JSON; equal offsets give equal texts, for Spark compares those."""
+    """The JSON for Spark; equal offsets give equal text, which Spark compares."""
     values = (SOURCE_VERSION, offset.table_id, offset.version, offset.index, offset.is_starting_version)
     return dict(zip(_KEYS, values, strict=True))
 
 
 def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
-    """Raises `ValueError` for what is no offset of this shape."""
+    """Raises `ValueError` if it is not an offset in this format."""
     for key, kind in _KEYS.items():
         if type(given.get(key)) is not kind:
             raise ValueError(

@@ -1,7 +1,7 @@
-"""A table as the source of a stream: first the rows that it has, or none, then those that commits bring.
+"""A table as a streaming source: first its existing rows, or none, then those of new commits.
 
-Spark keeps one reader in a process on the driver, which plans; tasks read in others. The reader remembers what it has
-fetched to save work only: a new one that gets the same offsets plans the same batches."""
+Spark keeps one reader in a process on the driver, which plans; tasks read in others. The reader caches fetched data
+only to save work: a new one with the same offsets plans the same batches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ try:
         ReadMaxFiles,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # Spark 4.1 has no limits: a batch has what the reader gives it
+except ImportError:  # Spark 4.1 has no limits: the reader decides the batch size
     ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxFiles = None  # type: ignore[assignment,misc]
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
@@ -46,7 +46,7 @@ _INTERVAL_SECONDS = 30
 
 
 class StreamPartition(InputPartition):
-    """A task, and what makes rows of its files. It can hold credentials, so nothing of it is shown."""
+    """A task, and the reader of its files. It can hold credentials, so its repr shows nothing."""
 
     def __init__(self, task: ReadTask, rows: RowReader) -> None:
         self.task, self.rows = task, rows
@@ -56,7 +56,7 @@ class StreamPartition(InputPartition):
 
 
 class StreamTaskReader(DataSourceStreamReader):
-    """What the tasks have of a reader: nothing, for a partition has all that is needed."""
+    """The reader as sent to tasks: empty, because a partition has everything."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, StreamPartition)
@@ -65,13 +65,13 @@ class StreamTaskReader(DataSourceStreamReader):
 
 
 class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
-    """Plans the batches of a stream. Options and the table are looked at when Spark first asks for something: what is
-    raised before, by making a reader, Spark does not show."""
+    """Plans the batches of a stream. Options and the table are opened lazily: Spark does not show errors raised while
+    creating a reader."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, sharing: bool) -> None:
         self._given, self._sharing, self._spark_schema = options, sharing, schema
         self._position: StreamOffset | None = None
-        """Where the next batch starts, as far as Spark has told."""
+        """The start of the next batch, as last reported by Spark."""
 
     def __reduce__(self) -> tuple[type[StreamTaskReader], tuple[()]]:
         return StreamTaskReader, ()
@@ -96,7 +96,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
     @with_plain_errors
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # PySpark's name
-        """Spark passes it back, which says that the limits of the options count: they can be two, and this is one."""
+        """Spark passes it back, which means that the options' limits apply: there can be two, and this holds one."""
         if self._limits.files is not None:
             return ReadMaxFiles(self._limits.files)
         assert self._limits.bytes is not None
@@ -104,7 +104,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
     @with_plain_errors
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # PySpark's name
-        """The end of the latest version that is known; nobody is asked."""
+        """The end of the latest known version, without a request."""
         return format_offset(StreamOffset(self._schema.table_id, self._latest.known + 1))
 
     @with_plain_errors
@@ -124,7 +124,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _options(self) -> ReadOptions:
-        """Raises `ValueError` for options that make no sense for a stream."""
+        """Raises `ValueError` for options that are invalid for a stream."""
         options = ReadOptions.parse(self._given, sharing=self._sharing)
         _check(options)
         return options
@@ -184,8 +184,8 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
         return offset
 
     def _check_not_replaced(self, offset: StreamOffset) -> None:
-        """A server can be behind for a while; a table that was replaced begins anew. Raises `StreamError`."""
-        opened_anew = self._options.open().source  # the stream's own source stays at the version of its first question
+        """Distinguish a server that lags from a replaced table, which starts over. Raises `StreamError`."""
+        opened_anew = self._options.open().source  # the stream's own source stays at the version of its first request
         table_id = opened_anew.head(None, None).metadata.id
         if table_id != offset.table_id:
             raise StreamError(

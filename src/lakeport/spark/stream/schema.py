@@ -1,8 +1,7 @@
-"""The columns that a stream reads, and whether what is done to the table while it runs leaves them as they are.
+"""The columns that a stream reads, and whether changes to the table leave them intact.
 
-A stream has one schema from its start to its end: that of the latest version when it started. Versions before that one
-are read under it where that is possible; a later one that changes it stops the stream, which then starts again with the
-new schema."""
+A stream has one schema: that of the latest version at its start. Earlier versions are read with it if possible. A later
+version that changes it stops the stream, which then restarts with the new schema."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ from lakeport.workers.reading import RowReader
 
 @dataclass(frozen=True)
 class StreamSchema:
-    """What a stream reads of a table. `head` is the latest version at its start; `name` is what a person calls the
-    table."""
+    """The columns that a stream reads. `head` is the latest version at its start; `name` is the table's display
+    name."""
 
     head: Snapshot
     wanted: spark.StructType
@@ -37,7 +36,7 @@ class StreamSchema:
 
     @cached_property
     def reader(self) -> RowReader:
-        """What makes rows of the files of all versions. Raises as `selected_columns` does."""
+        """The reader for the files of all versions. Raises like `selected_columns`."""
         state = self.head.scan_builder().with_read_schema(self._of_table).build().scan_state
         output = spark_arrow_schema(self.wanted)
         if not self.change_feed:
@@ -46,7 +45,7 @@ class StreamSchema:
         return RowReader(ChangeState(table=state, change_columns=names), output)
 
     def check_id(self, table_id: str, version: int) -> None:
-        """Raises `StreamError` if it is another table."""
+        """Raises `StreamError` for another table."""
         if table_id != self.table_id:
             raise StreamError(
                 f"the table was replaced: the stream reads the table with the id {table_id}, and {self.name} has the "
@@ -55,7 +54,7 @@ class StreamSchema:
             )
 
     def check(self, version: int, protocol: Protocol, metadata: Metadata) -> None:
-        """Raises `StreamError` if the rows of a version cannot be read as those of this stream."""
+        """Raises `StreamError` if a version's rows do not fit this stream."""
         if metadata.id != self.table_id:
             raise StreamError(
                 f"the table was replaced: at version {version} it has the id {metadata.id}, and the stream reads the "
@@ -81,12 +80,12 @@ class StreamSchema:
 
     @cached_property
     def _of_table(self) -> StructType:
-        """Without the columns of changes."""
+        """Without the change data columns."""
         extra = CHANGE_COLUMNS.names if self.change_feed else ()
         return StructType(tuple(f for f in self._selected if f.name not in extra))
 
     def _read_of(self, layout: Layout) -> Layout:
-        """Of a stream of some columns, what becomes of the others does not matter."""
+        """Changes to columns that the stream does not read are ignored."""
         names = {name.lower() for name in self._of_table.names}
         if len(names) == len(self.head.schema.fields):
             return layout
@@ -110,7 +109,7 @@ class StreamSchema:
 
 
 def _find_change(before: Layout, after: Layout) -> tuple[str, str] | None:
-    """A column that is not what it was, and what has happened to it. That null is no longer allowed does not matter."""
+    """A column that changed, and how. Columns that become non-nullable are ignored."""
     for field in before.schema:
         found = after.schema.find(field.name)
         if found is None:

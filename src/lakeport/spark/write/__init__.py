@@ -1,4 +1,4 @@
-"""Rows from Spark into a table, in batches and streams.
+"""Writes Spark rows to a table, in batches and streams.
 
 May import `options`, `tables` and what is directly in `spark`.
 """

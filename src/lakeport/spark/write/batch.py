@@ -1,8 +1,8 @@
 """`df.write.format("lakeport")`: tasks write data files, the driver commits them once.
 
-The write is planned before the first task runs, on the version that the table then has: rows that cannot fit are
-refused there and then. Everything that a task needs travels with the writer. What tasks leave behind that failed, were
-killed or came second is not in the table, and goes with the next vacuum, if it has not gone before.
+The write is planned before the first task runs, on the table's current version, so columns that do not fit are rejected
+early. Everything that a task needs is pickled with the writer. Files of tasks that failed, were killed or lost a
+speculative race are not in the table; the next vacuum deletes any that are left.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from lakeport.tables.write.planned import (
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """Plans the write of a frame with this schema.
+    """Plan the write of a frame with this schema.
 
-    Raises `ValueError` for options that make no sense, `InvalidDataError` for columns that do not fit, and what opening
-    the table raises."""
+    Raises `ValueError` for invalid options, `InvalidDataError` for columns that do not fit, and whatever opening the
+    table raises."""
     parsed = WriteOptions.parse(options, overwrite=overwrite)
     engine = default_engine(parsed.storage_options)
     return BatchWriter(engine, plan_write(engine, parsed, schema, overwrite))
@@ -49,18 +49,18 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's result, for the driver."""
 
     written: WrittenFiles
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Made on the driver, pickled for the tasks and for the commit."""
+    """Created on the driver, pickled for the tasks and for the commit."""
 
     def __init__(self, engine: Engine, planned: PlannedWrite | None) -> None:
         self._engine = engine
         self._planned = planned
-        """None if the application's work is in the table already: then nothing is written."""
+        """None if the application's work is already in the table: then nothing is written."""
 
     @with_plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -83,13 +83,13 @@ def written_by(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenFi
 
 
 def may_discard(messages: Sequence[WriterCommitMessage | None]) -> bool:
-    """Whether the files that tasks wrote are surely not in the table. Where each task has its message, Spark has asked
-    for the commit: that has removed them if it failed, and if nobody knows whether it did they must stay."""
+    """Whether the tasks' files are certainly not in the table. If every task has a message, Spark has tried to commit:
+    a failed commit has removed the files, and after an uncertain one they must stay."""
     return any(message is None for message in messages)
 
 
 def plan_write(engine: Engine, options: WriteOptions, schema: StructType, overwrite: bool) -> PlannedWrite | None:
-    """Begins a write on the version that the table has now; None if the application's work is in the table already."""
+    """Start a write on the table's current version; None if the application's work is already in the table."""
     columns = to_table_schema(schema)
     table = Table.for_path(engine, options.target)
     planned: PlannedWrite | None

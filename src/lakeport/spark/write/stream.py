@@ -1,10 +1,10 @@
-"""`df.writeStream.format("lakeport")`: each batch of a query is one commit, and is in the table once.
+"""`df.writeStream.format("lakeport")`: each batch of a query is one commit, exactly once.
 
-A commit holds the query's id and the number of the batch (`txn`). A batch that Spark runs again, because it did not
-learn that it was committed, is found in the table, and what its tasks wrote the second time is removed.
+A commit holds the query's id and the batch number (`txn`). If Spark repeats a batch because it did not learn of its
+commit, the batch is found in the table, and the files of the second attempt are removed.
 
-Spark makes the writer anew to commit a batch, so what was planned for the tasks comes back with their messages. With
-them comes the query's id, which only tasks are told.
+Spark creates a new writer to commit a batch, so the tasks' messages carry the plan back. They also carry the query's
+id, which only tasks know.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lakeport.spark.write.batch import TaskMessage, may_discard, plan_write, wri
 from lakeport.tables.write.planned import PlannedWrite, commit_files, discard_files, write_task
 
 _QUERY_ID = "sql.streaming.queryId"
-"""The property by which tasks learn of their query. Its id stays the same as long as its checkpoint is used."""
+"""The property that gives tasks their query's id. It stays the same as long as the checkpoint is used."""
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """Plans a batch of a stream; `overwrite` means complete mode. Raises as `batch_writer`."""
+    """Plan a batch of a stream; `overwrite` means complete mode. Raises like `batch_writer`."""
     parsed = WriteOptions.parse(options, overwrite=overwrite, stream=True)
     engine = default_engine(parsed.storage_options)
     planned = plan_write(engine, parsed, schema, overwrite)
@@ -39,14 +39,14 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 @dataclass(frozen=True)
 class StreamMessage(TaskMessage):
-    """What a task tells the driver, and what the driver has told the task."""
+    """A task's result, with the plan that the driver gave the task."""
 
     planned: PlannedWrite
     app_id: str
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made on the driver for the tasks of a batch, and once more for its commit."""
+    """Created on the driver for the tasks of a batch, and again for its commit."""
 
     def __init__(self, engine: Engine, planned: PlannedWrite, app_id: str | None) -> None:
         self._engine, self._planned, self._app_id = engine, planned, app_id
@@ -69,7 +69,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _first(messages: Sequence[WriterCommitMessage | None]) -> StreamMessage | None:
-    """Any message: what is planned for a batch is the same in all of them."""
+    """Any message: all of a batch's messages carry the same plan."""
     return next((message for message in messages if isinstance(message, StreamMessage)), None)
 
 

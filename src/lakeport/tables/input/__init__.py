@@ -1,4 +1,4 @@
-"""What people give: rows, schemas and assignments, in any form that is understood.
+"""User input: rows, schemas and assignments in every supported form.
 
 May import the kernel.
 """

@@ -1,8 +1,7 @@
-"""What columns of rows are set to: names and values that a person gave, fitted to a table.
+"""Assignments: the column names and values that a user sets, fitted to a table.
 
-What is given as it is, a plain Python value or a column, follows the rule of `append`: it keeps its meaning or is
-refused. What SQL computes is converted as Spark's store assignment does, but no digit is lost unless a CAST or a
-function says so.
+Plain Python values and columns follow the rule of `append`: they keep their meaning or are rejected. SQL results are
+converted as in Spark's store assignment, but lose no digits without an explicit CAST or function.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ class Constant:
     """The same value in all rows, in the type of its column."""
 
     value: pa.Array
-    """The only item."""
+    """Holds one item."""
 
     @classmethod
     def of(cls, value: Any, field: StructField) -> Constant:
-        """A Python value: lists for arrays, dicts for structs and maps. Raises `InvalidDataError`."""
+        """Convert a Python value: lists for arrays, dicts for structs and maps. Raises `InvalidDataError`."""
         target = arrow_field(field)
         try:
             if isinstance(value, list | dict):
@@ -71,13 +70,12 @@ class Constant:
         return cls(fit_column(pa.repeat(own, 1), target, lambda _: RowName("the value that is set")))
 
     def repeat(self, length: int) -> pa.Array:
-        # Not pa.repeat, which fails for no row of some nested types.
+        # Not pa.repeat: it fails for zero rows of some nested types.
         return self.value.take(from_numpy(np.zeros(length, np.int64)))
 
 
 def _with_names(value: Any, data_type: pa.DataType, name: str) -> Any:
-    """The value with the fields of its structs as the type writes them. Raises `InvalidDataError` for one that is not
-    there."""
+    """The value with struct fields spelled as in the type. Raises `InvalidDataError` for an unknown field."""
     if types.is_struct(data_type) and isinstance(value, dict):
         given, places = list(value.values()), match_columns(list(map(str, value)), pa.schema(list(data_type)), name)
         found = [(field, given[place]) for field, place in zip(data_type, places, strict=True) if place is not None]
@@ -93,17 +91,17 @@ Value = Expression | Constant
 
 
 def check_assignments(given: Any) -> None:
-    """Raises `ValueError` for what is no mapping."""
+    """Raises `ValueError` unless given a mapping."""
     if not isinstance(given, Mapping):
         raise ValueError(f"what is set is a dict of columns and their values, as {{'v': 'v + 1'}}, not {given!r:.80}")
 
 
 def parse_assignments(schema: StructType, given: Mapping[str, Any], now: int) -> dict[Path, Value]:
-    """What is set, by the path of the column as the schema writes it; not yet bound. SQL text and expressions are of
-    one time, in milliseconds since the epoch.
+    """The values to set, not yet bound, by column path as the schema spells it. `now`, in milliseconds since the epoch,
+    is the current time in SQL text and expressions.
 
-    Raises `InvalidFilterError`, `UnknownColumnError`, `InvalidDataError`, and `ValueError` for a column that is set
-    twice, or a part of one that is set whole."""
+    Raises `InvalidFilterError`, `UnknownColumnError`, `InvalidDataError`, and `ValueError` if a column is set twice, or
+    both whole and in part."""
     check_assignments(given)
     if not given:
         raise ValueError("nothing is set: give at least one column and its value")
@@ -123,10 +121,10 @@ def _parse_value(value: Any, field: StructField, now: int) -> Value:
 
 
 def as_stored(bound: Expression, schema: StructType, target: DataType) -> Expression:
-    """A bound value as it is handed to a column of the type. What might lose something is left in its own type: when it
-    is written, `fit_column` takes it or refuses it. So are structs, lists and maps, which are fitted field by field.
+    """Cast a bound value to a column's type. Possibly lossy values keep their own type: `fit_column` accepts or rejects
+    them on write. So do structs, lists and maps, which are fitted field by field.
 
-    Raises `InvalidFilterError` saying which types do not fit."""
+    Raises `InvalidFilterError` naming the types that do not fit."""
     if not isinstance(target, PrimitiveType):
         return bound
     source = type_of(bound, schema)
@@ -135,8 +133,8 @@ def as_stored(bound: Expression, schema: StructType, target: DataType) -> Expres
 
 
 def _may_lose(source: DataType, target: DataType) -> bool:
-    """Whether Spark's store assignment could cut a value. To round a double to a decimal or a float is no loss: it only
-    was near to something."""
+    """Whether Spark's store assignment could truncate a value. Rounding a double to a decimal or a float is not a loss:
+    it was approximate already."""
     if target == DATE:
         return source in (TIMESTAMP, TIMESTAMP_NTZ)
     if source in FLOATS:
@@ -146,7 +144,7 @@ def _may_lose(source: DataType, target: DataType) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Assignments:
-    """Computes new rows from old ones: a function for rows of the table's columns, whatever else they have."""
+    """Compute new rows from old ones. Callable on rows with the table's columns and any others."""
 
     schema: StructType
     values: Mapping[Path, Callable[[pa.RecordBatch], pa.Array]]
@@ -165,8 +163,8 @@ class Assignments:
         return cls(schema, {path: evaluator(path, value) for path, value in given.items()})
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the new values, which are yet to be fitted; without the generated columns that are not set:
-        they are to be filled in."""
+        """The rows with new values, not yet fitted, and without the generated columns that are not set: those are
+        filled in later."""
         arrow = nullable(arrow_schema(self.schema))
         known = make_batch([rows.column(name) for name in arrow.names], arrow, rows.num_rows)
         new = {path: evaluate(known) for path, evaluate in self.values.items()}
@@ -180,8 +178,8 @@ class Assignments:
 
 
 def replace_column(column: pa.Array, field: StructField, parts: Mapping[Path, pa.Array]) -> pa.Array:
-    """The column with other values, or a struct with other values in some of its fields: it is null nowhere then. The
-    table may have fields that the struct lacks."""
+    """The column with new values, or a struct with new values in some fields, which is then never null. The table may
+    have fields that the struct lacks."""
     if not parts:
         return column
     if () in parts:

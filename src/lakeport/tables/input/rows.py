@@ -1,4 +1,4 @@
-"""Data that people give, as a stream of Arrow batches: anything that speaks Arrow, or plain Python values."""
+"""User data as a stream of Arrow batches: anything that exports Arrow, or plain Python values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakeport.kernel.schema import StructType, arrow_schema
 
 
 def to_reader(data: Any, table: StructType | None = None) -> pa.RecordBatchReader:
-    """The rows of a table, a batch, a reader, an iterable of batches, a dict of columns or a list of dicts; of a pandas
-    or Polars frame, of a DuckDB relation, of what `lakeport.scan` gives, and of whatever else exports an Arrow stream.
+    """Read rows from a table, a batch, a reader, an iterable of batches, a dict of columns, a list of dicts, a pandas
+    or Polars frame, a DuckDB relation, a `lakeport.scan`, or anything else that exports an Arrow stream.
 
-    An empty list has the columns of `table`, if that is known. The index of a pandas frame is a column if it has a
-    name. Raises `ValueError` for anything else, `InvalidDataError` for values that are no columns."""
+    An empty list gets the columns of `table`, if known. A named pandas index becomes a column. Raises `ValueError` for
+    anything else, `InvalidDataError` for values that do not form columns."""
     match data:
         case pa.RecordBatchReader():
             return data
@@ -27,7 +27,7 @@ def to_reader(data: Any, table: StructType | None = None) -> pa.RecordBatchReade
             return _from_columns(data)
     if type(data).__module__.partition(".")[0] == "pandas":
         return _from_pandas(data)
-    if hasattr(data, "to_reader"):  # without the C interface between, an error stays what it is
+    if hasattr(data, "to_reader"):  # bypasses the C interface, which would change the error
         return data.to_reader()
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return _from_arrow(data)
@@ -71,7 +71,7 @@ def _from_pandas(data: Any) -> pa.RecordBatchReader:
 
 
 def _from_items(items: Iterator[Any], table: StructType | None) -> pa.RecordBatchReader:
-    """Batches one by one, so that a stream stays a stream; rows as dicts all at once."""
+    """Stream batches one by one; collect dict rows all at once."""
     first = next(items, None)
     if isinstance(first, pa.RecordBatch | pa.Table):
         batches = chain.from_iterable(map(_batches, chain([first], items)))
@@ -86,11 +86,11 @@ def _from_items(items: Iterator[Any], table: StructType | None) -> pa.RecordBatc
 
 
 def _from_rows(rows: list[Any]) -> pa.RecordBatchReader:
-    """Rows that need not all have the same keys."""
+    """Rows that may have different keys."""
     for other in (row for row in rows if not isinstance(row, Mapping)):
         raise _mixed(other)
     names = dict.fromkeys(name for row in rows for name in row)
-    if not names:  # a table of Arrow's without columns has no rows
+    if not names:  # an Arrow table without columns has no rows
         batch = pa.RecordBatch.from_struct_array(pa.nulls(len(rows), pa.struct([])))
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     return _from_columns({name: [row.get(name) for row in rows] for name in names})

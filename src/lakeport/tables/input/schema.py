@@ -1,4 +1,4 @@
-"""Columns that people give: a schema of Arrow or of the kernel, SQL text, or types by name."""
+"""Columns in every supported form: an Arrow or kernel schema, SQL text, or types by name."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _TEXTS = (COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS)
 
 
 def to_schema(given: SchemaInput) -> StructType:
-    """The columns that are given as `"id long not null, day date"`, as `{"id": "long"}`, or as a schema; the metadata
-    of Arrow's fields may have comments, defaults, generation expressions and invariants.
+    """Parse columns from `"id long not null, day date"`, `{"id": "long"}`, or a schema; metadata of Arrow fields may
+    hold comments, defaults, generation expressions and invariants.
 
     Raises `ValueError`."""
     match given:
@@ -77,7 +77,7 @@ def to_type(given: TypeInput) -> DataType:
 
 
 def _checked(schema: StructType) -> StructType:
-    """The same, if it can be written down and read again."""
+    """The schema, if it survives serialization."""
     for field in fields_in(schema):
         check_text(field.name, "the name of a column")
         for key in _TEXTS:
@@ -89,20 +89,20 @@ def _checked(schema: StructType) -> StructType:
 
 
 def check_text(given: Any, what: str) -> None:
-    """Raises `ValueError` for what is no text."""
+    """Raises `ValueError` unless given text."""
     if not isinstance(given, str):
         raise ValueError(f"{what} is text, not {given!r:.80}")
 
 
 def check_sql(given: Any, what: str) -> None:
-    """Raises `ValueError` for what is no SQL text: the log keeps the text, for all who write the table."""
+    """Raises `ValueError` unless given SQL text: the log stores the text for every writer."""
     if isinstance(given, Expression):
         raise ValueError(f"{what} is SQL text: write {format_expression(given)!r}")
     check_text(given, f"{what} is SQL, which")
 
 
 def check_defaults(engine: Engine, schema: StructType) -> None:
-    """Raises `ValueError` for a default that gives no value of the column's type, or is in a nested column."""
+    """Raises `ValueError` for a default that does not yield a value of the column's type, or is in a nested column."""
     columns = {id(field) for field in schema}
     for field in fields_in(schema):
         if (sql := field.metadata.get(DEFAULT)) is None:
@@ -113,7 +113,7 @@ def check_defaults(engine: Engine, schema: StructType) -> None:
 
 
 def check_default(engine: Engine, field: StructField, sql: str) -> None:
-    """Raises `ValueError` for SQL that gives no value of the column's type."""
+    """Raises `ValueError` if the SQL does not yield a value of the column's type."""
     expression = replace_now(parse_expression(sql), engine.now())
     for used in columns_in(expression):
         raise InvalidFilterError(

@@ -1,4 +1,4 @@
 """MERGE: clauses, sides, matches and the run.
 
-May import the other rooms of `tables`.
+May import the other packages of `tables`.
 """

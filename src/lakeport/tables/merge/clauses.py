@@ -1,4 +1,4 @@
-"""The clauses of a merge: what happens to which rows, as a person says it and as it is worked out."""
+"""The clauses of a merge, as given and as bound to both sides."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ Action = OneOf["update", "delete", "insert"]
 
 @dataclass(frozen=True)
 class Clause:
-    """What happens to the rows for which the condition holds."""
+    """An action on the rows that satisfy the condition."""
 
     action: Action
     condition: str | Expression | None = None
     values: Mapping[str, Any] | None = None
-    """New values of columns of the target; None takes every column from the source, unless the action is a delete."""
+    """New values for the target's columns; None copies every column from the source (deletes have no values)."""
 
     @property
     def takes_all(self) -> bool:
         return self.values is None and self.action != "delete"
 
     def describe(self) -> dict[str, str]:
-        """The clause for a table's history."""
+        """The clause as recorded in a table's history."""
         condition = {} if self.condition is None else {"predicate": format_condition(self.condition)}
         return {**condition, "actionType": self.action}
 
 
 @dataclass(frozen=True)
 class Clauses:
-    """All clauses, each kind in its order: for rows of the target that a row of the source matches, for rows of the
-    source that match none, and for rows of the target that none matches."""
+    """All clauses by kind, in order: for target rows with a match, for source rows without a match, and for target rows
+    without a match."""
 
     matched: tuple[Clause, ...] = ()
     not_matched: tuple[Clause, ...] = ()
@@ -55,7 +55,7 @@ class Clauses:
         return chain(self.matched, self.not_matched, self.not_matched_by_source)
 
     def describe(self) -> dict[str, list[dict[str, str]]]:
-        """The clauses for a table's history."""
+        """The clauses as recorded in a table's history."""
         return {
             "matchedPredicates": [clause.describe() for clause in self.matched],
             "notMatchedPredicates": [clause.describe() for clause in self.not_matched],
@@ -68,7 +68,7 @@ def format_condition(condition: str | Expression) -> str:
 
 
 def add_clause(clauses: tuple[Clause, ...], clause: Clause) -> tuple[Clause, ...]:
-    """The clauses with one more. Raises `ValueError` if it would never apply."""
+    """Append a clause. Raises `ValueError` if it would never apply."""
     if clauses and clauses[-1].condition is None:
         raise ValueError(
             f"the clause before this one ({clauses[-1].action}) has no condition, so that this one would never apply: "
@@ -79,18 +79,18 @@ def add_clause(clauses: tuple[Clause, ...], clause: Clause) -> tuple[Clause, ...
 
 @dataclass(frozen=True)
 class BoundClause:
-    """A clause in the terms of both sides."""
+    """A clause bound to both sides."""
 
     action: Action
     table: StructType
-    """The columns that the target is to have."""
+    """The target's columns after the merge."""
     condition: CompiledExpression | None = None
     values: Mapping[Path, Callable[[Pairs], pa.Array]] = field(default_factory=dict)
-    """By the column of the target that takes it, or the field of one."""
+    """By target column, or by field of one."""
 
     def updated(self, rows: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
-        """Rows of the target, which are those of the pairs, as they are to be; without the generated columns that are
-        not set: they are to be filled in."""
+        """The target rows of the pairs, updated; without the generated columns that are not set: those are filled in
+        later."""
         new = self._new_values(pairs)
         columns = {name: rows.column(name) for name in rows.schema.names}
         for column in self.table:
@@ -103,7 +103,7 @@ class BoundClause:
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def inserted(self, pairs: Pairs) -> pa.RecordBatch:
-        """New rows, with the columns that values are given for."""
+        """New rows, with the columns that have values."""
         columns = {path[0]: value for path, value in self._new_values(pairs).items()}
         schema = pa.schema([pa.field(name, column.type) for name, column in columns.items()])
         return make_batch(list(columns.values()), schema, len(pairs))
@@ -113,8 +113,8 @@ class BoundClause:
 
 
 def choose(clauses: Sequence[BoundClause], pairs: Pairs) -> RowNumbers:
-    """For each pair the number of the first clause whose condition holds; -1 if there is none. A condition is evaluated
-    only where those before it do not hold."""
+    """For each pair, the index of the first clause whose condition holds, or -1. Evaluates a condition only where no
+    earlier one holds."""
     chosen = np.full(len(pairs), -1, np.int64)
     for number, clause in enumerate(clauses):
         left = np.flatnonzero(chosen < 0)
@@ -128,7 +128,7 @@ def choose(clauses: Sequence[BoundClause], pairs: Pairs) -> RowNumbers:
 
 @dataclass(frozen=True)
 class BoundMerge:
-    """A whole merge in the terms of both sides."""
+    """A merge bound to both sides."""
 
     sides: Sides
     on: Expression
@@ -139,8 +139,8 @@ class BoundMerge:
 
 @dataclass(frozen=True)
 class ClauseBinder:
-    """Binds clauses to both sides. `table` has the columns that the target is to have, `now` is the time of the whole
-    statement, in milliseconds since the epoch."""
+    """Bind clauses to both sides. `table` has the target's columns after the merge; `now` is the statement's time in
+    milliseconds since the epoch."""
 
     sides: Sides
     table: StructType
@@ -206,7 +206,7 @@ class ClauseBinder:
 
 @dataclass(frozen=True)
 class MergeDefinition:
-    """A merge as a value, which can be sent to other processes."""
+    """A picklable merge."""
 
     target: Side
     source: Side
@@ -217,6 +217,6 @@ class MergeDefinition:
     clauses: Clauses
 
     def bind(self, engine: Engine) -> BoundMerge:
-        """Raises what `ClauseBinder.bind` raises, and `ValueError` if both sides have one alias."""
+        """Raises the errors of `ClauseBinder.bind`, and `ValueError` if both sides share an alias."""
         sides = Sides(engine, self.target, self.source)
         return ClauseBinder(sides, self.table, self.now, self.merge_schema).bind(self.on, self.clauses)

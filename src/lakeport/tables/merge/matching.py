@@ -1,8 +1,8 @@
-"""Which rows of a source match which rows of a target, by a condition over both.
+"""Match source rows to target rows by a condition over both.
 
-Equalities between the sides are looked up: each row gets a number by its keys, the same for equal keys. What else the
-condition says is evaluated on the candidates. Keys are equal as `=` has it: null is equal to nothing (but to null by
-`<=>`), and neither is NaN; 0.0 and -0.0 are equal; numbers and times of different types are compared by value.
+Equalities between the sides use an index: equal keys get the same number. The rest of the condition is evaluated on the
+candidates. Key equality is that of `=`: null equals nothing (except null under `<=>`), nor does NaN; 0.0 equals -0.0;
+numbers and times of different types compare by value.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from lakeport.kernel.values import FALSE, from_numpy, python_value, scalar_of, t
 from lakeport.tables.merge.sides import Pairs, RowNumbers, Side, Sides
 
 _BLOCK_PAIRS = 1 << 18
-"""So many candidates are looked at together; more only if one row has more."""
+"""Candidates examined per block; more only if a single row has more."""
 _FEW_KEYS = 100
-"""Up to so many keys of the source are looked for one by one in the statistics of files."""
+"""Up to this many source keys are looked up one by one in file statistics."""
 _NOTHING = Literal(False)
 _MISSING = scalar_of(-1, pa.int32())
 
 
 @dataclass(frozen=True)
 class Key:
-    """An equality between the sides; both values have one type."""
+    """An equality between the sides; both values have the same type."""
 
     target: Expression
     source: Expression
@@ -56,7 +56,7 @@ class Key:
 
 @dataclass(frozen=True)
 class JoinCondition:
-    """A condition over both sides, by what each part of it is about; all parts must hold."""
+    """A conjunction over both sides, split by the sides that each part uses."""
 
     keys: tuple[Key, ...]
     target_only: Expression | None
@@ -65,13 +65,13 @@ class JoinCondition:
 
     @property
     def on_target(self) -> list[Expression]:
-        """The parts for which rows of the target are read."""
+        """The parts that need target rows."""
         parts = (self.target_only, self.rest, *(key.target for key in self.keys))
         return [part for part in parts if part is not None]
 
 
 def split_condition(bound: Expression, sides: Sides) -> JoinCondition:
-    """The parts of a bound condition."""
+    """Split a bound condition into parts."""
     keys: list[Key] = []
     on_target: list[Expression] = []
     on_source: list[Expression] = []
@@ -104,7 +104,7 @@ def _is_only(side: Side, bound: Expression, sides: Sides) -> bool:
 
 
 def _alike(left: Expression, right: Expression, sides: Sides) -> tuple[Expression, Expression] | None:
-    """Both values in one type in which they are equal if they compare as equal; None if there is no such type."""
+    """Both values cast to a type in which equality is preserved; None if there is none."""
     ours, theirs = type_of(left, sides.schema), type_of(right, sides.schema)
     shared = common_type(ours, theirs)
     if not isinstance(shared, PrimitiveType) or (shared.decimal and shared != _exact_decimal(ours, theirs)):
@@ -116,14 +116,14 @@ def _alike(left: Expression, right: Expression, sides: Sides) -> tuple[Expressio
 
 
 def _exact_decimal(left: DataType, right: DataType) -> PrimitiveType:
-    """The decimal with all digits that either has."""
+    """The decimal type that holds all digits of both."""
     (p1, s1), (p2, s2) = digits_of(left) or (0, 0), digits_of(right) or (0, 0)
     scale = max(s1, s2)
     return decimal_of(max(p1 - s1, p2 - s2) + scale, scale)
 
 
 class Matcher:
-    """Finds the matches of a source, which is all there; rows of the target come in parts."""
+    """Finds matches for a source held in memory; target rows arrive in batches."""
 
     def __init__(self, sides: Sides, condition: JoinCondition, source: pa.RecordBatch) -> None:
         self._source, self.condition = source, condition
@@ -137,11 +137,10 @@ class Matcher:
             usable = sides.compile(condition.source_only).holds(rows)
         self._index = KeyIndex(keys, [key.null_safe for key in condition.keys], usable)
         self.source_keys = [key.filter(from_numpy(usable)) for key in keys]
-        """Of the rows of the source that can have a match."""
+        """The source rows that can match."""
 
     def matches(self, target: pa.RecordBatch) -> Iterator[tuple[RowNumbers, RowNumbers]]:
-        """Which rows of the target match which of the source, in blocks; all matches of a row are in one block, next to
-        each other."""
+        """Matching target and source rows, in blocks; all matches of a row are adjacent, in one block."""
         pairs = Pairs(target, None)
         rows = np.arange(target.num_rows, dtype=np.int64)
         if self._on_target is not None:
@@ -158,7 +157,7 @@ class Matcher:
 
 
 class KeyIndex:
-    """The rows of a source by their keys. Without keys, every row is a candidate for every other."""
+    """The source rows by key. Without keys, every row is a candidate for every other."""
 
     def __init__(self, columns: Sequence[pa.Array], null_safe: Sequence[bool], usable: npt.NDArray[np.bool_]) -> None:
         self._levels: list[_Level] = []
@@ -170,12 +169,12 @@ class KeyIndex:
         codes = np.where(usable, codes, -1)
         order = np.argsort(codes, kind="stable")
         self._rows = order[np.count_nonzero(codes < 0) :]
-        """The rows of the source, those of one code together."""
+        """The source rows, grouped by code."""
         self._counts = np.bincount(codes[self._rows], minlength=self._levels[-1].size if self._levels else 1)
         self._starts = np.cumsum(self._counts) - self._counts
 
     def candidates(self, columns: Sequence[pa.Array], length: int) -> Iterator[tuple[RowNumbers, RowNumbers]]:
-        """Rows with these keys beside the rows of the source that have them too, in blocks."""
+        """Pairs of rows with these keys and source rows with the same keys, in blocks."""
         numbered: RowNumbers | None = None
         for column, level in zip(columns, self._levels, strict=True):
             numbered = level.encode(column, numbered)
@@ -202,23 +201,22 @@ class KeyIndex:
 
 @dataclass(frozen=True)
 class _Level:
-    """Numbers for the values of one more key, together with the numbers of the keys before it; -1 for what the source
-    does not have."""
+    """Numbers for the values of one more key, combined with those of the keys before it; -1 if not in the source."""
 
     values: pa.Array
-    """Those that the source has, each once, none of them null."""
+    """The distinct non-null values in the source."""
     null_safe: bool
     combined: pa.Array | None
-    """The numbers of all keys together that the source has; None if this is the first key."""
+    """The combined numbers in the source; None for the first key."""
 
     @property
     def size(self) -> int:
-        """Every number is less."""
+        """An exclusive upper bound of the numbers."""
         return len(self.values) + 1 if self.combined is None else len(self.combined)
 
     @classmethod
     def build(cls, column: pa.Array, null_safe: bool, before: RowNumbers | None) -> tuple[_Level, RowNumbers]:
-        """The level of a key of the source, and the numbers of the source's rows."""
+        """The level for a source key, and the numbers of the source rows."""
         first = cls(column.unique().drop_null(), null_safe, None)
         joined = first._joined(column, before)
         if before is None:
@@ -242,7 +240,7 @@ class _Level:
 
 
 def _indices(array: pa.Array, values: pa.Array) -> RowNumbers:
-    """Where the items are among `values`; -1 for one that is not there."""
+    """The index of each item in `values`, or -1."""
     found = pc.index_in(array, value_set=values, skip_nulls=True)
     return to_integers(pc.fill_null(found, _MISSING).cast(pa.int64()))
 
@@ -252,13 +250,12 @@ def _is_nan(array: pa.Array) -> pa.BooleanArray:
 
 
 def _normal(array: pa.Array) -> pa.Array:
-    """Keys as they are looked up, by their bits: with one zero only."""
+    """Normalize keys, which are compared by their bits: -0.0 becomes 0.0."""
     return pc.add(array, scalar_of(0.0, array.type)) if types.is_floating(array.type) else array
 
 
 def target_filter(sides: Sides, matcher: Matcher) -> Expression | None:
-    """What is true of every row of the target that has a match, in the target's own terms: it tells which files can
-    have one. None if nothing is known."""
+    """A filter on the target that holds for every row with a match, for skipping files. None if nothing is known."""
     condition = matcher.condition
     parts = [] if condition.target_only is None else [_own_terms(condition.target_only)]
     for key, values in zip(condition.keys, matcher.source_keys, strict=True):
@@ -286,8 +283,8 @@ def _key_filter(key: Key, values: pa.Array, sides: Sides) -> Expression | None:
 
 
 def _pruning_column(key: Key, sides: Sides) -> Column | None:
-    """The column that the statistics must tell about. Where an exact number is compared as a double it may be equal to
-    what it is not, so that its bounds say nothing."""
+    """The column whose statistics can prune files. An exact number compared as a double may equal a different number,
+    so its bounds prove nothing."""
     match key.target:
         case Column(path):
             return Column(path[1:])

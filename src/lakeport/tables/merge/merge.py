@@ -1,4 +1,4 @@
-"""`merge`: rows of a source into a table, where they update, delete and insert."""
+"""`merge`: update, delete and insert rows of a table from a source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Values = Mapping[str, Any]
-"""SQL text, an expression or a plain Python value for each column, as `update` takes them; text itself is given as
+"""SQL text, an expression or a plain Python value for each column, as for `update`; pass literal text as
 `lakeport.lit("text")`."""
 Condition = str | Expression
 
@@ -41,7 +41,7 @@ def merge(
     engine: Engine | None = None,
     spark: SparkSession | None = None,
 ) -> Merge:
-    """A merge of a source into a table: say what to do, then `execute` it.
+    """Merge a source into a table: add clauses, then call `execute`.
 
         tables.merge("orders", changes, "target.id = source.id")
               .when_matched_delete("source.deleted")
@@ -49,13 +49,13 @@ def merge(
               .when_not_matched_insert_all()
               .execute()
 
-    `on` tells which rows match; columns are written with an alias, or without one where only one side has them. The
-    source is whatever `append` takes, and is held in memory as a whole; the table is read file by file. With
-    `merge_schema`, `…_all` adds the source's columns that the table lacks.
+    `on` is the match condition; columns need an alias only if both sides have them. The source is anything that
+    `append` accepts and is held in memory; the table is read file by file. With `merge_schema`, `…_all` adds source
+    columns that the table lacks.
 
-    `application` is a name and a number of the caller's own work: what the table has of it already is not done
-    again. With a `spark` session its tasks look for matches and write the files that change, with the same result; the
-    source is in the memory of each of them as it is in this process, which writes the rows that are new."""
+    `application` makes the merge idempotent, as for `append`. With a `spark` session, its tasks find matches and write
+    changed files, with the same result; each task holds the source in memory, as does this process, which writes new
+    rows."""
     return Merge(
         target, source, on, source_alias, target_alias, merge_schema, application, storage_options, engine, spark
     )
@@ -63,10 +63,10 @@ def merge(
 
 @dataclass(frozen=True, eq=False)
 class Merge:
-    """What a merge is to do; each method that adds a clause gives a new one.
+    """A merge to execute; methods that add a clause return a new one.
 
-    Of the clauses for a row the first applies whose condition holds, or that has none: only the last of a kind may have
-    none. A row that no clause applies to stays as it is."""
+    For each row, the first clause whose condition holds applies; only the last of a kind may have no condition. Rows
+    without an applicable clause stay unchanged."""
 
     target: str
     source: Any
@@ -81,39 +81,39 @@ class Merge:
     clauses: Clauses = field(default_factory=Clauses)
 
     def when_matched_update(self, set: Values, condition: Condition | None = None) -> Merge:
-        """Sets columns in rows of the table that a row of the source matches; both may be used in values."""
+        """Set columns in table rows with a match; values may use both sides."""
         return self._with_matched(Clause("update", condition, _copied(set)))
 
     def when_matched_update_all(self, condition: Condition | None = None) -> Merge:
-        """Sets every column to that of the source."""
+        """Set every column from the source."""
         return self._with_matched(Clause("update", condition))
 
     def when_matched_delete(self, condition: Condition | None = None) -> Merge:
-        """Deletes rows of the table that a row of the source matches."""
+        """Delete table rows with a match."""
         return self._with_matched(Clause("delete", condition))
 
     def when_not_matched_insert(self, values: Values, condition: Condition | None = None) -> Merge:
-        """Inserts rows of the source that match no row of the table. Columns without a value get their default."""
+        """Insert source rows without a match. Columns without a value get their default."""
         return self._with_not_matched(Clause("insert", condition, _copied(values)))
 
     def when_not_matched_insert_all(self, condition: Condition | None = None) -> Merge:
-        """Inserts rows of the source as they are."""
+        """Insert source rows without a match, unchanged."""
         return self._with_not_matched(Clause("insert", condition))
 
     def when_not_matched_by_source_update(self, set: Values, condition: Condition | None = None) -> Merge:
-        """Sets columns in rows of the table that no row of the source matches."""
+        """Set columns in table rows without a match."""
         return self._with_not_matched_by_source(Clause("update", condition, _copied(set)))
 
     def when_not_matched_by_source_delete(self, condition: Condition | None = None) -> Merge:
-        """Deletes rows of the table that no row of the source matches."""
+        """Delete table rows without a match."""
         return self._with_not_matched_by_source(Clause("delete", condition))
 
     def execute(self) -> Result:
-        """Does it, in one commit.
+        """Run the merge in one commit.
 
-        Raises `InvalidFilterError` and `UnknownColumnError` for what cannot be worked out, `InvalidDataError` if a row
-        of the table would be changed by several rows of the source (to delete it, without a condition, several may),
-        `ConstraintError` for a row that the table does not take, and `CommitConflictError`."""
+        Raises `InvalidFilterError` and `UnknownColumnError` for invalid expressions, `InvalidDataError` if several
+        source rows would change the same table row (except to delete it unconditionally), `ConstraintError` for rows
+        that the table rejects, and `CommitConflictError`."""
         if not any(self.clauses):
             raise ValueError("the merge does nothing: say what to do with rows, as when_not_matched_insert_all does")
         snapshot = open_snapshot(self.target, self.engine, self.storage_options)

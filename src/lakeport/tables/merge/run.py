@@ -1,6 +1,6 @@
-"""How a merge is done: one pass finds what happens to which rows, another one writes the rows that change.
+"""Run a merge: one pass finds the affected rows, another writes them.
 
-Files in which nothing happens are not touched. A merge that changes no row of the target is an append.
+Unaffected files are not touched. A merge that changes no target row is an append.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakeport.workers.reading import RowReader
 from lakeport.workers.writing import write_rows
 
 _INSERTED_ROWS = 1 << 16
-"""So many rows of the source are worked out at once."""
+"""Source rows processed at a time."""
 
 
 class MergeRun:
@@ -41,7 +41,7 @@ class MergeRun:
     def __init__(
         self, transaction: Transaction, source: pa.RecordBatch, definition: MergeDefinition, workers: Workers
     ) -> None:
-        """Raises `InvalidFilterError`, `UnknownColumnError` and `InvalidDataError` for what cannot be worked out."""
+        """Raises `InvalidFilterError`, `UnknownColumnError` and `InvalidDataError` for invalid clauses."""
         assert transaction.snapshot is not None, "a new table has no rows to merge into"
         self._transaction, self._snapshot, self._engine = transaction, transaction.snapshot, transaction.engine
         self._source, self._definition, self._workers = source, definition, workers
@@ -50,17 +50,17 @@ class MergeRun:
         self._is_update = np.array([clause.action == "update" for clause in self._clauses], np.bool_)
 
     def run(self) -> Result:
-        """Raises what `Merge.execute` raises."""
+        """Raises the errors of `Merge.execute`."""
         shared = shared_merge(self._opened, self._definition, self._workers, self._engine, self._transaction.root)
         with shared as merge:
             found, is_matched = self._search(merge)
             unmatched = np.flatnonzero(~is_matched)
             return self._change(merge, found, unmatched) if found else self._append(unmatched)
 
-    # What happens to which rows
+    # Search
 
     def _search(self, merge: SharedMerge) -> tuple[list[FoundIn], npt.NDArray[np.bool_]]:
-        """The files to which something happens, and for each row of the source whether it matches any."""
+        """The affected files, and a mask of the source rows that have a match."""
         reader, files = self._plan_search()
         most = TARGET_FILE_SIZE.of(self._transaction.metadata.configuration)
         groups = self._workers.groups(files, lambda file: file.size, most)
@@ -72,8 +72,8 @@ class MergeRun:
         return found, is_matched
 
     def _plan_search(self) -> tuple[RowReader, list[ScanFile]]:
-        """What reads the rows of the target that a clause may apply to, or a row of the source match, with the columns
-        that the conditions mention; and the files."""
+        """A reader for the target rows that may be affected, with the columns that the conditions use; and the
+        files."""
         matcher, sides = self._opened.matcher, self._merge.sides
         builder = self._snapshot.scan_builder().with_log_details().with_row_position()
         known = None if self._merge.not_matched_by_source else target_filter(sides, matcher)
@@ -82,14 +82,14 @@ class MergeRun:
         names = sides.target.names_in(matcher.condition.on_target)
         names = tuple(dict.fromkeys([*names, *(name for each in conditions for name in each.target_names)]))
         scan = builder.with_read_schema(self._snapshot.schema.select((name,) for name in names)).build()
-        # The filter leaves files and row groups out; which rows match is found out anyway.
+        # The filter only skips files and row groups; matching decides about rows.
         reader = RowReader(scan.scan_state, scan.scan_state.arrow_schema, None, scan.physical_filter)
         return reader, self._transaction.plan(scan)
 
-    # What is written
+    # Writing
 
     def _append(self, unmatched: RowNumbers) -> Result:
-        """No row of the target changes."""
+        """Append only: no target row changes."""
         context = self._transaction.write_context()
         transformer = RowTransformer(self._engine, context)
         inserted = 0
@@ -120,13 +120,13 @@ class MergeRun:
             return changes.commit()
 
     def _file_change(self, found: FoundIn, uses_vectors: bool) -> FileChange:
-        """Rows that are updated go from where they are; without deletion vectors, so do their neighbours."""
+        """Take updated rows from their file; without deletion vectors, take the whole file."""
         is_update = self._is_update[found.rows.clauses]
         deleted, replaced = (found.rows.rows[mask].astype(np.uint64) for mask in (~is_update, is_update))
         return FileChange(found.file, deleted, replaced if uses_vectors or not len(replaced) else None)
 
     def _inserted(self, unmatched: RowNumbers) -> Iterator[tuple[Pairs, pa.RecordBatch]]:
-        """Rows of the source that match none, and the new rows that they make."""
+        """Source rows without a match, and the new rows made from them."""
         for start in range(0, len(unmatched), _INSERTED_ROWS):
             pairs = Pairs(None, self._source, None, unmatched[start : start + _INSERTED_ROWS])
             chosen = choose(self._merge.not_matched, pairs)
@@ -136,7 +136,7 @@ class MergeRun:
                     yield inserting, clause.inserted(inserting)
 
     def _metrics(self, counts: ChangeCounts, found: Sequence[FoundIn]) -> dict[str, int]:
-        """What was done, in the words of Spark."""
+        """The metrics, under Spark's names."""
         totals = np.zeros(len(self._clauses), np.int64)
         for each in found:
             totals += np.bincount(each.rows.clauses, minlength=len(self._clauses))
@@ -169,7 +169,7 @@ class MergeRun:
 
 @dataclass(frozen=True)
 class _MergeRows:
-    """Rows of files as they are to be. With `copies`, those to which nothing happens come too."""
+    """The new state of files' rows; with `copies`, unaffected rows too."""
 
     merge: SharedMerge
     reader: RowReader

@@ -1,6 +1,6 @@
-"""The first pass of a merge: which clause applies to which row of the target, and which rows of the source matched.
+"""The first pass of a merge: find the clause for each target row, and the source rows with a match.
 
-Only the columns that conditions mention are read, several files at once.
+Reads only the columns that conditions use, several files in parallel.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _NO_ROWS: RowNumbers = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What happens to rows: three columns of equal length."""
+    """Affected rows: three columns of equal length."""
 
     rows: RowNumbers
-    """Numbers of rows, or positions in a file; strictly ascending once they are sorted."""
+    """Row numbers, or positions in a file; strictly ascending once sorted."""
     clauses: RowNumbers
-    """Numbers of clauses: those of matched rows first, then those of rows that the source does not match."""
+    """Clause numbers: clauses for matched rows first, then those for rows without a match."""
     source_rows: RowNumbers
-    """The row of the source that matches; -1 where none does."""
+    """The matching source row, or -1."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -56,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class FoundIn:
-    """What happens to rows of a file."""
+    """Affected rows of a file."""
 
     file: ScanFile
     rows: Found
@@ -64,16 +64,16 @@ class FoundIn:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """What was found in some files."""
+    """The search result for some files."""
 
     found: list[FoundIn]
     source_rows: RowNumbers
-    """The rows of the source that matched any."""
+    """The source rows with a match."""
 
 
 @dataclass(frozen=True)
 class SearchTask:
-    """A task: what happens to the rows of some files. Raises `InvalidDataError`."""
+    """A task: find the affected rows of some files. Raises `InvalidDataError`."""
 
     merge: SharedMerge
     reader: RowReader
@@ -92,7 +92,7 @@ class SearchTask:
 
 
 class MergeSearch:
-    """Takes the rows of the target; remembers which rows of the source matched any of them."""
+    """Searches target rows and remembers which source rows had a match."""
 
     def __init__(
         self,
@@ -103,13 +103,13 @@ class MergeSearch:
     ) -> None:
         self._matcher, self._source, self._matched, self._by_source = matcher, source, matched, by_source
         self._may_repeat = [(c.action, c.condition is None) for c in matched] == [("delete", True)]
-        """Whether a row may match several times: to delete it once is to delete it."""
+        """Whether a row may match several times: deleting twice is the same as once."""
         self.matched_sources = np.zeros(source.num_rows, np.bool_)
 
     def run(self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]) -> list[FoundIn]:
-        """The files to which something happens. The batches have `ROW_POSITION`, and come in the order of files.
+        """The affected files. Batches have `ROW_POSITION` and are ordered by file.
 
-        Raises `InvalidDataError` if a row is to be changed by several rows of the source."""
+        Raises `InvalidDataError` if several source rows would change the same row."""
         found: dict[str, tuple[ScanFile, list[Found]]] = {}
         for gathered in self._gathered(batches):
             for file, part in self._in_files(gathered):
@@ -119,7 +119,7 @@ class MergeSearch:
     def _gathered(
         self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]
     ) -> Iterator[list[tuple[ScanFile, pa.RecordBatch]]]:
-        """To look keys up costs as much as the source is long, besides: so many rows are looked up at once."""
+        """Batch the lookups: each has a fixed cost proportional to the source's length."""
         enough = max(_GATHERED_ROWS, self._source.num_rows)
         gathered: list[tuple[ScanFile, pa.RecordBatch]] = []
         rows = size = 0
@@ -144,7 +144,7 @@ class MergeSearch:
                 yield file, Found(positions[part.rows], part.clauses, part.source_rows)
 
     def _look(self, target: pa.RecordBatch) -> Found:
-        """What happens to some rows, in their order."""
+        """The affected rows, in order."""
         is_matched = np.zeros(target.num_rows, np.bool_)
         parts = []
         for rows, source_rows in self._matcher.matches(target):

@@ -1,6 +1,6 @@
-"""The two sides of a merge: expressions over rows of the target beside rows of the source.
+"""The two sides of a merge: expressions over target rows next to source rows.
 
-`target.id` and `source.id` are fields of two structs, which bear the aliases; a name without an alias means the only
+`target.id` and `source.id` are fields of two structs named by the aliases; a name without an alias belongs to the only
 visible side that has it.
 """
 
@@ -22,7 +22,7 @@ from lakeport.kernel.values import from_numpy, to_mask
 from lakeport.kernel.write import RowName
 
 RowNumbers = npt.NDArray[np.int64]
-"""Numbers of rows."""
+"""Row numbers."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,18 @@ class Side:
     schema: StructType
 
     def is_in(self, bound: Expression) -> bool:
-        """Whether a bound expression mentions this side."""
+        """Whether a bound expression uses this side."""
         return any(column.path[0] == self.alias for column in columns_in(bound))
 
     def names_in(self, bounds: Sequence[Expression]) -> tuple[str, ...]:
-        """The columns of this side that bound expressions mention."""
+        """The columns of this side that bound expressions use."""
         columns = (column.path for bound in bounds for column in columns_in(bound))
         return tuple(dict.fromkeys(path[1] for path in columns if path[0] == self.alias))
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Some rows of the target beside some of the source: the n-th of one belongs to the n-th of the other. A side that
-    is None is not there; positions that are None are all rows."""
+    """Target rows paired with source rows, one to one. A side is None if absent; row numbers are None for all rows."""
 
     target: pa.RecordBatch | None
     source: pa.RecordBatch | None
@@ -64,7 +63,7 @@ class Pairs:
         return Pairs(self.target, self.source, target, source)
 
     def name_row(self, pair: int) -> RowName:
-        """A pair by its row of the source."""
+        """Name a pair by its source row."""
         return name_source_row(pair if self.source_rows is None else int(self.source_rows[pair]))
 
 
@@ -74,7 +73,7 @@ def name_source_row(row: int) -> RowName:
 
 @dataclass(frozen=True)
 class Sides:
-    """Both tables."""
+    """The target and the source."""
 
     engine: Engine
     target: Side
@@ -89,7 +88,7 @@ class Sides:
         return StructType(tuple(StructField(side.alias, side.schema) for side in (self.target, self.source)))
 
     def bind_condition(self, condition: Expression, *visible: Side) -> Expression:
-        """Raises `InvalidFilterError` and `UnknownColumnError`; columns must be those of the visible sides."""
+        """Raises `InvalidFilterError` and `UnknownColumnError`; only columns of visible sides are allowed."""
         return bind(self._qualified(condition, visible), self.schema)
 
     def bind_value(self, value: Expression, *visible: Side) -> Expression:
@@ -126,11 +125,11 @@ class Sides:
 
 
 class CompiledExpression:
-    """A bound expression over pairs: only the columns that it mentions are put beside each other."""
+    """A bound expression over pairs; materializes only the columns it uses."""
 
     def __init__(self, sides: Sides, bound: Expression) -> None:
         self.target_names = sides.target.names_in([bound])
-        """The columns of the target that are needed."""
+        """The target columns it needs."""
         fields = []
         self._names: list[tuple[bool, tuple[str, ...]]] = []
         for side in (sides.target, sides.source):
@@ -152,7 +151,7 @@ class CompiledExpression:
         return self._evaluate(make_batch(columns, self._schema, len(pairs)))
 
     def holds(self, pairs: Pairs) -> npt.NDArray[np.bool_]:
-        """For each pair whether the condition is true: neither false nor null."""
+        """A mask of the pairs for which the condition is true, not false or null."""
         return to_mask(self.values(pairs))
 
 

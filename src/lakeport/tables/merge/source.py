@@ -1,4 +1,4 @@
-"""The source of a merge: all of its rows, in memory; and how they reach those who merge them into files."""
+"""The source of a merge: all rows, in memory, and how tasks get them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PIECE = 8 << 20
 
 
 def load_source(reader: pa.RecordBatchReader) -> pa.RecordBatch:
-    """All rows of the source, in the types that Delta has. Raises `InvalidDataError`."""
+    """Load all rows of the source, in Delta's types. Raises `InvalidDataError`."""
     table = reader.read_all()
     try:
         schema = arrow_schema(schema_from_arrow(table.schema))
@@ -49,12 +49,12 @@ def _in_one(column: pa.ChunkedArray, name: str) -> pa.Array:
 
 
 class OpenMerge:
-    """A merge, bound to both sides, and its source."""
+    """A merge bound to both sides, with its source."""
 
     def __init__(self, merge: BoundMerge, source: pa.RecordBatch) -> None:
         self.merge, self.source = merge, source
         self.clauses = [*merge.matched, *merge.not_matched_by_source]
-        """Those for rows of the target, by their numbers."""
+        """The clauses for target rows, by number."""
 
     @cached_property
     def matcher(self) -> Matcher:
@@ -71,8 +71,8 @@ class SharedMerge(Protocol):
 def shared_merge(
     opened: OpenMerge, definition: MergeDefinition, workers: Workers, engine: Engine, root: str
 ) -> Iterator[SharedMerge]:
-    """For tasks of this process, or of others: then the source is put into a file below `root` for as long as they
-    run. Should it stay behind, vacuum takes it for data that no version has."""
+    """Share a merge with tasks. For other processes, the source is stored in a file below `root` while they run; vacuum
+    deletes it as unreferenced data if it is left behind."""
     if workers.here is not None:
         yield _HeldMerge(opened)
         return
@@ -93,7 +93,7 @@ class _HeldMerge:
 
 @dataclass(frozen=True)
 class _StoredMerge:
-    """Equal to another one if that has its source in the same file: a process opens it once for all of its tasks."""
+    """Equal if the source file is the same, so a process opens it once for all its tasks."""
 
     definition: MergeDefinition = field(compare=False)
     file: FileStatus

@@ -1,4 +1,4 @@
-"""Rows found, changed and written anew: delete and update, and what merge shares with them.
+"""Find, change and rewrite rows: delete and update, and the parts that merge shares.
 
 May import `input`, `operation`, `workers` and the kernel.
 """

@@ -1,15 +1,15 @@
-"""Changes to rows inside of files: rows are deleted, updated and inserted, and the change data feed learns of it.
+"""Changes to rows within files: delete, update and insert rows, and record them in the change data feed.
 
     with RowChanges(transaction, updates=True) as changes:
-        changes.take(FileChange(file, replaced=positions))      # these rows go …
-        changes.update(before, after)                           # … and come back in another form
+        changes.take(FileChange(file, replaced=positions))      # remove these rows …
+        changes.update(before, after)                           # … and write their new values
         changes.take(FileChange(other, deleted=positions))
         changes.insert(rows)
         transaction.metrics |= changes.stage().metrics
         return changes.commit()
 
-In a table with deletion vectors the files stay and rows are marked as deleted; otherwise the rows that stay are copied
-into new files. A file that keeps no row is removed. If anything fails, no file stays that was written.
+With deletion vectors, files stay and rows are marked as deleted; otherwise the remaining rows are copied into new
+files. A file without remaining rows is removed. If anything fails, no written file is left behind.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from lakeport.tables.rows.search import count_rows
 from lakeport.workers import ThreadWorkers, Workers, Workplace
 
 _OPEN_COST = 1 << 20
-"""What it costs to open a file, in bytes that could be read in that time."""
+"""The cost of opening a file, as the bytes that could be read meanwhile."""
 
 
 def _no_rows() -> Positions:
@@ -60,13 +60,13 @@ def _no_rows() -> Positions:
 
 @dataclass(frozen=True, eq=False)
 class FileChange:
-    """Rows of a file that go, by their positions; None stands for every row that is not deleted yet."""
+    """Positions of rows to remove from a file; None means every row not yet deleted."""
 
     file: ScanFile
     """With its log details."""
     deleted: Positions | None = field(default_factory=_no_rows)
     replaced: Positions | None = field(default_factory=_no_rows)
-    """Rows that `RowChanges.update` and `RowChanges.copy` write again; disjoint from those deleted."""
+    """Rows that `RowChanges.update` and `RowChanges.copy` rewrite; disjoint from `deleted`."""
 
     @cached_property
     def gone(self) -> Positions | None:
@@ -76,7 +76,7 @@ class FileChange:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether no row stays in the file."""
+        """Whether no row remains in the file."""
         return self.gone is None or len(self.gone) == self.file.num_records
 
     @property
@@ -86,10 +86,10 @@ class FileChange:
 
 @dataclass(frozen=True)
 class ChangeCounts:
-    """What row changes came to."""
+    """The totals of row changes."""
 
     deleted_rows: int | None = 0
-    """None if the statistics of a file that was removed unread do not tell."""
+    """None if a file was removed unread and its statistics lack the count."""
     updated_rows: int = 0
     inserted_rows: int = 0
     copied_rows: int = 0
@@ -104,7 +104,7 @@ class ChangeCounts:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """All but deleted, updated and inserted rows, in the words of Spark."""
+        """Everything except deleted, updated and inserted rows, under Spark's names."""
         return {
             "numCopiedRows": self.copied_rows,
             "numRemovedFiles": self.removed_files,
@@ -119,7 +119,7 @@ class ChangeCounts:
 
 
 class RowChanges:
-    """Collects what changes in rows, writes new files, and commits it all. Used by one thread."""
+    """Collect row changes, write new files, and commit. Not thread-safe."""
 
     def __init__(
         self,
@@ -129,16 +129,16 @@ class RowChanges:
         constraints: Mapping[str, str] | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """`updates` tells whether rows may be updated, `constraints` what else must hold of new rows, by name.
-        `workers` rewrite files; threads do by default.
+        """`updates` says whether rows may be updated; `constraints` are extra conditions on new rows, by name.
+        `workers` rewrite files; threads by default.
 
-        Raises `UnsupportedFeatureError` for a table that only takes appends."""
+        Raises `UnsupportedFeatureError` for an append-only table."""
         self._transaction, self._engine = transaction, transaction.engine
         self._workers = workers or ThreadWorkers(transaction.engine)
         configuration = transaction.metadata.configuration
         transaction.check_rows_may_change()
         self.uses_vectors = uses_vectors(transaction)
-        """Whether rows are marked as deleted, not copied away from."""
+        """Whether rows are marked as deleted rather than copied away from."""
         self._feed = ENABLE_CHANGE_DATA_FEED.of(configuration)
         self._changes: list[FileChange] = []
         self._given: list[Add] = []
@@ -148,8 +148,8 @@ class RowChanges:
         self._stack.push(self._remove_files)
         context = transaction.write_context(keep_row_ids=updates or not self.uses_vectors)
         self._strict = msgspec.structs.replace(context, constraints={**context.constraints, **(constraints or {})})
-        # Change files, where there are any, tell all that a commit changes: what it adds and removes would tell of rows
-        # that are merely copied, and of updates as if they were something else.
+        # Change files, if present, must describe the whole commit: its adds and removes would also show rows that were
+        # only copied, and would misrepresent updates.
         imaged = self._feed and updates
         self._output = self._stack.enter_context(RowOutput(self._engine, self._strict, imaged=imaged))
         self._counts = ChangeCounts()
@@ -162,7 +162,7 @@ class RowChanges:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._committing and not has_surely_failed(error):
-            return  # committed, or nobody knows: the files may be the table's
+            return  # committed, or unknown: the files may belong to the table
         self._stack.__exit__(kind, error, trace)
 
     def _remove_files(
@@ -172,24 +172,24 @@ class RowChanges:
             given = [resolve_path(self._transaction.root, add.path) for add in self._given + self._given_images]
             discard(self._engine, [*sorted(self._vector_files), *given])
 
-    # What changes
+    # Changes
 
     def take(self, change: FileChange) -> None:
-        """Rows of a file go. Each file is told once, and before any row is inserted."""
+        """Remove rows of a file. Call once per file, before inserting any row."""
         if change.gone is None or len(change.gone):
             self._changes.append(change)
             self._output.imaged |= self._feed and not self.uses_vectors and not change.is_whole
 
     def insert(self, rows: pa.RecordBatch, name_row: RowNames | None = None) -> pa.RecordBatch:
-        """New rows, with any of the table's columns; gives them as they are written, with all of them. Messages count
-        them unless they are called otherwise.
+        """Insert rows with any of the table's columns; return them as written, with all columns. Messages number the
+        rows unless `name_row` is given.
 
         Raises `InvalidDataError` and `ConstraintError`."""
         return self._output.insert(rows, name_row)
 
     def insert_files(self, files: Sequence[Add], images: Sequence[Add]) -> None:
-        """New rows that others have written into files. If any file that is taken may keep rows while the table has a
-        change data feed but no deletion vectors, they have written their images too."""
+        """Insert files that others wrote. If a file passed to `take` may keep rows, and the table has a change data
+        feed but no deletion vectors, `images` must be given too."""
         self._given += files
         self._given_images += images
         self._output.imaged |= bool(images)
@@ -197,20 +197,20 @@ class RowChanges:
         self._counts = replace(self._counts, inserted_rows=self._counts.inserted_rows + rows)
 
     def update(self, before: pa.RecordBatch, after: pa.RecordBatch, name_row: RowNames | None = None) -> None:
-        """Rows as they were and as they are to be, as `Updated` has them. Raises what `insert` raises."""
+        """Replace rows, as in `Updated`. Raises the same errors as `insert`."""
         self._output.write(Updated(before, after, name_row))
 
     def copy(self, rows: pa.RecordBatch) -> None:
-        """Rows of a replaced file that stay as they are, as `Copied` has them."""
+        """Keep rows of a replaced file unchanged, as in `Copied`."""
         self._output.write(Copied(rows))
 
     def rewrite(self, items: Iterable[T], rewrite: RowRewrite[T]) -> None:
-        """Works out what becomes of the rows of files, and writes it. Raises what `insert` raises."""
+        """Compute the changes to files' rows and write them. Raises the same errors as `insert`."""
         place = self._workers.here
         if place is not None:
             self._output.write_all(place, rewrite, items)
             return
-        # Files of a partition next to each other: so fewer tasks write into it.
+        # Keep a partition's files together, so that fewer tasks write to it.
         most = TARGET_FILE_SIZE.of(self._transaction.metadata.configuration)
         groups = self._workers.groups(sorted(items, key=_partition), _weight, most)
         task = RewriteTask(rewrite, self._strict, self._output.imaged)
@@ -235,7 +235,7 @@ class RowChanges:
         )
 
     def stage(self) -> ChangeCounts:
-        """Writes everything to the end, once, and hands it to the transaction."""
+        """Finish all writes, once, and hand the files to the transaction."""
         transaction, imaged, copies = self._transaction, self._output.imaged, not self.uses_vectors
         changes = self._counted() if self.uses_vectors else self._changes
         to_read = [c for c in changes if (copies and not c.is_whole) or (imaged and c.deletes_rows)]
@@ -254,14 +254,14 @@ class RowChanges:
         return self._counts
 
     def commit(self) -> Result:
-        """Commits what is staged, if that is anything."""
+        """Commit what is staged, if anything."""
         self._committing = True
         return finish(self._transaction)
 
-    # How it is written
+    # Writing
 
     def _counted(self) -> list[FileChange]:
-        """The changes, with files whose statistics have `numRecords`, as the protocol asks of one with a vector."""
+        """The changes, with `numRecords` in every file's statistics: the protocol requires it with deletion vectors."""
         unknown = [c.file for c in self._changes if c.gone is not None and decode_num_records(c.file.stats) is None]
         counted = {
             file.path: msgspec.structs.replace(file, stats=stats)
@@ -299,7 +299,7 @@ class RowChanges:
 
 
 def _united(root: str, place: Workplace, change: FileChange) -> Positions:
-    """A task: all deleted rows of a file, those from before included."""
+    """A task: all deleted rows of a file, including earlier ones."""
     before = change.file.deletion_vector
     assert before is not None
     known = read_deletion_vector(before, root, place.engine.storage).positions

@@ -1,4 +1,4 @@
-"""`delete`: rows out of tables."""
+"""`delete`: remove rows from tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def delete(
     engine: Engine | None = None,
     spark: SparkSession | None = None,
 ) -> Result:
-    """Deletes the rows for which the condition holds: SQL text, or an expression made with `lakeport.col`. Rows for
-    which it is null stay. Without a condition every row goes.
+    """Delete the rows that satisfy a condition: SQL text, or an expression built with `lakeport.col`. Rows for which it
+    is null stay. Without a condition, delete every row.
 
-    Where partitions decide, no data file is read; otherwise only the columns of the condition are. With a `spark`
-    session its tasks read and write the files, with the same result; this process commits.
+    If partition values decide, no data file is read; otherwise only the condition's columns are. With a `spark`
+    session, its tasks read and write the files; this process commits.
     Raises `InvalidFilterError` and `UnknownColumnError`, and `CommitConflictError` if another writer changes the same
     files meanwhile."""
     snapshot = open_snapshot(target, engine, storage_options)
@@ -49,5 +49,5 @@ def delete(
 
 
 def format_predicate(where: str | Expression | None) -> Any:
-    """A condition for a table's history."""
+    """A condition as recorded in a table's history."""
     return [] if where is None else [where if isinstance(where, str) else format_expression(where)]

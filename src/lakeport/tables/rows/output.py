@@ -1,7 +1,7 @@
-"""Rows of changed files on their way into new ones: fitted, checked, written, and told to the change data feed.
+"""Write the rows of changed files into new ones: fit, check, write, and record them in the change data feed.
 
-What becomes of the rows of a file is worked out by a `RowRewrite`, a value that can be sent to other processes: where
-these do the work, each task has an output, and so files, of its own.
+A `RowRewrite` computes the changes to a file's rows. It is picklable: in other processes, each task has its own output
+and files.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from lakeport.workers.reading import RowReader, in_order
 from lakeport.workers.writing import DataWriter
 
 Positions = npt.NDArray[np.uint64]
-"""Positions of rows in a file, strictly ascending."""
+"""Row positions in a file, strictly ascending."""
 
 
 @dataclass(frozen=True, eq=False)
 class Updated:
-    """Rows as they were and as they are to be, one by one. `after` has those columns of the table that are not to be
-    filled in; in a table that tracks rows both have `_row_id`."""
+    """Rows before and after an update, one to one. `after` has the table's columns except those to be filled in; if the
+    table tracks rows, both have `_row_id`."""
 
     before: pa.RecordBatch
     after: pa.RecordBatch
     name_row: RowNames | None = None
-    """What messages call them; by default, by what they were."""
+    """Names for the rows in messages; by default, their old values."""
 
 
 @dataclass(frozen=True, eq=False)
 class Copied:
-    """Rows that stay as they are; in a table that tracks rows they have `_row_id` and `_row_commit_version`."""
+    """Rows kept unchanged; if the table tracks rows, with `_row_id` and `_row_commit_version`."""
 
     rows: pa.RecordBatch
 
 
 @dataclass(frozen=True, eq=False)
 class Deleted:
-    """Rows that go."""
+    """Rows to delete."""
 
     rows: pa.RecordBatch
 
@@ -72,15 +72,15 @@ T_contra = TypeVar("T_contra", bound=HasFile, contravariant=True)
 
 
 class RowRewrite(Protocol[T_contra]):
-    """What becomes of the rows of files; it can be pickled."""
+    """Computes the changes to files' rows; picklable."""
 
     def open(self, engine: Engine) -> Callable[[T_contra], Iterator[RowChange]]:
-        """For one file after the other, by several threads at once."""
+        """A function called once per file, from several threads."""
 
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """What an output has written; nothing refers to it yet."""
+    """Files written by an output, not yet referenced."""
 
     files: list[Add]
     images: list[Add]
@@ -91,12 +91,12 @@ class WrittenRows:
 
 
 class RowOutput:
-    """Writes rows. Used by one thread. Leaving it by an exception removes what was written."""
+    """Write rows. Not thread-safe. Exiting with an exception removes the written files."""
 
     def __init__(self, engine: Engine, context: WriteContext, *, imaged: bool) -> None:
-        """`context` has the constraints that new rows are checked against."""
+        """`context` has the constraints on new rows."""
         self._engine, self._context, self.imaged = engine, context, imaged
-        """Whether the change data feed gets files of its own."""
+        """Whether to write separate files for the change data feed."""
         moved = context.for_moved_rows()
         self._stack = ExitStack()
         self._rows = self._stack.enter_context(DataWriter(engine, moved))
@@ -112,7 +112,7 @@ class RowOutput:
         self._stack.__exit__(kind, error, trace)
 
     def write_all(self, place: Workplace, rewrite: RowRewrite[T], items: Iterable[T]) -> None:
-        """What becomes of the rows of files. Raises `InvalidDataError` and `ConstraintError`."""
+        """Compute and write the changes to files' rows. Raises `InvalidDataError` and `ConstraintError`."""
         for change in in_order(items, rewrite.open(place.engine), place.threads):
             place.check()
             self.write(change)
@@ -129,8 +129,8 @@ class RowOutput:
                 self._write_image(rows, "delete")
 
     def insert(self, rows: pa.RecordBatch, name_row: RowNames | None = None) -> pa.RecordBatch:
-        """New rows, with any of the table's columns; gives them as they are written, with all of them. Messages count
-        them unless they are called otherwise.
+        """Insert rows with any of the table's columns; return them as written, with all columns. Messages number the
+        rows unless `name_row` is given.
 
         Raises `InvalidDataError` and `ConstraintError`."""
         complete = self._inserted.checked(rows, name_row)
@@ -147,20 +147,20 @@ class RowOutput:
         self._write_image(complete, "update_postimage")
 
     def finish(self) -> WrittenRows:
-        """Everything, written to the end."""
+        """Finish all writes."""
         files, images = self._rows.finish(), self._images.finish()
         return WrittenRows(files, images, self._inserted_rows, self._updated_rows, self._copied_rows)
 
-    # Made for the first new row: where rows only go, no constraint needs to be understood.
+    # Lazy: a pure delete need not understand the constraints.
 
     @cached_property
     def _inserted(self) -> RowTransformer:
-        """Fits and checks rows that are new to the table: they bring no row ids."""
+        """Fits and checks rows new to the table, which have no row ids."""
         return RowTransformer(self._engine, self._context.without_row_ids())
 
     @cached_property
     def _updated(self) -> RowTransformer:
-        """Fits and checks rows that were in the table."""
+        """Fits and checks rows already in the table."""
         return RowTransformer(self._engine, self._context)
 
     def _write_image(self, rows: pa.RecordBatch, change_type: str) -> None:
@@ -171,7 +171,7 @@ class RowOutput:
 
 @dataclass(frozen=True)
 class RewriteTask(Generic[T]):
-    """A task: rewrites files with an output of its own. If it fails, no file stays."""
+    """A task: rewrite files with its own output. If it fails, no file is left behind."""
 
     rewrite: RowRewrite[T]
     context: WriteContext
@@ -184,7 +184,7 @@ class RewriteTask(Generic[T]):
 
 
 class Split(HasFile, Protocol):
-    """Rows of a file that go, by their positions; None stands for every row that is not deleted yet."""
+    """Positions of rows to remove from a file; None means every row not yet deleted."""
 
     @property
     def deleted(self) -> Positions | None: ...
@@ -194,7 +194,7 @@ class Split(HasFile, Protocol):
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The rows of files that are deleted, if `imaged`, and, if `copies`, those that stay."""
+    """The deleted rows of files, if `imaged`, and the remaining ones, if `copies`."""
 
     reader: RowReader
     imaged: bool
@@ -213,13 +213,13 @@ class SplitRows:
 
 
 def row_reader(snapshot: Snapshot) -> RowReader:
-    """Reads whole rows of a snapshot: the table's columns, their positions, and what tracks them if it does."""
+    """Read whole rows of a snapshot: columns, positions, and row tracking columns if the table has them."""
     builder = snapshot.scan_builder().with_row_position()
     return RowReader.for_scan((builder.with_row_tracking() if snapshot.tracks_rows else builder).build())
 
 
 def split_rows(rows: pa.RecordBatch, positions: Positions | None) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Rows of a file at the positions, or all of them; and the others."""
+    """The rows at the positions (None: all), and the others."""
     if positions is None or not len(positions):
         none = rows.slice(0, 0)
         return (rows, none) if positions is None else (none, rows)
@@ -228,18 +228,18 @@ def split_rows(rows: pa.RecordBatch, positions: Positions | None) -> tuple[pa.Re
 
 
 def _as_updated(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the versions in which the rows were changed last: that is now this commit's."""
+    """Drop the last-changed versions: this commit sets them."""
     return _without(rows, ROW_POSITION.name, ROW_COMMIT_VERSION.name)
 
 
 def _by_values(rows: pa.RecordBatch) -> RowNames:
-    """Rows of the table have no number that a person could know."""
+    """Name rows of the table by value: users cannot know their numbers."""
     plain = _own_columns(rows)
     return lambda row: RowName(f"the row with {format_row(plain, row, plain.schema.names)}")
 
 
 def _own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of the table with its columns only."""
+    """The rows with only the table's columns."""
     return _without(rows, ROW_POSITION.name, ROW_ID.name, ROW_COMMIT_VERSION.name)
 
 

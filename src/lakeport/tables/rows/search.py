@@ -1,6 +1,6 @@
-"""Which rows of a table's files satisfy a condition, and how many rows a file has.
+"""Find the rows of a table's files that satisfy a condition, and count the rows of a file.
 
-Only the columns that the condition names are read, several files at once."""
+Reads only the condition's columns, several files in parallel."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from lakeport.workers.reading import RowReader
 
 @dataclass(frozen=True, eq=False)
 class FoundRows:
-    """Rows of a file: those at the positions; where they are None, every row that is not deleted."""
+    """Rows of a file, by position; None means every row not deleted."""
 
     file: ScanFile
     positions: Positions | None
 
 
 def parse_condition(where: str | Expression | None, now: int) -> Expression | None:
-    """The condition that a person gave as SQL text or as an expression, at one time in milliseconds since the epoch.
+    """Parse a condition given as SQL text or an expression; `now` is its current time in milliseconds since the epoch.
 
-    Raises `InvalidFilterError` for text that does not parse, `ValueError` for what is neither."""
+    Raises `InvalidFilterError` for text that does not parse, `ValueError` for anything else."""
     if where is None:
         return None
     parsed = parse_filter(where) if isinstance(where, str) else where
@@ -48,10 +48,10 @@ def parse_condition(where: str | Expression | None, now: int) -> Expression | No
 def find_rows(
     transaction: Transaction, snapshot: Snapshot, condition: Expression | None, workers: Workers | None = None
 ) -> Iterator[FoundRows]:
-    """The files in which rows satisfy the condition; the transaction has then read what the condition selects.
+    """The files with rows that satisfy the condition; records the condition as read by the transaction.
 
-    Where partition values alone decide, no file is opened. Rows for which the condition is null are not found.
-    Raises `InvalidFilterError` and `UnknownColumnError`."""
+    Opens no file if partition values alone decide. Rows for which the condition is null are not found. Raises
+    `InvalidFilterError` and `UnknownColumnError`."""
     builder = snapshot.scan_builder().with_log_details()
     scan = (builder if condition is None else builder.with_filter(condition)).build()
     files = transaction.plan(scan)
@@ -76,7 +76,7 @@ def _position_reader(scan: Scan) -> RowReader:
 
 @dataclass(frozen=True)
 class _Search:
-    """A task: the rows of a file that are found."""
+    """A task: the matching rows of a file."""
 
     reader: RowReader
 
@@ -86,7 +86,7 @@ class _Search:
 
 
 def counted_stats(engine: Engine, file: ScanFile) -> str:
-    """The statistics of a file, with `numRecords`: as the log has it, else counted in the file."""
+    """A file's statistics with `numRecords`: from the log, or counted in the file."""
     if file.stats is not None and decode_num_records(file.stats) is not None:
         return file.stats
     batches = engine.parquet.read_parquet_files([FileSplit(file.status)], pa.schema([ROW_INDEX]))
@@ -95,12 +95,12 @@ def counted_stats(engine: Engine, file: ScanFile) -> str:
 
 
 def count_rows(place: Workplace, file: ScanFile) -> str:
-    """The same as a task."""
+    """`counted_stats` as a task."""
     return counted_stats(place.engine, file)
 
 
 def _decode_object(stats: str | None) -> dict[str, Any]:
-    """With the texts that it has: decimals keep their digits. Empty for what is no statistics."""
+    """Keep values as raw text, so decimals keep their digits. Empty for invalid statistics."""
     try:
         return msgspec.json.decode(stats, type=dict[str, msgspec.Raw]) if stats else {}
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""`update`: other values into rows of tables."""
+"""`update`: set columns in rows of tables."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def update(
     engine: Engine | None = None,
     spark: SparkSession | None = None,
 ) -> Result:
-    """Gives columns other values in the rows for which the condition holds, in all rows without one.
+    """Set columns in the rows that satisfy the condition, or in all rows.
 
-    `set` has SQL text, an expression or a plain Python value for each column, a list or a dict for a nested one; a
-    string is SQL text, so text itself is given as `lakeport.lit("text")`. `a.b` sets one field of a struct. Values are
-    computed from the rows as they were; a number that the column cannot hold as it is must be rounded or cast.
-    Generated columns follow; one that is set must agree with its expression. `spark` is as for `delete`.
+    `set` maps columns to SQL text, an expression or a plain Python value (a list or dict for nested types). Strings are
+    SQL: pass literal text as `lakeport.lit("text")`. `a.b` sets a struct field. Values are computed from the old rows;
+    a number that the column cannot hold exactly must be rounded or cast. Generated columns are recomputed; one that is
+    set must match its expression. `spark` is as for `delete`.
 
-    Raises `InvalidFilterError` and `UnknownColumnError` for what cannot be computed, `InvalidDataError` and
-    `ConstraintError` for a value that the table does not take, and `CommitConflictError`."""
+    Raises `InvalidFilterError` and `UnknownColumnError` for invalid expressions, `InvalidDataError` and
+    `ConstraintError` for values that the table rejects, and `CommitConflictError`."""
     snapshot = open_snapshot(target, engine, storage_options)
     transaction = begin(snapshot, "UPDATE", application)
     if transaction is None:
         return Result(snapshot.version)
     condition = parse_condition(where, transaction.started)
     given = parse_assignments(snapshot.schema, set, transaction.started)
-    Assignments.bind(snapshot.engine, snapshot.schema, given)  # what cannot be computed is told at once
+    Assignments.bind(snapshot.engine, snapshot.schema, given)  # fail early on invalid expressions
     transaction.parameters["predicate"] = format_predicate(where)
     workers = open_workers(snapshot.engine, spark)
     with RowChanges(transaction, updates=True, workers=workers) as changes:
@@ -60,7 +60,7 @@ def update(
 
 
 def _taken(changes: RowChanges, matches: Iterable[FoundRows]) -> Iterator[FoundRows]:
-    """Rows that are updated go from where they are; without deletion vectors, so do their neighbours."""
+    """Take updated rows from their files; without deletion vectors, take whole files."""
     for found in matches:
         changes.take(FileChange(found.file, replaced=found.positions if changes.uses_vectors else None))
         yield found
@@ -68,7 +68,7 @@ def _taken(changes: RowChanges, matches: Iterable[FoundRows]) -> Iterator[FoundR
 
 @dataclass(frozen=True)
 class _UpdateRows:
-    """The rows that are found, with their new values; with `copies`, their neighbours too."""
+    """The found rows with new values; with `copies`, the other rows of their files too."""
 
     reader: RowReader
     schema: StructType

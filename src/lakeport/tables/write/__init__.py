@@ -1,4 +1,4 @@
-"""Rows in: create, append and overwrite, and writes whose files others make.
+"""Write rows: create, append and overwrite, and writes whose files come from other processes.
 
 May import `input`, `rows`, `operation`, `workers` and the kernel.
 """

@@ -1,4 +1,4 @@
-"""`create` and `append`: rows into tables."""
+"""`create` and `append`: write rows into tables."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def create(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """A new table, with rows if `data` is given; its columns are those of the data unless `schema` says them: text such
-    as `"id long not null, day date"`, types by name, a `pyarrow.Schema` or a `StructType`.
+    """Create a table, with rows if `data` is given. Its columns are those of the data, or of `schema`: text such as
+    `"id long not null, day date"`, types by name, a `pyarrow.Schema` or a `StructType`.
 
-    Raises `ValueError` if there is a table already."""
+    Raises `ValueError` if the table exists."""
     partitions, clustering = _names(partition_by), _names(cluster_by)
     check_text("" if name is None else name, "the name of a table")
     check_text("" if description is None else description, "the description of a table")
@@ -74,7 +74,7 @@ def begin_create(
     description: str | None = None,
     with_rows: bool,
 ) -> Transaction:
-    """A transaction that makes the table, which is not there yet. Raises `ValueError` for what no table can be."""
+    """Begin a transaction that creates the table. Raises `ValueError` for an invalid definition."""
     check_defaults(table.engine, columns)
     transaction = create_table(
         table.engine,
@@ -120,10 +120,10 @@ def append(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """Adds rows. Columns are matched by name; with `merge_schema`, those that the table lacks are added to it.
+    """Append rows. Columns are matched by name; with `merge_schema`, missing ones are added to the table.
 
-    `application` is a name and a number of the caller's own work: what the table already has of it is not written
-    again. Appends never conflict with one another."""
+    `application` makes the write idempotent: a name and a number of the caller's own work, skipped if the table already
+    has it. Appends never conflict with one another."""
     snapshot = open_snapshot(target, engine, storage_options)
     transaction = begin(snapshot, "WRITE", application)
     if transaction is None:
@@ -140,12 +140,12 @@ def describe_append(transaction: Transaction) -> None:
 
 
 def _write(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> Result:
-    """Commits rows."""
+    """Write and commit rows."""
     return finish(transaction, add_rows(transaction, batches))
 
 
 def add_missing_columns(transaction: Transaction, given: pa.Schema | StructType) -> None:
-    """Columns of the data that the table lacks become columns of the table."""
+    """Add columns to the table that only the data has."""
     widen = ENABLE_TYPE_WIDENING.of(transaction.metadata.configuration)
     try:
         columns = given if isinstance(given, StructType) else schema_from_arrow(given)
@@ -157,14 +157,14 @@ def add_missing_columns(transaction: Transaction, given: pa.Schema | StructType)
 
 
 def add_rows(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> list[Add]:
-    """Writes rows into files that the transaction adds."""
+    """Write rows into files and add them to the transaction."""
     adds = write_rows(transaction.engine, transaction.write_context(), batches)
     stage_files(transaction, adds)
     return adds
 
 
 def stage_files(transaction: Transaction, adds: Sequence[Add]) -> None:
-    """Files of new rows, and the metrics that tell of them."""
+    """Add files of new rows to the transaction, and their metrics."""
     transaction.add_files(adds)
     transaction.metrics |= {
         "numFiles": len(adds),

@@ -1,4 +1,4 @@
-"""`overwrite`: rows into the place of others, in one commit."""
+"""`overwrite`: replace rows in one commit."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def overwrite(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """Puts rows in the place of those that the table has: of all of them; with `partitions="dynamic"` of those in the
-    partitions that the data has; or of those for which `where` holds, which must then hold for the new ones too.
+    """Replace rows of the table: all of them; with `partitions="dynamic"`, those in the partitions of the data; or
+    those that satisfy `where`, which the new rows must then satisfy too.
 
-    With `overwrite_schema` the table gets the columns of the data, and is partitioned by `partition_by`, or as before;
-    with `merge_schema` it gets those that it lacks. `application` is as for `append`.
+    `overwrite_schema` gives the table the columns of the data, partitioned by `partition_by`, or as before;
+    `merge_schema` adds missing columns. `application` is as for `append`.
 
-    Raises `ConstraintError` for a new row that `where` does not hold for, `InvalidDataError` for what does not fit, and
-    `CommitConflictError`. Whatever it raises, the table is as it was."""
+    Raises `ConstraintError` for a new row that violates `where`, `InvalidDataError` for data that does not fit, and
+    `CommitConflictError`. On any error, the table is unchanged."""
     replacing = Replacing(where, partitions, overwrite_schema, partition_by, merge_schema)
     snapshot = open_snapshot(target, engine, storage_options)
     transaction = begin(snapshot, "WRITE", application)
@@ -70,7 +70,7 @@ def overwrite(
 def replace_by_files(
     transaction: Transaction, replacing: Replacing, files: Sequence[Add], images: Sequence[Add]
 ) -> Result:
-    """Commits files that others wrote in the place of rows; the transaction is as `replacing` has defined it."""
+    """Commit files written elsewhere in place of rows; `replacing` must have defined the transaction."""
     snapshot = transaction.snapshot
     assert snapshot is not None, "a new table has no rows to replace"
     with RowChanges(transaction, updates=False) as changes:
@@ -85,7 +85,7 @@ def replace_by_files(
 
 @dataclass(frozen=True)
 class Replacing:
-    """Which rows others take the place of, and what becomes of the table's columns; as `overwrite` has it."""
+    """Which rows to replace, and how the table's columns change; the options of `overwrite`."""
 
     where: str | Expression | None = None
     partitions: Literal["all", "dynamic"] = "all"
@@ -108,17 +108,17 @@ class Replacing:
 
     @property
     def constraints(self) -> dict[str, str]:
-        """What must hold of new rows, by name."""
+        """Conditions on new rows, by name."""
         if self.where is None:
             return {}
         return {"where": self.where if isinstance(self.where, str) else format_expression(self.where)}
 
     def condition(self, transaction: Transaction) -> Expression | None:
-        """Which rows go, unless it is those in some partitions; None stands for all of them."""
+        """The rows to replace, unless chosen by partition; None means all."""
         return parse_condition(self.where, transaction.started)
 
     def define(self, transaction: Transaction, given: pa.Schema | StructType) -> None:
-        """Gives the table the columns that it is to have, and describes what is done."""
+        """Set the table's columns and record the operation's parameters."""
         if self.overwrite_schema:
             columns = given if isinstance(given, StructType) else schema_from_arrow(given)
             _redefine(transaction, columns, self.partition_by)
@@ -139,7 +139,7 @@ def _delete(changes: RowChanges, transaction: Transaction, snapshot: Snapshot, c
 def _insert_and_find_partitions(
     changes: RowChanges, snapshot: Snapshot, batches: Iterable[pa.RecordBatch]
 ) -> Expression:
-    """Inserts rows, and gives the condition that selects their partitions."""
+    """Insert rows and return a condition that selects their partitions."""
     fields = snapshot.partition_fields
     found: dict[tuple[Any, ...], None] = {}
     for batch in batches:
@@ -151,7 +151,7 @@ def _insert_and_find_partitions(
 
 
 def _in_partitions_of(files: Iterable[Add], snapshot: Snapshot) -> Expression:
-    """The condition that selects the partitions of files that were written."""
+    """A condition that selects the partitions of written files."""
     named = list(zip(snapshot.physical_partition_columns, snapshot.partition_fields, strict=True))
     found = dict.fromkeys(
         tuple(parse_partition_value(add.partition_values.get(name), field, path=snapshot.root) for name, field in named)
@@ -168,7 +168,7 @@ def _any_of(fields: Sequence[StructField], partitions: Iterable[tuple[Any, ...]]
 def _is(field: StructField, value: Any) -> Expression:
     column = Column((field.name,))
     if isinstance(value, float) and math.isnan(value):
-        return Comparison("<>", column, column)  # only NaN is not equal to itself
+        return Comparison("<>", column, column)  # only NaN differs from itself
     return column.equals_null_safe(lit(value))
 
 
@@ -186,7 +186,7 @@ def _commit(changes: RowChanges, transaction: Transaction) -> Result:
 
 
 def _redefine(transaction: Transaction, given: StructType, partition_by: Sequence[str] | None) -> None:
-    """The table has the columns of the data. Raises `ValueError` for what no table can be."""
+    """Give the table the columns of the data. Raises `ValueError` for an invalid definition."""
     before = transaction.definition
     if partition_by and before.clustering_columns:
         raise ValueError(
@@ -201,7 +201,7 @@ def _redefine(transaction: Transaction, given: StructType, partition_by: Sequenc
 
 
 def _as_known(field: StructField, before: StructType) -> StructField:
-    """A column that the table had under this name and type keeps its id and its physical name."""
+    """Keep the id and physical name of a column that the table had under this name and type."""
     known = before.find(field.name)
     if known is None or arrow_field(known).type != arrow_field(field).type:
         return field

@@ -1,11 +1,10 @@
-"""Writes whose rows are put into files by others, in other processes: planned on one version of a table, and committed
-once the files are there.
+"""Distributed writes: planned on one version of a table, written to files by other processes, then committed.
 
     planned = plan_append(snapshot, columns)                       # or plan_overwrite, plan_create
     written = [write_task(engine, planned, batches) for …]         # anywhere: `planned` can be pickled
     commit_files(engine, planned, written)
 
-What is committed is what `append`, `overwrite` and `create` would have committed of the same rows.
+The commit is the same as from `append`, `overwrite` and `create` with the same rows.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ Application = tuple[str, int] | None
 
 @dataclass(frozen=True)
 class PlannedWrite:
-    """A write that is begun. It can be pickled, and commits what `commit_files` is given."""
+    """A write in progress; picklable. `commit_files` commits its files."""
 
     parked: ParkedTransaction
     context: WriteContext
     replacing: Replacing | None = None
     """None if rows are only added."""
     imaged: bool = False
-    """Whether those who write rows write them a second time, for the change data feed."""
+    """Whether writers also write each row to the change data feed."""
 
     @property
     def root(self) -> str:
@@ -55,7 +54,7 @@ class PlannedWrite:
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """What a task has written; nothing refers to it yet."""
+    """Files written by a task, not yet referenced."""
 
     adds: bytes = encode_adds(())
     images: bytes = encode_adds(())
@@ -69,7 +68,7 @@ def plan_create(
     properties: Mapping[str, str] | None = None,
     application: Application = None,
 ) -> PlannedWrite:
-    """Rows for a table that is not there yet. Raises `ValueError` for what no table can be."""
+    """Plan rows for a new table. Raises `ValueError` for an invalid definition."""
     transaction = begin_create(table, columns, partition_by=partition_by, properties=properties, with_rows=True)
     if application is not None:
         claim(transaction, application)
@@ -79,7 +78,7 @@ def plan_create(
 def plan_append(
     snapshot: Snapshot, columns: StructType, *, merge_schema: bool = False, application: Application = None
 ) -> PlannedWrite | None:
-    """Rows with these columns for a table; None if the application's work is already in it."""
+    """Plan to append rows with these columns; None if the table already has the application's work."""
     transaction = begin(snapshot, "WRITE", application)
     if transaction is None:
         return None
@@ -92,9 +91,9 @@ def plan_append(
 def plan_overwrite(
     snapshot: Snapshot, columns: StructType, replacing: Replacing, *, application: Application = None
 ) -> PlannedWrite | None:
-    """Rows with these columns in the place of others; None if the application's work is already in the table.
+    """Plan to replace rows by rows with these columns; None if the table already has the application's work.
 
-    Raises `UnsupportedFeatureError` for a table that only takes appends, and what `overwrite` raises for options."""
+    Raises `UnsupportedFeatureError` for an append-only table, and for invalid options the errors of `overwrite`."""
     transaction = begin(snapshot, "WRITE", application)
     if transaction is None:
         return None
@@ -106,8 +105,8 @@ def plan_overwrite(
 
 
 def _is_imaged(transaction: Transaction, snapshot: Snapshot, replacing: Replacing) -> bool:
-    """Whether files may be left with some of their rows only, so that others are copied and the change data feed needs
-    files of its own."""
+    """Whether files may keep some of their rows, so that rows are copied and the change data feed needs its own
+    files."""
     condition = replacing.condition(transaction)
     if condition is None:
         return False
@@ -117,8 +116,8 @@ def _is_imaged(transaction: Transaction, snapshot: Snapshot, replacing: Replacin
 
 
 def check_columns(engine: Engine, planned: PlannedWrite, given: pa.Schema) -> None:
-    """Raises `InvalidDataError` if no row of this schema could be written, `ConstraintError` if a column that must
-    have a value is not among its columns."""
+    """Raises `InvalidDataError` if rows of this schema can never be written, `ConstraintError` if a required column is
+    missing."""
     RowTransformer(engine, planned.context).checked(make_batch([pa.nulls(0, f.type) for f in given], given, 0))
     names = {name.lower() for name in given.names}
     for field in planned.context.schema:
@@ -132,7 +131,7 @@ def check_columns(engine: Engine, planned: PlannedWrite, given: pa.Schema) -> No
 
 
 def write_task(engine: Engine, planned: PlannedWrite, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
-    """The rows of one task as files. If it fails, no file stays.
+    """Write the rows of one task to files. If it fails, no file is left behind.
 
     Raises `InvalidDataError` and `ConstraintError`."""
     if not planned.imaged:
@@ -147,10 +146,9 @@ def write_task(engine: Engine, planned: PlannedWrite, batches: Iterable[pa.Recor
 def commit_files(
     engine: Engine, planned: PlannedWrite, written: Iterable[WrittenFiles], application: Application = None
 ) -> Result:
-    """Commits what the tasks wrote, once. If it fails for sure, or `application` is already in the table, the files go.
+    """Commit the tasks' files, once. If it definitely fails, or the table already has `application`, deletes the files.
 
-    Raises `CommitConflictError` if what others have committed since the write was planned contradicts it, and
-    `CommitUnknownError`."""
+    Raises `CommitConflictError` if commits made since the plan conflict with it, and `CommitUnknownError`."""
     tasks = list(written)
     files, images = _files(task.adds for task in tasks), _files(task.images for task in tasks)
     try:
@@ -171,7 +169,7 @@ def commit_files(
 
 
 def discard_files(engine: Engine, planned: PlannedWrite, written: Iterable[WrittenFiles]) -> None:
-    """Removes what tasks wrote, which is not committed and will not be."""
+    """Delete the tasks' files, which must never be committed."""
     adds = _files(chain.from_iterable((task.adds, task.images) for task in written))
     discard(engine, [resolve_path(planned.root, add.path) for add in adds])
 
