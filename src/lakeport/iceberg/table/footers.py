@@ -39,12 +39,13 @@ def check_footers(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, i
         return
     owners = {number: path for path, number in ids.by_path.items()}
     with ThreadPoolExecutor(min(_THREADS, len(files)), "lakeport-footers") as pool:
-        for file, schema in zip(files, pool.map(lambda file: _read_schema(engine, file), files), strict=True):
+        for file, schema in zip(files, pool.map(lambda file: _checked_schema(engine, file), files), strict=True):
             _check_file(file, dict(_ids_in(schema, ())), ids, owners, is_mapped)
 
 
-def _read_schema(engine: Engine, file: ScanFile) -> pa.Schema:
-    """The columns of a file; none if the file is gone, since its version is unreadable anyway."""
+def _checked_schema(engine: Engine, file: ScanFile) -> pa.Schema:
+    """The columns of a file; none if the file is gone, since its version is unreadable anyway. Raises `ConversionError`
+    for dates of another calendar."""
     try:
         with (
             engine.storage.open_input(file.status) as source,
