@@ -31,7 +31,7 @@ from lakeport.engine.storage.storage import Storage
 from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.iceberg.snapshots.deletes import write_position_deletes, write_puffin
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_deletion_vector
-from tests.counting import CountingStorage
+from lakeport.testing.counting import CountingStorage
 
 POSITIONS, ROWS = 10_000_000, 100_000_000
 FILES = 100_000

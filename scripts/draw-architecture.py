@@ -23,6 +23,7 @@ TITLES = {
     "iceberg": "mirrors for Iceberg",
     "spark": "Spark's formats and frames",
     "cli": "the command line",
+    "testing": "contracts and builders for tests",
 }
 WIDTH, GAP, TOP, LINE = 210, 34, 50, 15
 

@@ -41,6 +41,7 @@ EXTRAS: dict[str, set[str]] = {
     "spark": {"pyspark"},
     "workers.spark": {"pyspark"},
     "iceberg": {"pyiceberg"},
+    "testing": {"pytest"},
 }
 CLOUDS = {"boto3", "botocore", "azure", "google"}
 OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "deltalake", "jwt"}, *EXTRAS.values())

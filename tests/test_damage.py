@@ -35,7 +35,7 @@ from lakeport.errors import (
 )
 from lakeport.kernel.expressions import col
 from lakeport.kernel.snapshot import Table
-from tests.builder import TableBuilder, mapped, protocol, read, remove, rows, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, read, remove, rows, struct
 from tests.conftest import missing
 from tests.examples import examples
 

@@ -1,29 +1,40 @@
-"""One contract, three engines."""
+"""One contract, four engines."""
 
 from pathlib import Path
 
 import pytest
 
-from lakeport.engine import default_engine, memory_engine
+from lakeport.engine import default_engine
 from lakeport.kernel.engine import Engine
+from lakeport.testing import EngineContract, ExpressionContract, JsonContract, TableContract, memory_engine
 from tests.duckdb_engine import duckdb_engine
-from tests.engine_contract import EngineContract
+from tests.plain_engine import plain_engine
 
 
-class TestDefaultEngine(EngineContract):
-    @pytest.fixture
-    def engine(self) -> Engine:
-        return default_engine()
-
+class OnDisk:
     @pytest.fixture
     def root(self, tmp_path: Path) -> str:
         return str(tmp_path)
 
 
-class TestDuckDBEngine(TestDefaultEngine):
+class TestDefaultEngine(OnDisk, EngineContract):
+    @pytest.fixture
+    def engine(self) -> Engine:
+        return default_engine()
+
+
+class TestDuckDBEngine(OnDisk, EngineContract):
     @pytest.fixture
     def engine(self) -> Engine:
         return duckdb_engine()
+
+
+class TestPlainEngine(OnDisk, JsonContract, ExpressionContract, TableContract):
+    """Its storage and its Parquet handler are those of the default engine."""
+
+    @pytest.fixture
+    def engine(self) -> Engine:
+        return plain_engine()
 
 
 class TestMemoryEngine(EngineContract):

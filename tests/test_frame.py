@@ -30,8 +30,8 @@ from lakeport.errors import (
     VersionNotFoundError,
 )
 from lakeport.kernel.engine import Engine
-from tests.builder import TableBuilder, protocol, struct
-from tests.counting import counting_engine
+from lakeport.testing.builder import TableBuilder, protocol, struct
+from lakeport.testing.counting import counting_engine
 
 ROOT = "memory:///t"
 TRACKED = {

@@ -11,7 +11,7 @@ from lakeport import Frame, col
 from lakeport.engine import memory_engine
 from lakeport.errors import InvalidDataError, InvalidFilterError
 from lakeport.kernel.expressions import Call, Expression
-from tests.builder import Action, TableBuilder, protocol, struct
+from lakeport.testing.builder import Action, TableBuilder, protocol, struct
 
 DAYS = [datetime(2026, 1, 1 + i, tzinfo=UTC) for i in range(20)]
 

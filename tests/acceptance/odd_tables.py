@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeport.engine import default_engine
-from tests.builder import Action, TableBuilder, mapped, protocol, remove, struct
+from lakeport.testing.builder import Action, TableBuilder, mapped, protocol, remove, struct
 
 SCHEMA = struct(id="long", city="string")
 ARROW = pa.schema([("id", pa.int64()), ("city", pa.string())])

@@ -16,8 +16,8 @@ from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, LakeportError, MissingFileError, TableNotFoundError
 from lakeport.frame import Changes
 from lakeport.kernel.snapshot import Table
+from lakeport.testing.builder import read
 from tests.acceptance import odd_tables
-from tests.builder import read
 from tests.conftest import SHARED
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"

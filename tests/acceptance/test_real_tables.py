@@ -25,6 +25,7 @@ from lakeport.errors import (
 )
 from lakeport.kernel.expressions import Expression, col
 from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.testing.builder import read, scan_batches
 from tests.acceptance.comparing import assert_expected, assert_same_rows, with_json_variants
 from tests.acceptance.real_tables import (
     BY_NAME,
@@ -43,7 +44,6 @@ from tests.acceptance.real_tables import (
     range_id,
     table_of,
 )
-from tests.builder import read, scan_batches
 from tests.conftest import SHARED
 
 MAX_BATCHES = 10_000

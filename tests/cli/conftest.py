@@ -14,7 +14,7 @@ from lakeport.cli.app import run
 from lakeport.engine import default_engine
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField
 from lakeport.kernel.variant import encode_variant
-from tests.builder import Action, TableBuilder, protocol, struct
+from lakeport.testing.builder import Action, TableBuilder, protocol, struct
 
 VARIANT = PrimitiveType("variant")
 

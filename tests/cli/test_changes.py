@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.engine import default_engine
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 from tests.cli.conftest import Run
 
 LATE = 4_000_000_000_000

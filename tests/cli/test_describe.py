@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from lakeport.engine import default_engine
-from tests.builder import TableBuilder, mapped, protocol, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
 from tests.cli.conftest import Run
 
 

@@ -15,7 +15,7 @@ import lakeport as package
 from lakeport.cli.files import formats
 from lakeport.cli.tables.export import replacing
 from lakeport.engine import default_engine
-from tests.builder import TableBuilder, struct
+from lakeport.testing.builder import TableBuilder, struct
 from tests.cli.conftest import Run
 
 VARIANT_TEXT = '{"a":[1,null,2.5],"b":"é"}'

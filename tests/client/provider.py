@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeport.frame import Frame
+from lakeport.testing.http import Asked, Scripted, Steps, reply, scripted
 from tests.client.reading import frame_of, server_at
-from tests.client.scripted_http import Asked, Scripted, Steps, reply, scripted
 from tests.client.timing import pool
 
 Format = Literal["parquet", "delta"]

@@ -27,7 +27,7 @@ from lakeport.sharing.profile import (
     Profile,
     ProfileCredentials,
 )
-from tests.client.scripted_http import Asked, Script, Steps, reply, scripted
+from lakeport.testing.http import Asked, Script, Steps, reply, scripted
 from tests.client.timing import pool
 
 NOW = 1_700_000_000.0

@@ -11,7 +11,7 @@ import pytest
 import lakeport
 from lakeport.client import ClientOptions
 from lakeport.errors import AuthenticationError, SharingError, UnavailableError
-from tests.client.scripted_http import reply, scripted
+from lakeport.testing.http import reply, scripted
 from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
 from tests.server.running import TOKEN
 

@@ -16,7 +16,7 @@ from lakeport.kernel.engine import FileStatus
 from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken
 from lakeport.sharing.names import TableName
 from lakeport.sharing.profile import parse_profile
-from tests.client.scripted_http import Asked, Steps, reply, scripted
+from lakeport.testing.http import Asked, Steps, reply, scripted
 from tests.client.timing import pool
 
 NAME = TableName("sales", "eu", "orders")

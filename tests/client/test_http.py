@@ -13,8 +13,7 @@ import pytest
 from lakeport.client.http.pool import DataUrlRefused, HttpPool
 from lakeport.client.http.retrying import RetryOptions, Timing, parse_retry_after
 from lakeport.errors import SharingError, StorageError, UnavailableError
-from lakeport.version import __version__
-from tests.client.scripted_http import (
+from lakeport.testing.http import (
     Asked,
     Close,
     Reset,
@@ -26,6 +25,7 @@ from tests.client.scripted_http import (
     reply,
     scripted,
 )
+from lakeport.version import __version__
 from tests.client.timing import Sleeps, pool
 
 FILE = bytes(range(256)) * 4096  # 1 MiB

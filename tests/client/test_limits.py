@@ -21,8 +21,8 @@ from lakeport.errors import SharingError
 from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.names import TableName
 from lakeport.sharing.profile import BearerToken, Profile
+from lakeport.testing.http import Asked, Script, Steps, reply, scripted
 from tests.client.provider import schema
-from tests.client.scripted_http import Asked, Script, Steps, reply, scripted
 from tests.client.timing import pool
 
 ORDERS = TableName("sales", "eu", "orders")

@@ -21,8 +21,8 @@ from lakeport.client.tables.local_log import LineReader, Told, changes_log, snap
 from lakeport.errors import LakeportError, SharingError
 from lakeport.frame import Frame
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove
+from lakeport.testing.http import Asked, Steps, reply, scripted
 from tests.client.reading import frame_of, rows_of, server_at
-from tests.client.scripted_http import Asked, Steps, reply, scripted
 from tests.client.timing import pool
 from tests.examples import examples
 from tests.server.running import Running, running, sharing

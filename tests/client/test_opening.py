@@ -14,7 +14,7 @@ from lakeport.engine import memory_engine
 from lakeport.errors import SharingError
 from lakeport.sharing.names import TableName
 from lakeport.sharing.profile import BearerToken, Profile
-from tests.client.scripted_http import reply, scripted
+from lakeport.testing.http import reply, scripted
 from tests.client.shares import NOWHERE, profile_text, sharing_tables
 
 PROFILE = Profile(endpoint=NOWHERE, credentials=BearerToken(token="abc"))

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.frame import Frame
+from lakeport.testing.http import Asked, Steps, reply, scripted
 from tests.client.reading import frame_of, server_at
-from tests.client.scripted_http import Asked, Steps, reply, scripted
 from tests.client.timing import pool
 from tests.conftest import require_shared
 

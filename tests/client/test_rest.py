@@ -20,7 +20,7 @@ from lakeport.sharing.lines import EndStreamAction
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.names import TableName
 from lakeport.sharing.profile import BearerToken, Profile
-from tests.client.scripted_http import Asked, Close, Reset, Script, Steps, chunked, head, reply, scripted
+from lakeport.testing.http import Asked, Close, Reset, Script, Steps, chunked, head, reply, scripted
 from tests.client.timing import Sleeps, pool
 from tests.server.running import TOKEN, Running, running, sharing
 from tests.server.scripted import ScriptedTables

@@ -24,12 +24,12 @@ from lakeport.errors import CorruptTableError, LakeportError, SharingError, Unsu
 from lakeport.frame import Frame
 from lakeport.sharing.names import parse_table_name
 from lakeport.source import PathTable
+from lakeport.testing.builder import TableBuilder, struct
+from lakeport.testing.http import Asked, Steps
 from tests.acceptance.comparing import assert_expected, assert_same_rows
 from tests.acceptance.real_tables import BY_NAME, Entry, change_cases, chosen, is_shareable, path_of, shared_name
-from tests.builder import TableBuilder, struct
 from tests.client.provider import NAME, DataFile, Shared, providing, schema
 from tests.client.reading import frame_of, rows_of, server_at
-from tests.client.scripted_http import Asked, Steps
 from tests.server.running import Running, running, sharing
 
 MANY = 40

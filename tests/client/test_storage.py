@@ -10,7 +10,7 @@ import pytest
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
 from lakeport.kernel.engine import FileStatus
-from tests.client.scripted_http import Asked, Steps, reply, scripted
+from lakeport.testing.http import Asked, Steps, reply, scripted
 from tests.client.timing import pool
 
 ROOT = "delta-sharing://log/0/a.b.c"

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from lakeport.errors import SharingError
-from tests.client.scripted_http import Steps, reply, scripted
+from lakeport.testing.http import Steps, reply, scripted
 from tests.client.timing import Sleeps, pool
 
 

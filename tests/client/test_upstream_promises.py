@@ -27,9 +27,9 @@ from lakeport.errors import CorruptTableError, SharingError, UnsupportedFeatureE
 from lakeport.frame import Frame
 from lakeport.sharing.names import is_table_url, parse_table_url
 from lakeport.sharing.profile import Basic, BearerToken, OAuthClientCredentials, OAuthPrivateKeyJwt
+from lakeport.testing.http import reply
 from tests.client.provider import FORMATS, DataFile, Format, Shared, providing, schema
 from tests.client.reading import frame_of, rows_of, server_at
-from tests.client.scripted_http import reply
 from tests.client.shares import sharing_tables
 from tests.server.running import running, sharing
 

@@ -11,7 +11,7 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.server.catalog.index import token_digest
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
-from tests.builder import TableBuilder, struct
+from lakeport.testing.builder import TableBuilder, struct
 from tests.conformance.roles import FEED, numbers, write_roles
 from tests.conformance.target import Target
 from tests.server.endpoints import Answer as StsAnswer

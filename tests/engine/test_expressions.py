@@ -33,8 +33,8 @@ from lakeport.kernel.expressions import (
     parse_filter,
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, arrow_schema
+from lakeport.testing.rowwise import COMPARE, by_row
 from tests.examples import examples
-from tests.rowwise import COMPARE, by_row
 
 NAN, INFINITY = float("nan"), float("inf")
 

@@ -13,7 +13,7 @@ from lakeport.errors import ConversionError, UnsupportedFeatureError
 from lakeport.frame import Frame
 from lakeport.iceberg import convert, verify
 from lakeport.kernel.schema import schema_from_arrow
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 
 DAY = 86_400_000_000
 OLD = {"legacyDateTime": "", "legacyINT96": "", "version": "4.2.0", "timeZone": "UTC"}

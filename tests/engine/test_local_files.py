@@ -18,7 +18,7 @@ from lakeport import scan, tables
 from lakeport.engine import default_engine
 from lakeport.engine.storage.disk import LocalFiles
 from lakeport.errors import AccessDeniedError, OutOfSpaceError, StorageError
-from tests.builder import TableBuilder, rows, struct
+from lakeport.testing.builder import TableBuilder, rows, struct
 
 FILES = LocalFiles()
 

@@ -11,7 +11,7 @@ from obstore.store import MemoryStore
 from lakeport.engine.storage.failures import store_errors
 from lakeport.engine.storage.objects import ObjectFiles, open_object_files, open_store
 from lakeport.errors import AccessDeniedError, StorageError
-from tests.client.scripted_http import Asked, Pause, Stall, Steps, head, reply, scripted
+from lakeport.testing.http import Asked, Pause, Stall, Steps, head, reply, scripted
 
 _S3 = {"aws_endpoint": "http://127.0.0.1:9000", "region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
 

@@ -18,10 +18,10 @@ from lakeport.errors import ConstraintError, StorageError
 from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.transaction import create_table
 from lakeport.kernel.write import WriteContext
+from lakeport.testing.builder import struct
+from lakeport.testing.counting import CountingStorage
 from lakeport.workers.writing import DataWriter, write_rows
-from tests.builder import struct
 from tests.conftest import ROOT as PROJECT
-from tests.counting import CountingStorage
 
 SCHEMA = struct(id="long", key="string")
 

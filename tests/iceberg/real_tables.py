@@ -25,9 +25,9 @@ from lakeport.errors import (
     UnsupportedFeatureError,
 )
 from lakeport.iceberg import Conversion
+from lakeport.testing.builder import read
 from tests.acceptance.comparing import assert_same_rows, canonical, with_json_variants
 from tests.acceptance.real_tables import BY_NAME, MANIFEST, NAMES, ODD_CHECKPOINT, has_variants, path_of, table_of
-from tests.builder import read
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from lakeport.iceberg.delta.kept_version import KEPT_VERSION
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.transaction.transaction import replace_table as kernel_replace
-from tests.builder import TableBuilder, mapped, protocol, struct
-from tests.counting import CountingStorage
+from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
+from lakeport.testing.counting import CountingStorage
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, metadata_of, snapshots_of
 
 VECTORS = {"delta.enableDeletionVectors": "true"}

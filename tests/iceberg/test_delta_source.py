@@ -18,9 +18,9 @@ from lakeport.errors import CorruptTableError, LakeportError, UnsupportedFeature
 from lakeport.iceberg.delta.change import TableChange
 from lakeport.iceberg.delta.source import LogTruncatedError, open_increment, plan_full, plan_incremental
 from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.testing.builder import Action, TableBuilder, protocol, remove, struct
+from lakeport.testing.counting import CountingStorage, counting_engine
 from tests.acceptance.real_tables import NAMES, path_of
-from tests.builder import Action, TableBuilder, protocol, remove, struct
-from tests.counting import CountingStorage, counting_engine
 from tests.examples import examples
 
 VECTORS = protocol(features=["deletionVectors"])

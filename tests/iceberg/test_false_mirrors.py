@@ -15,7 +15,7 @@ from lakeport.errors import CorruptTableError
 from lakeport.iceberg import convert
 from lakeport.iceberg.encoding.avro import decode_header, decode_records, encode_file, encoder
 from lakeport.iceberg.verification.verify import verify
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 
 pytest.importorskip("pyiceberg")
 Records = list[dict[str, Any]]

@@ -20,8 +20,8 @@ from lakeport.errors import ConversionError, MissingFileError, UnsupportedFeatur
 from lakeport.iceberg import Conversion
 from lakeport.iceberg.delta import source as delta_source
 from lakeport.iceberg.delta.kept_version import KEPT_VERSION
-from tests.builder import Action, TableBuilder, protocol, remove, struct
-from tests.counting import CountingStorage
+from lakeport.testing.builder import Action, TableBuilder, protocol, remove, struct
+from lakeport.testing.counting import CountingStorage
 from tests.iceberg.readers import PyIceberg, assert_mirrors, metadata_of, snapshots_of
 from tests.iceberg.test_convert import FORMATS, VECTORS, numbers
 

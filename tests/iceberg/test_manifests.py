@@ -31,7 +31,7 @@ from lakeport.iceberg.manifests.reader import ManifestReader
 from lakeport.iceberg.snapshots import manifest_set
 from lakeport.iceberg.snapshots.manifest_set import ManifestWriter
 from lakeport.iceberg.table.partitions import Partitioning
-from tests.counting import CountingStorage
+from lakeport.testing.counting import CountingStorage
 from tests.iceberg.readers import PyIceberg, Reader, assert_mirrors, canonical, snapshots_of
 from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
 

@@ -16,7 +16,7 @@ from lakeport.iceberg.snapshots.metrics import MetricsEncoder
 from lakeport.iceberg.table.field_ids import FieldIds
 from lakeport.iceberg.table.schema import convert_schema
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType
-from tests.builder import mapped, struct
+from lakeport.testing.builder import mapped, struct
 
 MAPS = [f for f in entry_schema(0, 2, [])["fields"][-1]["type"]["fields"] if f["name"].endswith(("counts", "bounds"))]
 DECODE = decoder({"type": "record", "name": "metrics", "fields": MAPS})

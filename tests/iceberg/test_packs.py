@@ -15,8 +15,8 @@ from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.iceberg.manifests import manifest as manifests
 from lakeport.iceberg.snapshots import packs
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from tests.builder import Action, TableBuilder, protocol, remove, struct
-from tests.counting import CountingStorage
+from lakeport.testing.builder import Action, TableBuilder, protocol, remove, struct
+from lakeport.testing.counting import CountingStorage
 from tests.iceberg.readers import PyIceberg, Reader, assert_mirrors, snapshots_of
 
 FILES = 12

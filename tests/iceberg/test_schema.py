@@ -14,7 +14,7 @@ from lakeport.errors import ConversionError
 from lakeport.iceberg.table.field_ids import FIRST_NESTED_ID, FieldIds, format_name_mapping, parse_name_mapping
 from lakeport.iceberg.table.schema import ConvertedSchema, FieldIdConflict, convert_schema
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from tests.builder import mapped, struct
+from lakeport.testing.builder import mapped, struct
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 NESTED = struct(id="long", point=struct(x="long", tags=ArrayType(TEXT)), counts=MapType(TEXT, struct(n="long")))

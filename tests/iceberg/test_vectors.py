@@ -20,7 +20,7 @@ from lakeport.errors import CorruptTableError, MissingFileError
 from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.kernel.deletion_vectors import frame_payload, read_deletion_vector
 from lakeport.kernel.engine import Engine
-from tests.counting import counting_engine
+from lakeport.testing.counting import counting_engine
 from tests.iceberg.vectors import (
     all_ordinals,
     described,

@@ -20,8 +20,8 @@ from lakeport.errors import ConversionError, CorruptTableError, VersionNotFoundE
 from lakeport.iceberg import convert
 from lakeport.iceberg.verification.fingerprint import Fingerprint
 from lakeport.iceberg.verification.verify import Verification, verify
+from lakeport.testing.builder import Action, TableBuilder, protocol, struct
 from tests.acceptance.real_tables import path_of
-from tests.builder import Action, TableBuilder, protocol, struct
 
 pytest.importorskip("pyiceberg")
 ENGINE = default_engine()

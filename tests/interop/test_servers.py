@@ -15,10 +15,10 @@ from lakeport.engine import default_engine
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, StorageError
 from lakeport.kernel.engine import Engine
-from tests.engine_contract import EngineContract
+from lakeport.testing import EngineContract
+from lakeport.testing.contracts.storage import LARGE
 from tests.interop.servers import NAME, Bucket, s3_bucket, s3_client
 from tests.interop.test_tables import options
-from tests.writing_contract import LARGE
 
 
 def test_an_object_is_read_whole_and_by_range(bucket: Bucket) -> None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakeport
+from lakeport.testing.builder import read
 from tests.acceptance.comparing import assert_expected, assert_same_rows
 from tests.acceptance.real_tables import (
     BY_NAME,
@@ -26,7 +27,6 @@ from tests.acceptance.real_tables import (
     shared_name,
     table_of,
 )
-from tests.builder import read
 from tests.interop.rows import canonical
 from tests.interop.shareable import (
     OWN,

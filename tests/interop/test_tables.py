@@ -13,7 +13,7 @@ from lakeport.engine import default_engine
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError, TableNotFoundError
 from lakeport.frame import Frame
-from tests.builder import Action, TableBuilder, protocol, struct
+from lakeport.testing.builder import Action, TableBuilder, protocol, struct
 from tests.interop.servers import Bucket
 
 CITIES = ["Oslo", "São Paulo", "a b", "100%", "50%20", "x#y?z", "10:30", "a+b&c", "北京"]

@@ -31,9 +31,9 @@ from lakeport.kernel.changes import (
 )
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from lakeport.testing.builder import Action, TableBuilder, mapped, protocol, remove, struct, to_table
+from lakeport.testing.counting import counting_engine
 from lakeport.workers.reading import RowReader, read_rows
-from tests.builder import Action, TableBuilder, mapped, protocol, remove, struct, to_table
-from tests.counting import counting_engine
 
 ROOT = "memory:///t"
 FEED = {"delta.enableChangeDataFeed": "true"}

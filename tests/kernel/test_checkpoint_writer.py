@@ -17,9 +17,9 @@ from lakeport.errors import LakeportError, StorageError
 from lakeport.kernel.log import FileColumns
 from lakeport.kernel.maintenance import checkpoint_writer, write_checkpoint
 from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.testing.builder import Action, TableBuilder, mapped, protocol, remove, rows, struct
 from tests.acceptance.comparing import assert_same_rows
 from tests.acceptance.real_tables import chosen, is_shareable, path_of
-from tests.builder import Action, TableBuilder, mapped, protocol, remove, rows, struct
 
 DAY = 86_400_000
 NOW = 1_000 * DAY

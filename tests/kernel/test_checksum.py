@@ -15,7 +15,7 @@ from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import Checksum, next_checksum, read_checksum, write_checksum
 from lakeport.kernel.maintenance import write_checkpoint
-from tests.builder import Action, TableBuilder, protocol, remove, rows, struct
+from lakeport.testing.builder import Action, TableBuilder, protocol, remove, rows, struct
 
 PLAIN = Protocol(min_reader_version=1, min_writer_version=2)
 WITH_VECTORS = Protocol(

@@ -18,7 +18,7 @@ from lakeport.kernel.schema import (
     find_twice_mapped,
     without_mapping,
 )
-from tests.builder import mapped, struct
+from lakeport.testing.builder import mapped, struct
 
 NESTED = struct(
     a="long",

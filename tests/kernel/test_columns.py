@@ -14,7 +14,7 @@ from lakeport.kernel.data_files.columns import cast
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.expressions import col
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, arrow_schema
-from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, read, rows, struct
 
 WIDENINGS: list[tuple[pa.Array, str, list[Any]]] = [
     (pa.array([-128, 127, None], pa.int8()), "short", [-128, 127, None]),

@@ -12,8 +12,8 @@ from lakeport.errors import AccessDeniedError, CommitConflictError, CommitUnknow
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import create_table, update_table
-from tests.builder import struct
-from tests.counting import CountingStorage
+from lakeport.testing.builder import struct
+from lakeport.testing.counting import CountingStorage
 from tests.kernel.writing import actions_of, add, append, latest, new_table, only, removing, values
 
 ROOT = "memory://table"

@@ -10,7 +10,7 @@ from lakeport.kernel.expressions import Expression, col
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction, create_table, update_table
 from lakeport.kernel.transaction.transaction import replace_table
-from tests.builder import read, struct
+from lakeport.testing.builder import read, struct
 from tests.kernel.writing import actions_of, add, data_files, latest, new_table, only, removing, values
 
 ROOT = "memory://table"

@@ -10,7 +10,7 @@ from lakeport.engine import memory_engine
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.definition import READER_FEATURES
 from lakeport.kernel.schema import PrimitiveType, StructField, widens
-from tests.builder import TableBuilder, mapped, protocol, rows, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, rows, struct
 
 SCHEMA = struct(id="long")
 

@@ -10,7 +10,7 @@ from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.errors import CorruptTableError, TableNotFoundError, VersionNotFoundError
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import LogSegment, extend_segment, find_segment, list_log
-from tests.builder import TableBuilder, rows, struct
+from lakeport.testing.builder import TableBuilder, rows, struct
 
 ROOT = "memory:///t"
 

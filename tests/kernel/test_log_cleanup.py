@@ -12,7 +12,7 @@ from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import read_sidecars
 from lakeport.kernel.maintenance import write_checkpoint
 from lakeport.kernel.maintenance.log_cleanup import clean_up_log, find_expired_log
-from tests.builder import TableBuilder, protocol, rows, struct
+from lakeport.testing.builder import TableBuilder, protocol, rows, struct
 
 DAY = 86_400_000
 NOW = 1_000 * DAY + 12 * 3_600_000

@@ -16,7 +16,7 @@ from lakeport.kernel.data_files import format_partition_value, parse_partition_v
 from lakeport.kernel.expressions import Expression, col, lit, parse_filter
 from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.kernel.values import days_of, microseconds_of
-from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, read, rows, struct
 
 VALUES = [
     ("string", "a b/ü%41", "a b/ü%41"),

@@ -14,8 +14,8 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.maintenance import finish_commit
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import create_table, update_table
-from tests.builder import TableBuilder, struct
-from tests.counting import CountingStorage
+from lakeport.testing.builder import TableBuilder, struct
+from lakeport.testing.counting import CountingStorage
 from tests.kernel.writing import add, latest, removing, values
 
 ROOT = "memory://table"

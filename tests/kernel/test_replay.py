@@ -16,7 +16,7 @@ from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CorruptTableError, MissingFileError
 from lakeport.kernel.log import FileColumns, LogReplay
 from lakeport.kernel.snapshot import Snapshot, Table
-from tests.builder import TableBuilder, protocol, remove, rows, struct
+from lakeport.testing.builder import TableBuilder, protocol, remove, rows, struct
 
 ROOT = "memory:///t"
 Checkpointed = Callable[[TableBuilder], object]

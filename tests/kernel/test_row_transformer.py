@@ -11,7 +11,7 @@ from lakeport.errors import ConstraintError, InvalidDataError
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.transaction import create_table
 from lakeport.kernel.write import PhysicalBatch, RowName, RowTransformer, partition_codes
-from tests.builder import struct
+from lakeport.testing.builder import struct
 
 LONG = PrimitiveType("long")
 NOW = 1_700_000_000_000

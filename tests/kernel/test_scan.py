@@ -20,7 +20,7 @@ from lakeport.kernel.expressions import col
 from lakeport.kernel.expressions.tree import same
 from lakeport.kernel.scan import Scan, ScanFile, ScanState, transform_physical_data
 from lakeport.kernel.schema import ArrayType, StructField
-from tests.builder import TableBuilder, mapped, protocol, read, rows, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, read, rows, struct
 
 ROOT = "memory:///t"
 

@@ -23,7 +23,7 @@ from lakeport.kernel.schema import (
     schema_from_arrow,
     types_in,
 )
-from tests.builder import struct
+from lakeport.testing.builder import struct
 
 
 def one_column(metadata: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from lakeport.kernel.schema.evolution import (
     rename_column,
     widen_column,
 )
-from tests.builder import mapped, struct
+from lakeport.testing.builder import mapped, struct
 
 LONG, INTEGER, STRING = (PrimitiveType(name) for name in ("long", "integer", "string"))
 NEW = StructField("new", LONG)

@@ -35,9 +35,9 @@ from lakeport.kernel.expressions import (
 from lakeport.kernel.scan import plan as scan
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.values import EXACT
-from tests.builder import Action, TableBuilder, mapped, protocol, read, rows, struct
+from lakeport.testing.builder import Action, TableBuilder, mapped, protocol, read, rows, struct
+from lakeport.testing.rowwise import by_row
 from tests.examples import examples
-from tests.rowwise import by_row
 
 ROOT = "memory:///t"
 DAY = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,8 +14,8 @@ from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import CorruptTableError, TableNotFoundError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.kernel.expressions import col
 from lakeport.kernel.snapshot import Snapshot, Table
-from tests.builder import TableBuilder, protocol, remove, rows, struct
-from tests.counting import counting_engine
+from lakeport.testing.builder import TableBuilder, protocol, remove, rows, struct
+from lakeport.testing.counting import counting_engine
 
 ROOT = "memory:///t"
 

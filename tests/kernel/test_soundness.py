@@ -8,7 +8,7 @@ import pytest
 from lakeport.engine import memory_engine
 from lakeport.kernel.definition import TableDefinition, define_table
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructField, StructType
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 TRACKING = {"delta.enableRowTracking": "true"}

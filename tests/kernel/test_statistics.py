@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeport.kernel.data_files import FileStatistics, conform_parsed, format_stats, whole_stats_type
 from lakeport.kernel.expressions import Column
-from tests.builder import struct
+from lakeport.testing.builder import struct
 
 _COLUMNS = 200
 _NAMES = [f"c{number}" for number in range(_COLUMNS)]

@@ -20,7 +20,7 @@ from lakeport.kernel.expressions import Column, Comparison, Not, col, lit
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructType, arrow_schema, arrow_type
 from lakeport.kernel.values import to_mask
 from lakeport.kernel.write import StatsCollector, stats_columns, widen_stats
-from tests.builder import mapped, spark_stats, struct, to_table
+from lakeport.testing.builder import mapped, spark_stats, struct, to_table
 from tests.examples import examples
 
 LAST = "\U0010ffff"

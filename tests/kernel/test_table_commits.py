@@ -8,7 +8,7 @@ from lakeport.engine import memory_engine
 from lakeport.errors import UnsupportedFeatureError, VersionNotFoundError
 from lakeport.kernel.changes import CommitFiles, TableCommits
 from lakeport.kernel.snapshot import Table
-from tests.builder import TableBuilder, protocol, remove, struct
+from lakeport.testing.builder import TableBuilder, protocol, remove, struct
 
 ROOT = "memory:///t"
 

@@ -9,7 +9,7 @@ from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedFe
 from lakeport.kernel.actions import Protocol
 from lakeport.kernel.definition import TableDefinition, clustering_domain, define_table, parse_clustering
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from tests.builder import struct
+from lakeport.testing.builder import struct
 
 SCHEMA = struct(id="long", day="string")
 

@@ -10,7 +10,7 @@ from lakeport.kernel.definition import TableExpression, constraints_of, expressi
 from lakeport.kernel.definition.constraints import parse_invariant
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.transaction import update_table
-from tests.builder import TableBuilder, struct
+from lakeport.testing.builder import TableBuilder, struct
 from tests.kernel.writing import add, latest, values
 
 ROOT = "memory://table"

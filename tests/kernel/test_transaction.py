@@ -19,7 +19,7 @@ from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.kernel.transaction import create_table, update_table
 from lakeport.kernel.transaction.transaction import replace_table
 from lakeport.kernel.write import decode_adds
-from tests.builder import TableBuilder, protocol, read, struct
+from lakeport.testing.builder import TableBuilder, protocol, read, struct
 from tests.conftest import ROOT as PROJECT
 from tests.kernel.writing import actions_of, add, append, latest, new_table, only, removing, values
 

@@ -13,7 +13,7 @@ from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructField, StructType
 from lakeport.kernel.transaction import create_table
 from lakeport.kernel.write import WriteContext, check_storable, decode_adds, encode_adds
-from tests.builder import struct
+from lakeport.testing.builder import struct
 
 ROOT = "memory://table"
 NAME = r"part-00000-[0-9a-f-]{36}-c000\.snappy\.parquet"

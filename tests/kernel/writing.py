@@ -14,8 +14,8 @@ from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Committed, Transaction, create_table, update_table
+from lakeport.testing.builder import read
 from lakeport.workers.writing import write_rows
-from tests.builder import read
 
 Rows = Mapping[str, Sequence[Any]] | pa.Table
 

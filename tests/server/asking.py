@@ -18,7 +18,7 @@ from lakeport.server.catalog.model import Recipient, Table
 from lakeport.server.signing import Signers
 from lakeport.sharing.capabilities import parse_capabilities
 from lakeport.sharing.models import ChangesRequest, QueryRequest
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 
 DELTA = "responseformat=delta;readerfeatures=deletionvectors,columnmapping,timestampntz,v2checkpoint"
 PARQUET = "responseformat=parquet"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import ChangeFeedError, SharingError, VersionNotFoundError
-from tests.builder import TableBuilder, protocol, remove, struct
+from lakeport.testing.builder import TableBuilder, protocol, remove, struct
 from tests.server.asking import DELTA, FEED, PARQUET, VECTORS, built, caller, changes, lines, pretended, service, told
 
 CDF = protocol(reader=1, writer=4)

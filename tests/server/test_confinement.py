@@ -24,8 +24,8 @@ from lakeport.errors import (
 from lakeport.kernel.engine import FileStatus
 from lakeport.server.answers.caller import Caller
 from lakeport.server.files.opening import open_file
-from tests.builder import TableBuilder
-from tests.client.scripted_http import reply, scripted
+from lakeport.testing.builder import TableBuilder
+from lakeport.testing.http import reply, scripted
 from tests.server.asking import DELTA, FEED, PARQUET, built, caller, changes, ids, lines, pretended, query, service
 
 SECRET = "salary-of-ann"

@@ -21,7 +21,7 @@ from lakeport.server.answers.formats import (
 from lakeport.server.answers.opened_tables import SharedSnapshot
 from lakeport.server.answers.range import CommitRange
 from lakeport.sharing.capabilities import parse_capabilities
-from tests.builder import TableBuilder, mapped, protocol, remove, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, remove, struct
 from tests.server.asking import FEED, built
 from tests.tables.maintained import MAPPED, VECTORS, numbers
 

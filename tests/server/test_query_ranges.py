@@ -11,7 +11,7 @@ import pytest
 from lakeport.errors import SharingError, UnsupportedFeatureError
 from lakeport.server.answers.answer import Answer
 from lakeport.sharing.models import ChangesRequest
-from tests.builder import TableBuilder, mapped, protocol, remove, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, remove, struct
 from tests.server.asking import (
     DELTA,
     FEED,

@@ -19,8 +19,8 @@ from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.server.answers import snapshot as snapshot_query
 from lakeport.server.answers.service import TableService
 from lakeport.sharing.requests import parse_changes_request
+from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
 from tests.acceptance import odd_tables
-from tests.builder import TableBuilder, mapped, protocol, struct
 from tests.server.asking import (
     DELTA,
     FEED,

@@ -22,7 +22,7 @@ from lakeport.kernel.engine import FileStatus
 from lakeport.server.answers import opened_tables as snapshots
 from lakeport.server.answers.opened_tables import CachedTable, SharedSnapshot, TableCache
 from lakeport.server.catalog.model import Table
-from tests.counting import CountingStorage
+from lakeport.testing.counting import CountingStorage
 from tests.server.asking import built
 from tests.tables.maintained import VECTORS, numbers
 

@@ -15,8 +15,8 @@ from lakeport.kernel.log import format_time
 from lakeport.server.answers import opened_tables as snapshots
 from lakeport.server.answers.opened_tables import CachedTable
 from lakeport.sharing.models import ChangesRequest
-from tests.builder import TableBuilder, protocol
-from tests.counting import CountingStorage
+from lakeport.testing.builder import TableBuilder, protocol
+from lakeport.testing.counting import CountingStorage
 from tests.server.asking import FEED, built, caller, changes, ids, lines, pages, pretended, query, service
 from tests.server.running import running, sharing
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lakeport.engine import memory_engine
 from lakeport.kernel.snapshot import Snapshot
-from tests.builder import TableBuilder
-from tests.builder import struct as schema_of
+from lakeport.testing.builder import TableBuilder
+from lakeport.testing.builder import struct as schema_of
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _MICROSECOND, _MILLISECOND = timedelta(microseconds=1), timedelta(milliseconds=1)

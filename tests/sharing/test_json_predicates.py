@@ -13,7 +13,7 @@ from lakeport.errors import InvalidFilterError, UnknownColumnError
 from lakeport.kernel.schema import StructField, StructType
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.predicates import parse_json_predicate
-from tests.builder import TableBuilder, struct
+from lakeport.testing.builder import TableBuilder, struct
 from tests.examples import examples
 from tests.sharing.hints import LITERALS, PARTITIONED, VALUE_TYPES, hints, kept, matches, nan_partition, tables, to_json
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from lakeport.errors import UnknownColumnError
 from lakeport.kernel.expressions import And, Comparison, Expression, Not, Or, col, lit
 from lakeport.sharing.predicates import format_json_predicate, parse_json_predicate
-from tests.builder import struct as schema_of
+from lakeport.testing.builder import struct as schema_of
+from lakeport.testing.rowwise import by_row
 from tests.examples import examples
-from tests.rowwise import by_row
 from tests.sharing.hints import COLUMNS, VALUES, kept, tables
 from tests.sharing.test_json_predicates import PARTITION_COLUMNS
 

@@ -13,7 +13,7 @@ from lakeport.engine import memory_engine
 from lakeport.errors import InvalidFilterError, UnknownColumnError
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.predicates import parse_sql_predicate
-from tests.builder import TableBuilder, struct
+from lakeport.testing.builder import TableBuilder, struct
 from tests.examples import examples
 from tests.sharing.hints import COLUMNS, DAY, VALUES, Row, compare, kept, nan_partition, tables
 from tests.sharing.test_json_predicates import PARTITION_COLUMNS, three_files

@@ -30,7 +30,7 @@ from lakeport.spark.formats.batch import FilteringReader
 from lakeport.spark.formats.filters import split_filters, to_condition
 from lakeport.spark.schemas import to_spark_schema
 from lakeport.spark.tasks import TaskPartition
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 from tests.client.shares import profile_text
 from tests.examples import examples
 from tests.server.running import running, sharing

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import lakeport
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakeport.spark.schemas import to_spark_schema
-from tests.builder import TableBuilder, struct
+from lakeport.testing.builder import TableBuilder, struct
 from tests.spark.test_native_tables import built, native, setting
 
 pytestmark = pytest.mark.usefixtures("native_jar")

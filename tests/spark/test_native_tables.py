@@ -24,8 +24,8 @@ from lakeport.kernel.expressions import Expression, Like, col
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakeport.spark.native.frames import to_native_frame, why_not_native
 from lakeport.spark.schemas import to_spark_schema
+from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
 from tests.acceptance.comparing import assert_same_rows
-from tests.builder import TableBuilder, mapped, protocol, struct
 from tests.examples import examples
 
 pytestmark = pytest.mark.usefixtures("native_jar")

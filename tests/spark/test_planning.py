@@ -15,8 +15,8 @@ from lakeport.engine import default_engine
 from lakeport.kernel.changes import ChangeFile
 from lakeport.kernel.scan import ScanFile
 from lakeport.spark.tasks import ReadTask, TaskPartition, TaskSizes, plan_tasks
+from lakeport.testing.builder import TableBuilder, struct
 from lakeport.workers.reading import RowReader
-from tests.builder import TableBuilder, struct
 from tests.client.shares import sharing_tables
 from tests.server.running import TOKEN
 

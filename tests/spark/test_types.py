@@ -26,8 +26,8 @@ from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructFiel
 from lakeport.kernel.variant import encode_variant
 from lakeport.spark.frames import to_python_frame
 from lakeport.spark.schemas import selected_columns, spark_arrow_schema, to_spark_schema
+from lakeport.testing.builder import TableBuilder, protocol, struct
 from tests.acceptance.comparing import assert_same_rows
-from tests.builder import TableBuilder, protocol, struct
 from tests.examples import examples
 from tests.spark.ways import read_lakeport, rows_by_way
 

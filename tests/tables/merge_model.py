@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeport.kernel.expressions import Expression
 from lakeport.tables import Merge
-from tests.rowwise import by_row
+from lakeport.testing.rowwise import by_row
 
 Row = dict[str, Any]
 

@@ -18,7 +18,7 @@ from lakeport.errors import StorageError
 from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.expressions import Expression
 from lakeport.tables import Result
-from tests.counting import CountingStorage
+from lakeport.testing.counting import CountingStorage
 
 Row = dict[str, Any]
 

@@ -22,7 +22,7 @@ from lakeport.errors import (
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.snapshot import Snapshot, Table
-from tests.builder import TableBuilder, mapped, protocol, struct
+from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
 from tests.tables.maintained import (
     FEED,
     MAPPED,

@@ -20,8 +20,8 @@ from lakeport.errors import (
     UnknownColumnError,
     UnsupportedFeatureError,
 )
-from tests.builder import TableBuilder, struct
-from tests.counting import CountingStorage
+from lakeport.testing.builder import TableBuilder, struct
+from lakeport.testing.counting import CountingStorage
 from tests.tables.modelled import FEED, KINDS, VECTORS, FailingStorage, ModelledTable, RivalStorage, Row
 
 each_kind = pytest.mark.parametrize("properties", KINDS.values(), ids=KINDS.keys())

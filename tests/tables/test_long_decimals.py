@@ -17,7 +17,7 @@ from lakeport.kernel.definition import parse_interval
 from lakeport.kernel.expressions import bind, col, parse_filter
 from lakeport.kernel.expressions.tree import same
 from lakeport.kernel.schema import PrimitiveType, StructField
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 
 DIGITS = "1234567890123456789012345678.9012345678"
 LONG = Decimal(DIGITS)

@@ -15,7 +15,7 @@ from lakeport.kernel.expressions import Column, Expression, bind, col, format_ex
 from lakeport.kernel.schema import schema_from_arrow
 from lakeport.tables.merge.matching import KeyIndex, Matcher, split_condition, target_filter
 from lakeport.tables.merge.sides import Side, Sides
-from tests.rowwise import by_row
+from lakeport.testing.rowwise import by_row
 
 NAN = float("nan")
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

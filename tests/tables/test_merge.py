@@ -26,7 +26,7 @@ from lakeport.errors import (
 )
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
-from tests.counting import counting_engine
+from lakeport.testing.counting import counting_engine
 from tests.examples import examples
 from tests.tables.merge_model import MergeModel, ModelClause
 from tests.tables.modelled import FEED, KINDS, SCHEMA, TRACKING, VECTORS, ModelledTable, Row, counted

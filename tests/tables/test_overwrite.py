@@ -22,7 +22,7 @@ from lakeport.errors import (
     UnknownColumnError,
     UnsupportedFeatureError,
 )
-from tests.counting import CountingStorage
+from lakeport.testing.counting import CountingStorage
 from tests.tables.modelled import (
     BY_ID,
     BY_NAME,

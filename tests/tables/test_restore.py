@@ -19,7 +19,7 @@ from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import update_table
 from lakeport.kernel.transaction.transaction import replace_table
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 from tests.tables.maintained import (
     FEED,
     MAPPED,

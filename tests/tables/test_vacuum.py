@@ -19,7 +19,7 @@ from lakeport.engine.storage.storage import Storage
 from lakeport.errors import MissingFileError, StorageError, UnsupportedFeatureError
 from lakeport.kernel.engine import FileStatus
 from lakeport.tables import VacuumResult
-from tests.builder import TableBuilder, protocol, struct
+from lakeport.testing.builder import TableBuilder, protocol, struct
 from tests.tables.maintained import (
     DAY,
     FEED,

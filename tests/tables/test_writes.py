@@ -32,8 +32,8 @@ from lakeport.errors import (
     UnsupportedFeatureError,
 )
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
+from lakeport.testing.counting import CountingStorage
 from tests.conftest import missing
-from tests.counting import CountingStorage
 
 Rows = list[dict[str, Any]]
 

@@ -1,7 +1,7 @@
 """The interface between the kernel and its environment: storage, JSON, Parquet, expressions and a clock.
 
 The kernel implements the protocol and does no I/O of its own. Implementations must honour the docstrings of these
-Protocols; `tests/engine_contract.py` checks every engine.
+Protocols; `lakeport.testing.EngineContract` tests them.
 
 Paths are plain text, never percent-encoded: an absolute local path or `scheme://authority/key`.
 """

@@ -1,15 +1,16 @@
-"""Writes Delta tables for tests straight through an engine's storage, and reads them the one way there is.
+"""Writes Delta tables for tests straight through an engine's storage, and reads them with the kernel.
 
     table = TableBuilder(engine, root, struct(id="long", name="string"), partition_by=["day"])
     table.create(); add = table.add({"id": [1, 2]}, {"day": "2026-01-01"})
     table.commit(add); table.checkpoint(); rows(table.snapshot())
 
-The builder keeps what it has committed, so that it can write checkpoints and compactions of it. It checks nothing: a
-test may write what no writer should.
+The builder remembers its commits, so that it can write checkpoints and compactions of them. It checks nothing: a test
+may write what no writer should.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import struct as binary
 import uuid
@@ -65,6 +66,8 @@ def protocol(reader: int = 1, writer: int = 2, features: Sequence[str] = (), wri
 
 
 class TableBuilder:
+    """A Delta table, written action by action; nothing is checked."""
+
     def __init__(
         self,
         engine: Engine,
@@ -277,6 +280,7 @@ class TableBuilder:
 
 
 def remove(add: Action) -> Action:
+    """The action that removes what `add` added."""
     body = add["add"]
     vector = {"deletionVector": body["deletionVector"]} if "deletionVector" in body else {}
     return {"remove": {"path": body["path"], "dataChange": True, "deletionTimestamp": 0, **vector}}
@@ -302,7 +306,7 @@ def _cell(body: Action | None, parsed: pa.DataType | None) -> Action | None:
     if body is None:
         return None
     maps = ("partitionValues", "configuration", "options")
-    cell = {k: list(v.items()) if k in maps and isinstance(v, dict) else v for k, v in body.items()}
+    cell: Action = {k: list(v.items()) if k in maps and isinstance(v, dict) else v for k, v in body.items()}
     if "format" in cell:
         cell["format"] = _cell(cell["format"], None)
     if parsed is not None and (text := cell.pop("stats", None)):
@@ -343,9 +347,9 @@ def to_table(data: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def parquet_bytes(table: pa.Table, row_group_size: int | None = None, **options: Any) -> bytes:
-    sink = pa.BufferOutputStream()
+    sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=row_group_size, **options)
-    return sink.getvalue().to_pybytes()
+    return sink.getvalue()
 
 
 def spark_stats(table: pa.Table, tight: bool | None = None) -> Action:

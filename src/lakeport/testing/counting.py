@@ -60,5 +60,6 @@ class CountingStorage:
 
 
 def counting_engine() -> tuple[ComposedEngine, CountingStorage]:
+    """An engine in memory, and its storage, which counts."""
     storage = CountingStorage()
     return engine_over(storage), storage

@@ -1,4 +1,4 @@
-"""A server of HTTP that does byte by byte what a test says, as no real one does on demand.
+"""An HTTP server that sends exactly the bytes a test gives it, and fails where the test says.
 
 with scripted(lambda asked: [reply(503), reply(b"here")][asked.number]) as server:
     HttpPool().request("GET", server.url)
@@ -45,7 +45,7 @@ Steps = list[bytes | Close | Reset | Stall | Pause]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request; they are numbered from 0."""
+    """A request; numbers start at 0."""
 
     number: int
     method: str
@@ -63,7 +63,7 @@ Script = Callable[[Asked], Steps]
 
 @dataclass
 class Scripted:
-    """The server, and what it has been asked so far."""
+    """A running server, and the requests that it has received."""
 
     url: str
     asked: list[Asked] = field(default_factory=list)
@@ -77,18 +77,19 @@ def reply(
     *,
     length: int | None = None,
 ) -> Steps:
-    """A whole answer, with the length of its body, or another one that is given."""
+    """A complete response; `length` states another content length than the body's."""
     lines = {"content-length": str(len(body) if length is None else length), **(headers or {})}
     return [head(status, lines), body]
 
 
 def head(status: int, headers: Mapping[str, str]) -> bytes:
+    """The status line and headers of a response."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"HTTP/1.1 {status} Spoken\r\n{lines}\r\n".encode("latin-1")
 
 
 def chunked(*pieces: bytes, headers: Mapping[str, str] | None = None, whole: bool = True) -> Steps:
-    """An answer in chunks; one that is not whole has no last one."""
+    """A chunked response; without the last chunk if it is not `whole`."""
     lines = {"transfer-encoding": "chunked", **(headers or {})}
     body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece)
     return [head(200, lines), body + (b"0\r\n\r\n" if whole else b"")]
@@ -96,7 +97,7 @@ def chunked(*pieces: bytes, headers: Mapping[str, str] | None = None, whole: boo
 
 @contextmanager
 def scripted(script: Script, certificate: tuple[str, str] | None = None) -> Iterator[Scripted]:
-    """Runs the script for every request; `certificate` are the files of a certificate and its key."""
+    """Start a server that runs the script for each request; `certificate` names the files of certificate and key."""
     listener = socket.create_server(("127.0.0.1", 0))
     scheme = "https" if certificate else "http"
     server = Scripted(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
