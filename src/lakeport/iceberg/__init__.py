@@ -14,12 +14,5 @@ from lakeport.iceberg.convert import Conversion, convert
 from lakeport.iceberg.verification.verify import Difference, Verification, verify
 
 __all__ = [
-    "Cleaning",
-    "Conversion",
-    "Difference",
-    "ExpiredSnapshot",
-    "Verification",
-    "clean",
-    "convert",
-    "verify",
-]
+    "Cleaning", "Conversion", "Difference", "ExpiredSnapshot", "Verification", "clean", "convert", "verify",
+]  # fmt: skip

@@ -40,70 +40,24 @@ if TYPE_CHECKING:
     from lakeport.kernel.transaction import Committed, Transaction, create_table, update_table
     from lakeport.kernel.write import RowTransformer, StatsCollector, WriteContext, decode_adds, encode_adds
 
-_ROOMS = {
-    "changes": "ChangeFile ChangeScan ChangeState TableChanges table_changes table_changes_between "
-    "transform_change_data",
-    "engine": "DataFileWriter Engine ExpressionHandler FileSplit FileStatus JsonHandler OutputFile ParquetHandler "
-    "StorageClient",
-    "expressions": "Expression col lit",
-    "maintenance": "finish_commit",
-    "scan": "FilteredBatch Scan ScanBuilder ScanFile ScanState transform_physical_data",
-    "schema": "ArrayType DataType MapType PrimitiveType StructField StructType",
-    "snapshot": "Snapshot Table",
-    "transaction": "Committed Transaction create_table update_table",
-    "write": "RowTransformer StatsCollector WriteContext decode_adds encode_adds",
-}
-_HOMES = {name: f"{__name__}.{room}" for room, names in _ROOMS.items() for name in names.split()}
+_ROOMS = ("schema", "expressions", "engine", "scan", "snapshot", "changes", "write", "transaction", "maintenance")
+"""Those that others need come first, so that readers need not load the writers."""
 
 __all__ = [
-    "ArrayType",
-    "ChangeFile",
-    "ChangeScan",
-    "ChangeState",
-    "Committed",
-    "DataFileWriter",
-    "DataType",
-    "Engine",
-    "Expression",
-    "ExpressionHandler",
-    "FileSplit",
-    "FileStatus",
-    "FilteredBatch",
-    "JsonHandler",
-    "MapType",
-    "OutputFile",
-    "ParquetHandler",
-    "PrimitiveType",
-    "RowTransformer",
-    "Scan",
-    "ScanBuilder",
-    "ScanFile",
-    "ScanState",
-    "Snapshot",
-    "StatsCollector",
-    "StorageClient",
-    "StructField",
-    "StructType",
-    "Table",
-    "TableChanges",
-    "Transaction",
-    "WriteContext",
-    "col",
-    "create_table",
-    "decode_adds",
-    "encode_adds",
-    "finish_commit",
-    "lit",
-    "table_changes",
-    "table_changes_between",
-    "transform_change_data",
-    "transform_physical_data",
-    "update_table",
-]
+    "ArrayType", "ChangeFile", "ChangeScan", "ChangeState", "Committed", "DataFileWriter", "DataType", "Engine",
+    "Expression", "ExpressionHandler", "FileSplit", "FileStatus", "FilteredBatch", "JsonHandler", "MapType",
+    "OutputFile", "ParquetHandler", "PrimitiveType", "RowTransformer", "Scan", "ScanBuilder", "ScanFile", "ScanState",
+    "Snapshot", "StatsCollector", "StorageClient", "StructField", "StructType", "Table", "TableChanges", "Transaction",
+    "WriteContext", "col", "create_table", "decode_adds", "encode_adds", "finish_commit", "lit", "table_changes",
+    "table_changes_between", "transform_change_data", "transform_physical_data", "update_table",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of `__all__` lazily, so that readers need not load the writers."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    """Import a name of `__all__` lazily, from the first room that exports it."""
+    if name in __all__:
+        for room in _ROOMS:
+            module = import_module(f"{__name__}.{room}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,29 +30,7 @@ from lakeport.tables.write.append import append, create
 from lakeport.tables.write.overwrite import overwrite
 
 __all__ = [
-    "Merge",
-    "Result",
-    "VacuumResult",
-    "add_columns",
-    "add_constraint",
-    "append",
-    "checkpoint",
-    "create",
-    "delete",
-    "drop_columns",
-    "drop_constraint",
-    "drop_not_null",
-    "history",
-    "merge",
-    "optimize",
-    "overwrite",
-    "rename_column",
-    "restore",
-    "set_comment",
-    "set_default",
-    "set_properties",
-    "unset_properties",
-    "update",
-    "vacuum",
-    "widen_column",
-]
+    "Merge", "Result", "VacuumResult", "add_columns", "add_constraint", "append", "checkpoint", "create", "delete",
+    "drop_columns", "drop_constraint", "drop_not_null", "history", "merge", "optimize", "overwrite", "rename_column",
+    "restore", "set_comment", "set_default", "set_properties", "unset_properties", "update", "vacuum", "widen_column",
+]  # fmt: skip

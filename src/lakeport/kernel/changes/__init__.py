@@ -15,18 +15,7 @@ from lakeport.kernel.changes.files import INSERT, ChangeFile, ChangeState, paths
 from lakeport.kernel.changes.plan import ChangeScan, ChangeScanBuilder
 
 __all__ = [
-    "INSERT",
-    "ChangeFile",
-    "ChangeScan",
-    "ChangeScanBuilder",
-    "ChangeState",
-    "CommitFiles",
-    "TableChanges",
-    "TableCommits",
-    "first_version_since",
-    "last_version_until",
-    "paths_of",
-    "table_changes",
-    "table_changes_between",
+    "INSERT", "ChangeFile", "ChangeScan", "ChangeScanBuilder", "ChangeState", "CommitFiles", "TableChanges",
+    "TableCommits", "first_version_since", "last_version_until", "paths_of", "table_changes", "table_changes_between",
     "transform_change_data",
-]
+]  # fmt: skip

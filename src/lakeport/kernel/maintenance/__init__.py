@@ -10,14 +10,6 @@ from lakeport.kernel.maintenance.restore import RestorePlan, plan_restore, resto
 from lakeport.kernel.maintenance.vacuum import find_unneeded, may_matter, needed_files
 
 __all__ = [
-    "Bin",
-    "RestorePlan",
-    "find_unneeded",
-    "finish_commit",
-    "may_matter",
-    "needed_files",
-    "plan_bins",
-    "plan_restore",
-    "restored_definition",
-    "write_checkpoint",
-]
+    "Bin", "RestorePlan", "find_unneeded", "finish_commit", "may_matter", "needed_files", "plan_bins", "plan_restore",
+    "restored_definition", "write_checkpoint",
+]  # fmt: skip

@@ -9,15 +9,6 @@ from lakeport.kernel.scan.plan import Scan, ScanBuilder
 from lakeport.kernel.scan.rows import living_rows, logical_batch, read_vector, transform_physical_data
 
 __all__ = [
-    "FilteredBatch",
-    "PlanBuilder",
-    "Scan",
-    "ScanBuilder",
-    "ScanFile",
-    "ScanState",
-    "living_rows",
-    "logical_batch",
-    "read_vector",
-    "scan_files_in",
-    "transform_physical_data",
-]
+    "FilteredBatch", "PlanBuilder", "Scan", "ScanBuilder", "ScanFile", "ScanState", "living_rows", "logical_batch",
+    "read_vector", "scan_files_in", "transform_physical_data",
+]  # fmt: skip

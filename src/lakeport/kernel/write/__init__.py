@@ -16,22 +16,7 @@ from lakeport.kernel.write.rows import PhysicalBatch, RowTransformer, partition_
 from lakeport.kernel.write.statistics import StatsCollector, stats_columns, widen_stats
 
 __all__ = [
-    "CHANGE_DIRECTORY",
-    "PhysicalBatch",
-    "RowName",
-    "RowNames",
-    "RowTransformer",
-    "StatsCollector",
-    "WriteContext",
-    "check_storable",
-    "decode_adds",
-    "encode_adds",
-    "fit_column",
-    "format_cell",
-    "format_row",
-    "match_columns",
-    "partition_codes",
-    "stats_columns",
-    "to_change",
-    "widen_stats",
-]
+    "CHANGE_DIRECTORY", "PhysicalBatch", "RowName", "RowNames", "RowTransformer", "StatsCollector", "WriteContext",
+    "check_storable", "decode_adds", "encode_adds", "fit_column", "format_cell", "format_row", "match_columns",
+    "partition_codes", "stats_columns", "to_change", "widen_stats",
+]  # fmt: skip
