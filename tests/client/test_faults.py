@@ -11,12 +11,11 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.client.http.connections import ConnectionOptions
-from lakeport.client.http.pool import HttpOptions, HttpPool
-from lakeport.client.http.retrying import RetryOptions
+from lakeport.client.http.pool import HttpPool
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, SharingError, StorageError
 from lakeport.frame import Frame
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
+from tests.client.pools import patient_pool
 from tests.client.reading import frame_of, rows_of, server_at
 from tests.server.running import Running, running, sharing
 from tests.soak import sharing_faults
@@ -24,16 +23,6 @@ from tests.soak import sharing_faults
 FILES = 24
 NAME = "sales.eu.orders"
 EVERYTHING = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
-
-
-def patient_pool(retries: int = 30) -> HttpPool:
-    """Tries often, and soon."""
-    return HttpPool(
-        HttpOptions(
-            connections=ConnectionOptions(read_seconds=0.5, connect_seconds=5),
-            retries=RetryOptions(retries=retries, first_wait_seconds=0.01, longest_wait_seconds=0.05),
-        )
-    )
 
 
 @pytest.fixture(scope="module")

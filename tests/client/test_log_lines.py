@@ -12,9 +12,9 @@ import urllib3
 
 from lakeport.testing.http import Asked, Steps, chunked, reply, scripted
 from tests.client.faulty_proxy import Fault, at_random, faulty_proxy
+from tests.client.pools import patient_pool
 from tests.client.reading import frame_of, server_at
 from tests.client.shares import sharing_tables
-from tests.client.test_faults import patient_pool
 from tests.client.timing import pool
 from tests.server.running import TOKEN
 

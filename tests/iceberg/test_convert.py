@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -13,7 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
@@ -23,20 +21,12 @@ from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.errors import ConversionError, CorruptTableError, TableNotFoundError, VersionNotFoundError
 from lakeport.iceberg.delta.kept_version import KEPT_VERSION
-from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType, schema_from_arrow
+from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType
 from lakeport.kernel.snapshot import Table
-from lakeport.kernel.transaction.transaction import replace_table as kernel_replace
 from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
 from lakeport.testing.counting import CountingStorage
+from tests.iceberg.changing import FORMATS, VECTORS, change_in_all_ways, numbers, replace_table
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, metadata_of, snapshots_of
-
-VECTORS = {"delta.enableDeletionVectors": "true"}
-FORMATS = pytest.mark.parametrize("version", [2, 3])
-
-
-def numbers(start: int, end: int, groups: int = 3) -> pa.Table:
-    ids = range(start, end)
-    return pa.table({"id": pa.array(ids, pa.int64()), "g": [i % groups for i in ids], "name": [f"n{i}" for i in ids]})
 
 
 @pytest.fixture
@@ -45,20 +35,6 @@ def table(tmp_path: Path) -> str:
     path = str(tmp_path / "table")
     tables.create(path, numbers(0, 100), partition_by=["g"], properties=VECTORS)
     return path
-
-
-def change_in_all_ways(path: str) -> None:
-    """Versions 1 to 9: a first vector, a greater one, an append, a file deleted whole, a compaction, updates, a restore
-    that takes vectors back, and a commit of nothing but metadata."""
-    tables.delete(path, "id % 7 = 0")
-    tables.delete(path, "id % 5 = 0")
-    tables.append(path, numbers(100, 130))
-    tables.delete(path, "g = 1")
-    tables.optimize(path, purge=True)
-    tables.delete(path, "id > 120")
-    tables.update(path, {"name": "'changed'"}, where="id < 10")
-    tables.restore(path, version=1)
-    tables.set_properties(path, {"delta.appendOnly": "false"})
 
 
 @FORMATS
@@ -320,18 +296,6 @@ def test_a_mirror_that_lost_a_file_is_made_whole_again(reader: Reader, table: st
     assert (conversion.kind, conversion.versions) == ("full", (2,))
     number = snapshots_of(conversion)[2]["snapshot-id"]
     assert canonical(reader.read(conversion.metadata_location, number)) == canonical(lakeport.scan(table).to_arrow())
-
-
-def replace_table(path: str, rows: pa.Table, partition_by: Sequence[str] = (), **properties: str) -> None:
-    """As CREATE OR REPLACE TABLE does: in the same log, with another id. Then a version with rows."""
-    engine = default_engine()
-    latest = Table.for_path(engine, path).latest_snapshot()
-    transaction = kernel_replace(latest, schema_from_arrow(rows.schema), partition_by, VECTORS | properties)
-    metadata = msgspec.structs.replace(transaction.metadata, id=str(uuid.uuid4()))
-    transaction.definition = replace(transaction.definition, metadata=metadata)
-    transaction.commit()
-    assert Table.for_path(engine, path).latest_snapshot().metadata.id != latest.metadata.id
-    tables.append(path, rows)
 
 
 @FORMATS

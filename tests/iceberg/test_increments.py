@@ -22,8 +22,9 @@ from lakeport.iceberg.delta import source as delta_source
 from lakeport.iceberg.delta.kept_version import KEPT_VERSION
 from lakeport.testing.builder import Action, TableBuilder, protocol, remove, struct
 from lakeport.testing.counting import CountingStorage
+from tests.iceberg.changing import FORMATS, VECTORS, numbers
+from tests.iceberg.head_storage import HeadStorage
 from tests.iceberg.readers import PyIceberg, assert_mirrors, metadata_of, snapshots_of
-from tests.iceberg.test_convert import FORMATS, VECTORS, numbers
 
 
 def builder(folder: Path, **options: Any) -> TableBuilder:
@@ -36,16 +37,6 @@ def builder(folder: Path, **options: Any) -> TableBuilder:
         **options,
     )
     return table.create(*(table.add({"id": [n, n + 1, n + 2]}, name=f"f{n}") for n in range(4)))
-
-
-class HeadStorage(CountingStorage):
-    """Does not count where only the beginning of a commit is read: by that a commit is known again."""
-
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        if length is not None and "/_delta_log/" in path:
-            assert length <= 4096
-            return self._storage.read(path, start, length)
-        return super().read(path, start, length)
 
 
 def convert_counted(path: str, **options: Any) -> tuple[Conversion, Counter[str]]:

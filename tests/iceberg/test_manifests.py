@@ -32,8 +32,8 @@ from lakeport.iceberg.snapshots import manifest_set
 from lakeport.iceberg.snapshots.manifest_set import ManifestWriter
 from lakeport.iceberg.table.partitions import Partitioning
 from lakeport.testing.counting import CountingStorage
+from tests.iceberg.changing import VECTORS, change_in_all_ways, numbers
 from tests.iceberg.readers import PyIceberg, Reader, assert_mirrors, canonical, snapshots_of
-from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
 
 ENGINE = default_engine()
 

@@ -9,8 +9,8 @@ import pytest
 import lakeport
 from lakeport import iceberg, tables
 from tests.client.syncing import providing, rows
+from tests.iceberg.changing import FORMATS
 from tests.iceberg.readers import Reader, assert_mirrors, canonical
-from tests.iceberg.test_convert import FORMATS
 from tests.interop.shareable import OWN, orders, write_orders
 
 

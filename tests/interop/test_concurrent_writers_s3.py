@@ -12,8 +12,8 @@ import lakeport
 from lakeport import tables
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import StorageError
+from tests.interop.buckets import options
 from tests.interop.servers import Bucket, s3_bucket
-from tests.interop.test_tables import options
 from tests.soak import writers
 
 

@@ -35,8 +35,8 @@ import lakeport
 from lakeport import tables
 from lakeport.server.catalog.model import Table
 from lakeport.server.credentials import CredentialVendor
+from tests.interop.buckets import options
 from tests.interop.servers import AZURE_ACCOUNT, NAME, Bucket, azure_container, free_port, program, running
-from tests.interop.test_tables import options
 from tests.server.endpoints import Answer, Received, as_json, endpoint
 
 OBJECT, TENANT = "11059fcc-5514-4800-b5f8-49808b9cfab6", "ab1f708d-50f6-404c-a006-d71b2ac7a606"

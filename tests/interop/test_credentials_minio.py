@@ -15,10 +15,9 @@ from lakeport.errors import AccessDeniedError
 from lakeport.server.catalog.model import Table
 from lakeport.server.credentials import CredentialVendor
 from lakeport.sharing.models import Credentials
+from tests.interop.buckets import options
+from tests.interop.minio_role import ROLE
 from tests.interop.servers import NAME, Bucket, s3_bucket
-from tests.interop.test_tables import options
-
-ROLE = "arn:minio:iam:::role/any"  # MinIO has one role: that of the user who asks
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,9 @@ from lakeport.sharing.models import Credentials
 from lakeport.sharing.names import TableName, parse_table_name
 from lakeport.source import PathTable
 from tests.client.shares import profile_text
+from tests.interop.buckets import options
+from tests.interop.minio_role import ROLE
 from tests.interop.servers import NAME, Bucket, azure_container, s3_bucket
-from tests.interop.test_credentials_minio import ROLE
-from tests.interop.test_tables import options
 from tests.server.running import running, sharing
 
 KEYS = ("access_key_id", "secret_access_key", "account_key")

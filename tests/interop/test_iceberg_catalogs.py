@@ -12,8 +12,8 @@ from pyiceberg.catalog import load_catalog
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.errors import ConversionError
+from tests.iceberg.changing import VECTORS, change_in_all_ways, numbers
 from tests.iceberg.readers import PyIceberg, assert_mirrors, canonical
-from tests.iceberg.test_convert import VECTORS, change_in_all_ways, numbers
 from tests.interop import servers
 
 CATALOGS = {"glue": servers.glue_catalog, "hive": servers.hive_catalog}

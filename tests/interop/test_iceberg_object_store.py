@@ -12,10 +12,10 @@ from pyiceberg.table import StaticTable
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
+from tests.iceberg.head_storage import HeadStorage
 from tests.iceberg.readers import canonical
-from tests.iceberg.test_increments import HeadStorage
+from tests.interop.buckets import options
 from tests.interop.servers import Bucket
-from tests.interop.test_tables import options
 
 
 def open_mirror(conversion: iceberg.Conversion, bucket: Bucket) -> StaticTable:

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 import lakeport
 from lakeport import tables
+from tests.interop.buckets import CITIES, options
 from tests.interop.servers import Bucket
-from tests.interop.test_tables import CITIES, options
 
 
 def test_a_table_is_optimized_vacuumed_and_restored(writable_bucket: Bucket) -> None:

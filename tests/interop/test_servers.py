@@ -17,8 +17,8 @@ from lakeport.errors import AccessDeniedError, StorageError
 from lakeport.kernel.engine import Engine
 from lakeport.testing import EngineContract
 from lakeport.testing.contracts.storage import LARGE
+from tests.interop.buckets import options
 from tests.interop.servers import NAME, Bucket, s3_bucket, s3_client
-from tests.interop.test_tables import options
 
 
 def test_an_object_is_read_whole_and_by_range(bucket: Bucket) -> None:

@@ -32,8 +32,8 @@ from tests.conftest import ROOT
 from tests.interop.balancing import balanced
 from tests.interop.postgresql import Postgresql, postgresql_server
 from tests.server.asking import built, pretended
+from tests.server.processes import Process, served
 from tests.server.running import wait_until
-from tests.server.test_serve import Process, served
 
 ORDERS = "shares/sales/schemas/eu/tables/orders"
 LARGE = "shares/sales/schemas/eu/tables/large"

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 import lakeport
 from lakeport import tables
 from lakeport.server.config import load_config
+from tests.interop.buckets import options
 from tests.interop.servers import Bucket, FakeGcsBucket, s3_bucket
-from tests.interop.test_tables import options
 from tests.server.running import TOKEN, Running, running
 
 CITIES = ["Oslo", "a b", "100%", "50%20", "x=y", "a+b", "a&b?c#d", "10:30", "São Paulo", "北京", "../up", "😀"]

@@ -13,9 +13,9 @@ import pyarrow as pa
 from lakeport import tables
 from lakeport.spark.native.jar import JAR
 from tests.conftest import ROOT, missing
+from tests.interop.buckets import options
 from tests.interop.servers import Bucket
 from tests.interop.test_directory_access import Provider, minio, reachable  # noqa: F401  # a fixture
-from tests.interop.test_tables import options
 
 SECONDS = 300
 LIFE = 3

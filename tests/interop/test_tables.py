@@ -1,7 +1,6 @@
 """Delta tables on real object stores: the same code as on a disk, through every kind of storage."""
 
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -14,9 +13,9 @@ from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError, TableNotFoundError
 from lakeport.frame import Frame
 from lakeport.testing.builder import Action, TableBuilder, protocol, struct
+from tests.interop.buckets import CITIES, options
 from tests.interop.servers import Bucket
 
-CITIES = ["Oslo", "São Paulo", "a b", "100%", "50%20", "x#y?z", "10:30", "a+b&c", "北京"]
 BIG_ROWS = 400_000
 
 
@@ -34,12 +33,6 @@ class Objects:
 
     def named(self, part: str) -> str:
         return next(name for name in self.files if part in name)
-
-
-def options(bucket: Bucket, **changed: Any) -> dict[str, Any]:
-    """The bucket's options as Lakeport takes them: those of the HTTP client beside the others."""
-    flat = {name: value for name, value in bucket.options.items() if name != "client_options"}
-    return flat | bucket.options["client_options"] | changed
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ import pytest
 from lakeport.server.access.rates import FailedTokens
 from lakeport.server.config import Limits, TlsSettings
 from lakeport.server.http.refusals import Refusal
+from tests.server.processes import make_certificate, served
 from tests.server.running import TOKEN, Running, recipient, running, sharing, wait_until
-from tests.server.test_serve import make_certificate, served
 
 CONTENT = sharing({"a.b.c": "/nowhere"})
 

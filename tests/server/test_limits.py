@@ -9,8 +9,8 @@ import pytest
 from lakeport.server.access.rates import RateLimiter
 from lakeport.server.config import Limits
 from lakeport.server.http.refusals import Refusal
+from tests.server.raw_requests import connected
 from tests.server.running import Running, recipient, running, sharing
-from tests.server.test_streaming import connected
 
 CONTENT = sharing({"a.b.c": "/nowhere"}, recipient("ann", "token-of-ann"), recipient("bob", "token-of-bob"))
 QUERY = "shares/a/schemas/b/tables/c/query"

@@ -9,11 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +23,7 @@ from lakeport.server.catalog.model import CatalogContent
 from lakeport.server.config import ServerConfig, TlsSettings
 from lakeport.server.serve import allow_many_connections, exposures, listen
 from tests.conftest import ROOT
+from tests.server.processes import AUTHORIZATION, make_certificate, served
 from tests.server.running import wait_until
 
 CONFIG = """
@@ -46,48 +43,6 @@ signingKey: a key that is long enough
 auditLog: {folder}/audit.jsonl
 """
 ORDERS = "shares/sales/schemas/eu/tables/orders"
-AUTHORIZATION = {"Authorization": "Bearer a-token"}
-
-
-@dataclass
-class Process:
-    """A server that listens at `url`."""
-
-    process: subprocess.Popen[str]
-    url: str
-    told: list[str]
-    """Lines of stderr so far."""
-
-    def get(self, path: str, **options: object) -> requests.Response:
-        where = path if path.startswith("/") else f"/delta-sharing/{path}"
-        return requests.get(self.url + where, headers=AUTHORIZATION, timeout=20, **options)  # type: ignore[arg-type]
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(20)
-
-
-@contextmanager
-def served(*arguments: str, folder: Path, descriptors: int | None = None) -> Iterator[Process]:
-    """`descriptors`: how many files and connections the process may have open."""
-    limited = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}"]
-    command = [*limited, sys.executable, "-m", "lakeport", "serve", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    told: list[str] = []
-    reader = threading.Thread(target=lambda: told.extend(iter(process.stderr.readline, "")))  # type: ignore[union-attr]
-    reader.start()
-    try:
-        wait_until(lambda: any("listening on" in line for line in told) or process.poll() is not None)
-        found = re.search(r"listening on (https?://[^/\s]+)", "".join(told))
-        assert found, told
-        yield Process(process, found[1], told)
-    finally:
-        process.kill()
-        process.wait()
-        reader.join()
-        process.stderr.close()
 
 
 @pytest.fixture(scope="module")
@@ -158,20 +113,6 @@ def test_readiness_goes_before_the_server_does(config: str, tmp_path: Path) -> N
         wait_until(lambda: server.get("/ready").status_code == 503)
         assert server.get("shares").status_code == 200
         assert server.process.wait(20) == 0
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for the loopback interface, and its key."""
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate),
-            *("-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 def test_certificates_make_it_https(config: str, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Answers that are sent while they are made: never a short one that looks whole, and nobody waits for ever."""
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,8 @@ from lakeport.errors import StorageError
 from lakeport.server.answers.caller import Caller
 from lakeport.server.config import Limits
 from lakeport.sharing.models import QueryRequest
-from tests.server.running import TOKEN, Running, running, sharing, wait_until
+from tests.server.raw_requests import connected
+from tests.server.running import running, sharing, wait_until
 from tests.server.scripted import ScriptedTables
 
 TABLE = "shares/a/schemas/b/tables/c"
@@ -66,19 +66,6 @@ def test_an_error_on_the_way_breaks_the_connection_otherwise() -> None:
         with pytest.raises(requests.exceptions.ChunkedEncodingError):
             server.post(f"{TABLE}/query")
         wait_until(lambda: "lakeport_answers_incomplete_total 1.0" in server.get("/metrics").text)
-
-
-def connected(server: Running, request: str, body: bytes = b"", receive_buffer: int | None = None) -> socket.socket:
-    """A connection on which a request was sent, with the head's lines ended and the token added."""
-    peer = socket.socket()
-    if receive_buffer is not None:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    host, port = server.url.removeprefix("http://").split(":")
-    peer.settimeout(30)
-    peer.connect((host, int(port)))
-    head = f"{request} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
-    peer.sendall(head.encode() + body)
-    return peer
 
 
 class Endless:

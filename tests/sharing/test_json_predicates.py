@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from lakeport.engine import memory_engine
 from lakeport.errors import InvalidFilterError, UnknownColumnError
 from lakeport.kernel.schema import StructField, StructType
-from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.predicates import parse_json_predicate
 from lakeport.testing.builder import TableBuilder, struct
 from tests.examples import examples
-from tests.sharing.hints import LITERALS, PARTITIONED, VALUE_TYPES, hints, kept, matches, nan_partition, tables, to_json
-
-PARTITION_COLUMNS = [f"p_{kind}" for kind in PARTITIONED]
+from tests.sharing.hinted_tables import PARTITION_COLUMNS, three_files
+from tests.sharing.hints import LITERALS, VALUE_TYPES, hints, kept, matches, nan_partition, tables, to_json
 
 
 @pytest.mark.parametrize("value_type", LITERALS)
@@ -45,18 +43,6 @@ def literal(value: Any, value_type: str) -> dict[str, Any]:
 
 def op(name: str, *children: Any) -> dict[str, Any]:
     return {"op": name, "children": list(children)}
-
-
-def three_files() -> Snapshot:
-    """Files 0, 1 and 2: `id` is ten times as much, up to 9 more; file 2 also has a null in it."""
-    schema = struct(id="long", name="string", at="timestamp", price="double", part="integer", flag="boolean")
-    table = TableBuilder(memory_engine(), "memory:///t", schema, ["part", "flag"]).create()
-    for part in range(3):
-        ids: list[int | None] = [part * 10, part * 10 + 9, *([None] if part == 2 else [])]
-        texts = [None if i is None else f"n{i:02d}" for i in ids]
-        values = {"id": ids, "name": texts, "price": [None if i is None else i / 2 for i in ids]}
-        table.commit(table.add(values, {"part": str(part), "flag": str(part == 1).lower()}, name=f"{part}.parquet"))
-    return table.snapshot()
 
 
 ID, PART, NAME = column("id", "long"), column("part", "int"), column("name", "string")

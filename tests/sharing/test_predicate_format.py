@@ -15,8 +15,8 @@ from lakeport.sharing.predicates import format_json_predicate, parse_json_predic
 from lakeport.testing.builder import struct as schema_of
 from lakeport.testing.rowwise import by_row
 from tests.examples import examples
+from tests.sharing.hinted_tables import PARTITION_COLUMNS
 from tests.sharing.hints import COLUMNS, VALUES, kept, tables
-from tests.sharing.test_json_predicates import PARTITION_COLUMNS
 
 SCHEMA = schema_of(
     i="integer", y="byte", s="string", d="date", t="timestamp", f="float", g="double", b="boolean", m="decimal(5,2)"

@@ -15,8 +15,8 @@ from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.predicates import parse_sql_predicate
 from lakeport.testing.builder import TableBuilder, struct
 from tests.examples import examples
+from tests.sharing.hinted_tables import PARTITION_COLUMNS, three_files
 from tests.sharing.hints import COLUMNS, DAY, VALUES, Row, compare, kept, nan_partition, tables
-from tests.sharing.test_json_predicates import PARTITION_COLUMNS, three_files
 
 OPS = {
     **{"=": "equal", "<": "lessThan", "<=": "lessThanOrEqual", ">": "greaterThan", ">=": "greaterThanOrEqual"},

@@ -8,8 +8,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from tests.interop.buckets import options
 from tests.interop.servers import s3_bucket
-from tests.interop.test_tables import options
 from tests.soak.writers import run
 
 

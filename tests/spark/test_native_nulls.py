@@ -14,7 +14,7 @@ import lakeport
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakeport.spark.schemas import to_spark_schema
 from lakeport.testing.builder import TableBuilder, struct
-from tests.spark.test_native_tables import built, native, setting
+from tests.spark.native_reading import built, native, setting
 
 pytestmark = pytest.mark.usefixtures("native_jar")
 

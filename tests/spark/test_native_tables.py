@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import reduce
@@ -18,15 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 
 import lakeport
-from lakeport.engine import default_engine
 from lakeport.frame import Frame
 from lakeport.kernel.expressions import Expression, Like, col
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
-from lakeport.spark.native.frames import to_native_frame, why_not_native
+from lakeport.spark.native.frames import why_not_native
 from lakeport.spark.schemas import to_spark_schema
-from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
+from lakeport.testing.builder import TableBuilder, mapped, struct
 from tests.acceptance.comparing import assert_same_rows
 from tests.examples import examples
+from tests.spark.native_reading import built, native, scans_of, setting
 
 pytestmark = pytest.mark.usefixtures("native_jar")
 
@@ -50,44 +49,11 @@ PARTITIONS: Mapping[str, list[str]] = {
 }  # fmt: skip
 
 
-def built(
-    tmp_path: Path, schema: StructType, partition_by: tuple[str, ...] = (), mode: str = "none", *features: str
-) -> TableBuilder:
-    names = [*features, *(["columnMapping"] if mode != "none" else [])]
-    properties = {} if mode == "none" else {"delta.columnMapping.mode": mode}
-    return TableBuilder(
-        default_engine(), str(tmp_path / "t"), schema, partition_by, properties, protocol(features=names)
-    ).create()
-
-
-def native(spark: SparkSession, frame: Frame) -> DataFrame:
-    rows = to_native_frame(frame, spark)
-    assert isinstance(rows, DataFrame), rows
-    return rows
-
-
-def scans_of(rows: DataFrame) -> list[str]:
-    """What Spark's reader does for a query, in Spark's words."""
-    plan = str(rows._jdf.queryExecution().executedPlan().toString())
-    return [line for line in plan.splitlines() if "FileScan parquet" in line]
-
-
 def assert_native(spark: SparkSession, table: TableBuilder) -> pa.Table:
     frame = lakeport.scan(table.root)
     found = native(spark, frame).toArrow()
     assert_same_rows(found, frame.to_arrow())
     return found
-
-
-@contextmanager
-def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(name, None)
-    spark.conf.set(name, value)
-    yield
-    if before is None:
-        spark.conf.unset(name)
-    else:
-        spark.conf.set(name, before)
 
 
 # Partitions

@@ -20,7 +20,7 @@ from lakeport.spark import explain, load
 from lakeport.spark.native.frames import why_not_native
 from lakeport.testing.builder import TableBuilder, struct
 from tests.acceptance.comparing import assert_same_rows
-from tests.spark.test_native_tables import built, native, scans_of, setting
+from tests.spark.native_reading import built, native, scans_of, setting
 
 pytestmark = pytest.mark.usefixtures("native_jar")
 
