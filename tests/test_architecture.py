@@ -1,6 +1,7 @@
 """Who may import whom, read from the syntax trees of the sources."""
 
 import ast
+import re
 import runpy
 from collections import Counter
 from collections.abc import Iterator
@@ -195,6 +196,18 @@ def imported(module: str) -> Iterator[str]:
         name = found.name if found.name in MODULES else found.name.rpartition(".")[0]
         if not found.for_types and name in MODULES and name != module:
             yield name
+
+
+def test_no_test_imports_another_one() -> None:
+    """What tests share is in helper modules."""
+    tests = Path(__file__).parent
+    found = {
+        str(path.relative_to(tests)): one.name
+        for path in tests.glob("**/*.py")
+        for one in imports(ast.parse(path.read_text()), "tests", is_package=True)
+        if re.match(r"tests\.(\w+\.)*test_", one.name)
+    }
+    assert found == {}
 
 
 @pytest.mark.parametrize(

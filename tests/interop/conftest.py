@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import peers, servers, spark_tables
+from tests.interop.directories import minio  # noqa: F401  # a fixture
 from tests.interop.peers import Peer
 from tests.interop.servers import Bucket
 

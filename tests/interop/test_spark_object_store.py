@@ -14,8 +14,8 @@ from lakeport import tables
 from lakeport.spark.native.jar import JAR
 from tests.conftest import ROOT, missing
 from tests.interop.buckets import options
+from tests.interop.directories import Provider, reachable
 from tests.interop.servers import Bucket
-from tests.interop.test_directory_access import Provider, minio, reachable  # noqa: F401  # a fixture
 
 SECONDS = 300
 LIFE = 3
@@ -81,7 +81,7 @@ def test_urls_are_signed_again_before_they_expire(s3: Bucket) -> None:
     assert (found["reader"], found["ids"], found["later"]) == ("Spark's own", ids, ids[1:])
 
 
-def test_a_shared_table_that_is_read_in_its_own_directory_is_read_so_too(minio: Provider) -> None:  # noqa: F811  # as above
+def test_a_shared_table_that_is_read_in_its_own_directory_is_read_so_too(minio: Provider) -> None:
     storage = reachable(minio.bucket)
     jobs = [job(f"{minio.profile}#s.d.{name}", storage) for name in ("orders", "clone")]
     orders, clone = read(*jobs, life=LIFE)

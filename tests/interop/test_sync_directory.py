@@ -30,11 +30,11 @@ from lakeport.sharing.names import parse_table_name
 from tests.client.shares import profile_text
 from tests.client.syncing import changes, data_files, rows, snapshot, synced_version
 from tests.interop.buckets import options
+from tests.interop.directories import Provider as DirectoryProvider
+from tests.interop.directories import clone, reachable, spoilt
 from tests.interop.minio_role import ROLE
 from tests.interop.servers import Bucket, azure_container, s3_bucket
 from tests.interop.shareable import OWN, orders, write_orders
-from tests.interop.test_directory_access import Provider as DirectoryProvider
-from tests.interop.test_directory_access import clone, reachable, spoilt
 from tests.server.running import Running, running, sharing
 
 TABLE = "s.d.orders"

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import lakeport
 from lakeport import tables
 from lakeport.spark.write.stream import stream_writer
-from tests.spark.test_write import data_files, ids, rows
+from tests.spark.written import data_files, ids, rows
 
 _START = 1_700_000_000
 

@@ -20,8 +20,7 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.errors import CommitConflictError
 from lakeport.spark.write.batch import batch_writer
-
-Rows = list[dict[str, Any]]
+from tests.spark.written import Rows, data_files, ids, rows
 
 
 @pytest.fixture
@@ -33,15 +32,6 @@ def save(frame: DataFrame, path: str, mode: str = "append", **options: str) -> N
     frame.write.format("lakeport").mode(mode).options(**options).save(path)
 
 
-def rows(path: str, order: str = "id") -> Rows:
-    found: Rows = lakeport.scan(path).to_arrow().to_pylist()
-    return sorted(found, key=lambda row: row[order])
-
-
-def ids(path: str) -> list[int]:
-    return [row["id"] for row in rows(path)]
-
-
 def commit(path: str, version: int) -> Rows:
     text = Path(path, "_delta_log", f"{version:020}.json").read_text()
     return [json.loads(line) for line in text.splitlines()]
@@ -49,10 +39,6 @@ def commit(path: str, version: int) -> Rows:
 
 def info(path: str, version: int) -> dict[str, Any]:
     return next(line["commitInfo"] for line in commit(path, version) if "commitInfo" in line)
-
-
-def data_files(path: str) -> set[str]:
-    return {file.name for file in Path(path).rglob("*.parquet") if "_delta_log" not in file.parts}
 
 
 def first_line(error: BaseException) -> str:
