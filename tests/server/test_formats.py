@@ -19,7 +19,7 @@ from lakeport.server.answers.formats import (
     protocol_for,
 )
 from lakeport.server.answers.opened_tables import SharedSnapshot
-from lakeport.server.answers.range import CommitRange
+from lakeport.server.answers.range import SharedRange
 from lakeport.sharing.capabilities import parse_capabilities
 from lakeport.testing.builder import TableBuilder, mapped, protocol, remove, struct
 from tests.server.asking import FEED, built
@@ -142,7 +142,7 @@ def test_how_the_provider_keeps_its_log_does_not_matter(tmp_path: Path) -> None:
 
 
 def needs_from(table: TableBuilder, start: int, *, feed: bool = False) -> Needs:
-    commits = CommitRange(table.snapshot(start), table.snapshot())
+    commits = SharedRange(table.snapshot(start), table.snapshot())
     return needs_of_range(commits.all_states(), table.root, lambda: commits.has_vectors(feed))
 
 

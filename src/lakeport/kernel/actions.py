@@ -12,7 +12,7 @@ from lakeport.errors import CorruptTableError
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 
 _Action = TypeVar("_Action", bound=msgspec.Struct)
-_TEXT_MAP = pa.map_(pa.string(), pa.string())
+TEXT_MAP = pa.map_(pa.string(), pa.string())
 _TEXT_LIST = pa.list_(pa.string())
 
 PROTOCOL = pa.field(
@@ -33,10 +33,10 @@ METADATA = pa.field(
             ("id", pa.string()),
             ("name", pa.string()),
             ("description", pa.string()),
-            ("format", pa.struct([("provider", pa.string()), ("options", _TEXT_MAP)])),
+            ("format", pa.struct([("provider", pa.string()), ("options", TEXT_MAP)])),
             ("schemaString", pa.string()),
             ("partitionColumns", _TEXT_LIST),
-            ("configuration", _TEXT_MAP),
+            ("configuration", TEXT_MAP),
             ("createdTime", pa.int64()),
         ]
     ),

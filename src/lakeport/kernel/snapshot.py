@@ -31,6 +31,7 @@ from lakeport.kernel.log import (
     LogSegment,
     extend_segment,
     find_segment,
+    is_checkpoint,
     list_log,
     log_path,
     read_checksum,
@@ -149,8 +150,7 @@ class Snapshot:
         """The commit time of this version, in milliseconds since the epoch. If log cleanup left only the checkpoint,
         its modification time."""
         latest = self.segment.latest_file
-        is_commit = ".checkpoint." not in latest.path.rpartition("/")[2]
-        if is_commit and ENABLE_IN_COMMIT_TIMESTAMPS.of(self.properties, path=self.root):
+        if not is_checkpoint(latest.path) and ENABLE_IN_COMMIT_TIMESTAMPS.of(self.properties, path=self.root):
             listing = LogListing(commits={self.version: latest})
             return CommitTimes(self.engine.storage, listing, self.metadata, self.root).of(self.version)
         return latest.modification_time

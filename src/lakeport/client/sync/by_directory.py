@@ -13,8 +13,8 @@ from lakeport.client.sync.source import ChangeFiles, SharedVersion, change_files
 from lakeport.client.tables.by_directory import DirectoryStorage
 from lakeport.engine import engine_over
 from lakeport.errors import ChangeFeedError, VersionNotFoundError
-from lakeport.kernel.changes import table_changes
-from lakeport.kernel.log import FileColumns, read_commit_changes
+from lakeport.kernel.changes import CommitRange, table_changes
+from lakeport.kernel.log import FileColumns
 from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.sharing.names import TableName
@@ -65,13 +65,13 @@ class DirectorySource:
             return self._at_or_after(error.earliest)
 
     def changed_names(self, first: int, last: int) -> frozenset[str] | None:
-        times = self._table.snapshot_at_version(last).commit_times()
-        versions = range(first, last + 1)
-        if not times.listing.commits.keys() >= set(versions):
+        root, snapshot = self._table.root, self._table.snapshot_at_version(last)
+        try:
+            commits = CommitRange.until(snapshot, first)
+        except VersionNotFoundError:
             return None
-        root = self._table.root
-        commits = (read_commit_changes(self._table.engine, times, version, FileColumns()) for version in versions)
-        columns = (files.field("path") for commit in commits for files in (*commit.adds, *commit.removes))
+        read = (commits.read_changes(version, FileColumns()) for version in commits.versions)
+        columns = (files.field("path") for commit in read for files in (*commit.adds, *commit.removes))
         return frozenset(name_of(resolve_path(root, uri), root) for uris in columns for uri in uris.to_pylist())
 
     def change_files(self, version: int) -> ChangeFiles | None:

@@ -7,90 +7,42 @@ update its details: that is not a change here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from dataclasses import dataclass, replace
 
 from lakeport.errors import CorruptTableError
 from lakeport.iceberg.delta.change import InternalDeletionVector
-from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.log import (
-    STATE_FIELDS,
-    FileColumns,
-    TableState,
-    decode_paths,
-    file_keys,
-    present_actions,
-    to_file_batch,
-)
+from lakeport.kernel.log import CommitActions, FileColumns, file_keys, keys_of, to_file_batch
 from lakeport.kernel.paths import whole_path
 from lakeport.kernel.scan import FilteredBatch, ScanFile, scan_files_in
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.values import TRUE
 
 VectorId = str
 """The unique id of a deletion vector; empty for none."""
 Key = tuple[str, VectorId]
 """A file of a version: its path, absolute and plain, and its deletion vector."""
 
-_ADD = FileColumns(row_tracking=True, stats=True, log_details=True)
-_DATA_CHANGE = pa.field("dataChange", pa.bool_())
-_COMMIT_INFO = pa.field("commitInfo", pa.struct([("operation", pa.string()), ("inCommitTimestamp", pa.int64())]))
-_SCHEMA = pa.schema(
-    [
-        pa.field("add", pa.struct([*_ADD.add_type, _DATA_CHANGE])),
-        pa.field("remove", pa.struct([*FileColumns().add_type, _DATA_CHANGE])),
-        *STATE_FIELDS,
-        _COMMIT_INFO,
-    ]
-)
+COLUMNS = {"add": FileColumns(row_tracking=True, stats=True, log_details=True), "remove": FileColumns()}
+"""The columns of a commit's file actions to read."""
 
 
-@dataclass
-class CommitActions:
-    """The actions of a commit file."""
-
-    path: str
-    state: TableState = field(default_factory=TableState)
-    adds: list[pa.StructArray] = field(default_factory=list)
-    removes: list[pa.StructArray] = field(default_factory=list)
-    info: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def changes_data(self) -> bool:
-        """Whether any action has `dataChange` set or missing."""
-        columns = (actions.field("dataChange") for actions in (*self.adds, *self.removes))
-        return any(pc.any(pc.coalesce(column, TRUE)).as_py() for column in columns)
-
-    def added_files(self, snapshot: Snapshot) -> dict[str, ScanFile]:
-        """The added files by path. Raises `CorruptTableError` for a file with two deletion vectors."""
-        columns = FileColumns(snapshot.physical_partition_columns, row_tracking=True, stats=True, log_details=True)
-        found: dict[str, ScanFile] = {}
-        for actions in self.adds:
-            batch = to_file_batch(actions, columns, snapshot.root)
-            for file in scan_files_in(FilteredBatch(batch), snapshot.root):
-                if file.path in found and vector_id(found[file.path]) != vector_id(file):
-                    raise CorruptTableError(f"the commit adds {file.path!r} with two deletion vectors", path=self.path)
-                found[file.path] = file
-        return found
-
-    def removed_keys(self, root: str) -> list[Key]:
-        """The removed paths, each with its deletion vector."""
-        return [key for removes in self.removes for key in _keys_of(removes, root)]
+def added_files(commit: CommitActions, snapshot: Snapshot) -> dict[str, ScanFile]:
+    """The files that a commit adds, by path; `snapshot` is the version that it makes. Raises `CorruptTableError` for a
+    file with two deletion vectors."""
+    columns = replace(COLUMNS["add"], partitions=snapshot.physical_partition_columns)
+    found: dict[str, ScanFile] = {}
+    for actions in commit.adds:
+        batch = to_file_batch(actions, columns, snapshot.root)
+        for file in scan_files_in(FilteredBatch(batch), snapshot.root):
+            if file.path in found and vector_id(found[file.path]) != vector_id(file):
+                message = f"the commit adds {file.path!r} with two deletion vectors"
+                raise CorruptTableError(message, path=commit.file.path)
+            found[file.path] = file
+    return found
 
 
-def read_commit(engine: Engine, root: str, file: FileStatus) -> CommitActions:
-    """Read a commit file in one pass. Raises `CorruptTableError`, and `MissingFileError` if it is gone."""
-    commit = CommitActions(file.path)
-    for batch in engine.json.read_json_files([file], _SCHEMA):
-        commit.state.add_older(batch, file.path)
-        for name, found in (("add", commit.adds), ("remove", commit.removes)):
-            if len(actions := present_actions(batch.column(name), root)):
-                found.append(actions)
-        for info in batch.column("commitInfo").drop_null().to_pylist():
-            commit.info.update({name: value for name, value in info.items() if value is not None})
-    return commit
+def removed_keys(commit: CommitActions, root: str) -> list[Key]:
+    """The paths that a commit removes, each with its deletion vector."""
+    return [_split_key(key, root) for removes in commit.removes for key in keys_of(removes, root).to_pylist()]
 
 
 def live_keys(snapshot: Snapshot) -> Iterator[Key]:
@@ -102,12 +54,6 @@ def live_keys(snapshot: Snapshot) -> Iterator[Key]:
 
 def vector_id(file: ScanFile) -> VectorId:
     return file.deletion_vector.unique_id if file.deletion_vector else ""
-
-
-def _keys_of(actions: pa.StructArray, root: str) -> Iterator[Key]:
-    paths = decode_paths(actions.field("path"), root)
-    for key in file_keys(paths, actions.field("deletionVector")).to_pylist():
-        yield _split_key(key, root)
 
 
 def _split_key(key: str, root: str) -> Key:

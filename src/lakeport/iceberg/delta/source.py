@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from lakeport.errors import MissingFileError, VersionNotFoundError
 from lakeport.iceberg.delta.change import InternalDeletionVector, KnownFiles, TableChange
 from lakeport.iceberg.delta.commit_diff import (
-    CommitActions,
+    COLUMNS,
     CommitDiff,
     VectorId,
+    added_files,
     diff_commit,
     live_keys,
-    read_commit,
+    removed_keys,
     vector_id,
 )
 from lakeport.iceberg.delta.squash import squash as squashed
-from lakeport.kernel.actions import Metadata
+from lakeport.kernel.changes import CommitRange
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import (
     Commit,
-    CommitTimes,
-    LogListing,
+    CommitActions,
     LogReplay,
     LogSegment,
     TableState,
-    list_newer,
-    log_path,
+    checksum_path,
+    is_checkpoint,
     read_checksum,
-    read_commit_info,
-    version_name,
+    read_lines,
 )
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
@@ -51,10 +50,11 @@ def plan_full(snapshot: Snapshot) -> TableChange:
     files = tuple(snapshot.scan_builder().with_log_details().build().files())
     vectors = (InternalDeletionVector.of(file, snapshot.root) for file in files)
     latest = snapshot.segment.latest_file
-    info = read_commit_info(snapshot.engine.storage, latest) if _is_commit(latest) else {}
+    has_commit = not is_checkpoint(latest.path)
+    info = read_lines(snapshot.engine.storage, latest).info if has_commit else {}
     return TableChange(
         version=snapshot.version,
-        timestamp=snapshot.commit_times().of(snapshot.version, info) if _is_commit(latest) else snapshot.timestamp,
+        timestamp=snapshot.commit_times().of(snapshot.version, info) if has_commit else snapshot.timestamp,
         operation=str(info.get("operation", "")),
         snapshot=snapshot,
         files_added=files,
@@ -75,20 +75,19 @@ def plan_incremental(table: Table, after_version: int, *, squash: bool = False) 
 
 def open_increment(table: Table, after_version: int, time: int | None = None) -> Increment:
     """See `Increment` for `time`. Raises `LogTruncatedError`."""
-    try:
+    with _truncation_told():
         base = table.snapshot_at_version(after_version)
+    return Increment(base, time)
+
+
+@contextmanager
+def _truncation_told() -> Iterator[None]:
+    try:
+        yield
     except VersionNotFoundError as error:
         raise LogTruncatedError(
             str(error), version=error.version, earliest=error.earliest, latest=error.latest
         ) from error
-    return Increment(base, time)
-
-
-def _check_complete(newer: LogListing, after_version: int, root: str) -> None:
-    latest = newer.latest or after_version
-    missing = [version for version in range(after_version + 1, latest + 1) if version not in newer.commits]
-    if missing:
-        raise _truncated(missing[0], root)
 
 
 def _truncated(version: int, root: str) -> LogTruncatedError:
@@ -103,26 +102,23 @@ class Increment:
     """The commits after a version, listed but not read yet."""
 
     def __init__(self, base: Snapshot, time: int | None = None) -> None:
-        """`time` is when the version was made, if known: commits whose files have equal times get theirs from the ones
-        before. Raises `LogTruncatedError`."""
-        self._base, self._engine, self._root = base, base.engine, base.root
-        self._base_time = base.segment.latest_file.modification_time if time is None else time
-        newer = list_newer(self._engine.storage, self._root, base.version)
-        _check_complete(newer, base.version, self._root)
-        self._commits = dict(sorted(newer.commits.items()))
+        """See `CommitRange.after` for `time`. Raises `LogTruncatedError`."""
+        self._base = base
+        with _truncation_told():
+            self._commits = CommitRange.after(base, time)
         self._read_ahead: dict[int, CommitActions] = {}
 
     def read_latest(self) -> Snapshot | None:
         """The version after the last commit. Reads all commits, unless they are large: then None.
 
         Raises `LogTruncatedError`, `CorruptTableError`, and `UnsupportedFeatureError` if it cannot be read."""
-        if sum(file.size for file in self._commits.values()) > _READ_AHEAD_BYTES:
+        if self._commits.size > _READ_AHEAD_BYTES:
             return None
         state = TableState()
-        for version in self._commits:
-            self._read_ahead[version] = actions = self._read(version)
-            state = actions.state.over(state)
-        return _later_snapshot(self._base, self._commits, state)
+        for version in self._commits.versions:
+            self._read_ahead[version] = commit = self._read(version)
+            state = commit.state.over(state)
+        return _later_snapshot(self._base, list(self._read_ahead.values()), state)
 
     def changes(self, known: KnownFiles | None = None, *, squash: bool = False) -> Iterator[TableChange]:
         """The changes of each commit, oldest first; with `squash`, one change for all, or none. Each commit is read
@@ -132,52 +128,47 @@ class Increment:
         changes. If it cannot, the previous version's files are read from the log.
 
         Raises `LogTruncatedError` if the log is cleaned up meanwhile."""
-        if squash and len(self._commits) > 1:
+        if squash and len(self._commits.versions) > 1:
             return squashed(self._changes, known)
         return self._changes(known)
 
     def _changes(self, known: KnownFiles | None) -> Iterator[TableChange]:
-        files, after, times = _Files(known), self._base, self._times(self._base.metadata)
-        for version, file in self._commits.items():
-            actions = self._read_ahead.pop(version, None) or self._read(version)
-            before, after = after, _later_snapshot(after, {version: file}, actions.state)
-            diff = files.diff(actions, before, after)
+        files, after, times = _Files(known), self._base, self._commits.times
+        for version in self._commits.versions:
+            commit = self._read_ahead.pop(version, None) or self._read(version)
+            before, after = after, _later_snapshot(after, [commit], commit.state)
+            diff = files.diff(commit, before, after)
             if after.metadata is not before.metadata:
-                times = self._times(after.metadata)
+                times = times.under(after.metadata)
             yield TableChange(
                 version=version,
-                timestamp=times.of(version, actions.info),
-                operation=str(actions.info.get("operation", "")),
+                timestamp=times.of(version, commit.info),
+                operation=str(commit.info.get("operation", "")),
                 snapshot=after,
                 files_added=diff.files_added,
                 files_removed=diff.files_removed,
                 vectors_added=diff.vectors_added,
                 vectors_removed=diff.vectors_removed,
-                data_change=actions.changes_data,
-                restores=actions.info.get("operation") == _RESTORE,
+                data_change=commit.changes_data,
+                restores=commit.info.get("operation") == _RESTORE,
             )
 
     def _read(self, version: int) -> CommitActions:
         try:
-            return read_commit(self._engine, self._root, self._commits[version])
+            return self._commits.read(version, COLUMNS)
         except MissingFileError as error:
-            raise _truncated(version, self._root) from error
-
-    def _times(self, metadata: Metadata) -> CommitTimes:
-        first = replace(self._base.segment.latest_file, modification_time=self._base_time)
-        commits = self._commits | ({self._base.version: first} if _is_commit(first) else {})
-        return CommitTimes(self._engine.storage, LogListing(commits=commits), metadata, self._root)
+            raise _truncated(version, self._base.root) from error
 
 
-def _later_snapshot(before: Snapshot, commits: Mapping[int, FileStatus], state: TableState) -> Snapshot:
+def _later_snapshot(before: Snapshot, commits: Sequence[CommitActions], state: TableState) -> Snapshot:
     """The version that commits with `state` produce from the previous one.
 
     Raises `UnsupportedFeatureError` if it cannot be read."""
     if not commits:
         return before
-    old, version = before.segment, max(commits)
-    added = (Commit(number, number, file) for number, file in commits.items())
-    segment = LogSegment(version, old.checkpoint, (*old.commits, *added), None, commits[version])
+    old, last = before.segment, commits[-1]
+    added = (Commit(commit.version, commit.version, commit.file) for commit in commits)
+    segment = LogSegment(last.version, old.checkpoint, (*old.commits, *added), None, last.file)
     return Snapshot(
         before.engine,
         before.root,
@@ -196,14 +187,14 @@ class _Files:
         self._counts: dict[int, int | None] = {}
         self._vectors: dict[str, VectorId] | None = None
 
-    def diff(self, actions: CommitActions, before: Snapshot, after: Snapshot) -> CommitDiff:
+    def diff(self, commit: CommitActions, before: Snapshot, after: Snapshot) -> CommitDiff:
         """The changes of the commit between the two versions; call in commit order."""
-        added, removed = actions.added_files(after), actions.removed_keys(after.root)
+        added, removed = added_files(commit, after), removed_keys(commit, after.root)
         if self._vectors is None:
             # Assumes that every removed file existed, and that no other added file did.
             diff = diff_commit(added, removed, dict(removed), after.root)
             is_plain = len(dict(removed)) == len(removed)  # no path with two vectors
-            if is_plain and (self._adds_up(actions, diff, before, after) or self._agrees(added, dict(removed))):
+            if is_plain and (self._adds_up(commit, diff, before, after) or self._agrees(added, dict(removed))):
                 return diff
             try:
                 self._vectors = dict(live_keys(before))
@@ -215,14 +206,14 @@ class _Files:
         self._vectors.update((path, vector_id(file)) for path, file in added.items())
         return diff
 
-    def _adds_up(self, actions: CommitActions, diff: CommitDiff, before: Snapshot, after: Snapshot) -> bool:
+    def _adds_up(self, commit: CommitActions, diff: CommitDiff, before: Snapshot, after: Snapshot) -> bool:
         """Whether file counts in the checksums match the diff. They prove nothing for a commit that both adds and
         removes: it might add an existing file and remove a missing one."""
-        if actions.adds and actions.removes:
+        if commit.adds and commit.removes:
             return False
         if not diff.files_added and not diff.files_removed:
             return True
-        if not actions.changes_data and not diff.files_removed:
+        if not commit.changes_data and not diff.files_removed:
             return False  # the rows, and so the files, must have been in the table already
         count, count_before = self._count(after), self._count(before)
         return count is not None and count_before is not None and count == count_before + diff.growth
@@ -238,10 +229,5 @@ class _Files:
 
 def _count_files(snapshot: Snapshot) -> int | None:
     """The number of files in a version, if its checksum has it."""
-    path = f"{log_path(snapshot.root)}/{version_name(snapshot.version)}.crc"
-    checksum = read_checksum(snapshot.engine, FileStatus(path, 0))
+    checksum = read_checksum(snapshot.engine, FileStatus(checksum_path(snapshot.root, snapshot.version), 0))
     return None if checksum is None else checksum.num_files
-
-
-def _is_commit(file: FileStatus) -> bool:
-    return ".checkpoint." not in file.path.rpartition("/")[2]

@@ -3,7 +3,7 @@
 May import `snapshot`, `scan` and all below them.
 """
 
-from lakeport.kernel.changes.commits import CommitFiles, TableCommits
+from lakeport.kernel.changes.commits import CommitFiles, CommitRange, TableCommits
 from lakeport.kernel.changes.feed import (
     TableChanges,
     first_version_since,
@@ -15,7 +15,7 @@ from lakeport.kernel.changes.files import INSERT, ChangeFile, ChangeState, paths
 from lakeport.kernel.changes.plan import ChangeScan, ChangeScanBuilder
 
 __all__ = [
-    "INSERT", "ChangeFile", "ChangeScan", "ChangeScanBuilder", "ChangeState", "CommitFiles", "TableChanges",
-    "TableCommits", "first_version_since", "last_version_until", "paths_of", "table_changes", "table_changes_between",
-    "transform_change_data",
+    "INSERT", "ChangeFile", "ChangeScan", "ChangeScanBuilder", "ChangeState", "CommitFiles", "CommitRange",
+    "TableChanges", "TableCommits", "first_version_since", "last_version_until", "paths_of", "table_changes",
+    "table_changes_between", "transform_change_data",
 ]  # fmt: skip

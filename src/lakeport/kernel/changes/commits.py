@@ -1,18 +1,91 @@
-"""A table's commits in order: the files that each one added, and whether it removed rows.
+"""A table's commits in order: `CommitRange`, and `TableCommits` on top.
 
-Streams follow these. Unlike the change data feed, this needs no table property, but it does not identify new rows
-within a file."""
+Streams follow the latter: the files that each commit added, and whether it removed rows. Unlike the change data feed,
+this needs no table property, but it does not identify new rows within a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from lakeport.errors import VersionNotFoundError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.definition import check_readable
-from lakeport.kernel.log import check_commits_are_there, read_commit_changes, to_file_batch
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.log import (
+    FILE_KINDS,
+    CommitActions,
+    CommitLines,
+    CommitTimes,
+    FileColumns,
+    LogListing,
+    is_checkpoint,
+    list_newer,
+    read_commit,
+    to_file_batch,
+)
 from lakeport.kernel.scan import ScanFile, scan_files_in
-from lakeport.kernel.snapshot import Table
+from lakeport.kernel.snapshot import Snapshot, Table
+
+
+class CommitRange:
+    """The commits of versions `start` to `end`, listed but not read yet; none if `start` is greater."""
+
+    def __init__(self, engine: Engine, root: str, times: CommitTimes, start: int, end: int) -> None:
+        """Raises `VersionNotFoundError` if a commit of the range has been cleaned up."""
+        self.engine, self.root, self.times = engine, root, times
+        self.versions = range(start, end + 1)
+        if missing := [version for version in self.versions if version not in times.listing.commits]:
+            earliest = missing[-1] + 1 if missing[-1] < end else None
+            advice = "no later commit of the range is left" if earliest is None else f"start at version {earliest}"
+            raise VersionNotFoundError(
+                f"the changes of version {missing[0]} are gone: its commit file has been cleaned up; {advice} [{root}]",
+                version=missing[0],
+                earliest=earliest,
+                latest=end,
+            )
+
+    @classmethod
+    def until(cls, last: Snapshot, start: int) -> CommitRange:
+        """The commits from a version to a snapshot's own."""
+        return cls(last.engine, last.root, last.commit_times(), start, last.version)
+
+    @classmethod
+    def after(cls, base: Snapshot, time: int | None = None) -> CommitRange:
+        """All commits newer than a snapshot, found without reading them. `time` is the snapshot's commit time, if
+        known: commits whose files have equal times get theirs from the ones before."""
+        newer = list_newer(base.engine.storage, base.root, base.version)
+        own, end = base.segment.latest_file, newer.latest or base.version
+        commits = {} if is_checkpoint(own.path) else {base.version: own}
+        if commits and time is not None:
+            commits = {base.version: replace(own, modification_time=time)}
+        listing = LogListing(commits=commits | newer.commits)
+        times = CommitTimes(base.engine.storage, listing, base.metadata, base.root)
+        return cls(base.engine, base.root, times, base.version + 1, end)
+
+    @property
+    def size(self) -> int:
+        """The size of the commit files in bytes."""
+        return sum(self.times.listing.commits[version].size for version in self.versions)
+
+    def read(self, version: int, columns: Mapping[str, FileColumns]) -> CommitActions:
+        """Read a commit with the given columns of each kind of file action."""
+        return read_commit(self.engine, self.root, version, self.times.listing.commits[version], columns)
+
+    def read_changes(self, version: int, columns: FileColumns) -> CommitActions:
+        """Read a commit with the file actions that changed rows."""
+        return self.read(version, dict.fromkeys(FILE_KINDS, columns)).changing()
+
+    def read_lines(self, start: int) -> Iterator[tuple[int, CommitLines]]:
+        """The commits from a version on, to be decoded by lines; in order."""
+        versions = range(start, self.versions.stop)
+        files = [self.times.listing.commits[version] for version in versions]
+        for version, file, data in zip(versions, files, self.engine.storage.read_many(files), strict=True):
+            yield version, CommitLines(file.path, data)
+
+    def time_of(self, commit: CommitActions) -> int:
+        """The commit time in milliseconds since the epoch."""
+        return self.times.of(commit.version, commit.info)
 
 
 @dataclass(frozen=True)
@@ -38,8 +111,7 @@ class TableCommits:
         self.start, self.end, self._table = start, end, table
         self.snapshot = table.snapshot_at_version(end)
         """The snapshot at `end`."""
-        self._times = self.snapshot.commit_times()
-        check_commits_are_there(self._times, start, end, table.root)
+        self._commits = CommitRange.until(self.snapshot, start)
 
     def __repr__(self) -> str:
         return f"<TableCommits of {self._table.root}, versions {self.start} to {self.end}>"
@@ -49,14 +121,14 @@ class TableCommits:
         unreadable."""
         scan = self.snapshot.scan_builder().build()
         root = self.snapshot.root
-        for version in range(self.start, self.end + 1):
-            commit = read_commit_changes(self.snapshot.engine, self._times, version, scan.columns)
+        for version in self._commits.versions:
+            commit = self._commits.read_changes(version, scan.columns)
             if commit.state.protocol is not None:
                 check_readable(commit.state.protocol, root)
             batches = (scan.select(to_file_batch(actions, scan.columns, root)) for actions in commit.adds)
             yield CommitFiles(
                 version=version,
-                timestamp=commit.timestamp,
+                timestamp=self._commits.time_of(commit),
                 added=tuple(file for batch in batches for file in scan_files_in(batch, root)),
                 removes=bool(commit.removes),
                 protocol=commit.state.protocol,

@@ -17,9 +17,10 @@ from datetime import datetime
 
 from lakeport.errors import ChangeFeedError
 from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.changes.commits import CommitRange
 from lakeport.kernel.changes.plan import ChangeScanBuilder
 from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED, check_readable, find_incompatibility, layout_of
-from lakeport.kernel.log import CommitChanges, FileColumns, check_commits_are_there, read_commit_changes
+from lakeport.kernel.log import CommitActions, FileColumns
 from lakeport.kernel.schema import CHANGE_COLUMNS, StructType
 from lakeport.kernel.snapshot import Snapshot, Table, to_milliseconds
 
@@ -70,12 +71,13 @@ class TableChanges:
     """The changes of versions `start` to `end`; empty if `start` is greater."""
 
     def __init__(self, first: Snapshot, last: Snapshot, start: int) -> None:
+        """Raises `VersionNotFoundError` if a commit of the range has been cleaned up."""
         self.snapshot, self.start, self.end = last, start, last.version
         self.engine, self.root = last.engine, last.root
         self.schema: StructType = StructType((*last.schema, *CHANGE_COLUMNS))
         """The table's columns in the last version, and `CHANGE_COLUMNS`."""
         self._first = first
-        self._times = last.commit_times()
+        self._commits = CommitRange.until(last, start)
         self._layout = layout_of(last.protocol, last.metadata, self.root)
 
     def __repr__(self) -> str:
@@ -84,21 +86,24 @@ class TableChanges:
     def scan_builder(self) -> ChangeScanBuilder:
         return ChangeScanBuilder(self)
 
-    def commits(self, columns: FileColumns) -> Iterator[CommitChanges]:
-        """The commits of the range, oldest first; each is read lazily, once. Raises `ChangeFeedError` at a version with
-        the feed off or an incompatible schema, `UnsupportedFeatureError` at an unreadable one."""
+    def commits(self, columns: FileColumns) -> Iterator[CommitActions]:
+        """The commits of the range with the files that changed rows; each is read lazily, once. Raises
+        `ChangeFeedError` at a version with the feed off or an incompatible schema, `UnsupportedFeatureError` at an
+        unreadable one."""
         protocol, metadata = self._first.protocol, self._first.metadata
-        for version in range(self.start, self.end + 1):
-            commit = self._read(version, columns)
+        for version in self._commits.versions:
+            commit = self._commits.read_changes(version, columns)
             if commit.state.protocol or commit.state.metadata:
                 protocol, metadata = commit.state.protocol or protocol, commit.state.metadata or metadata
                 self._check_version(version, protocol, metadata)
             yield commit
 
+    def time_of(self, commit: CommitActions) -> int:
+        """The commit time in milliseconds since the epoch."""
+        return self._commits.time_of(commit)
+
     def check(self) -> None:
-        """Raises `VersionNotFoundError` if a commit of the range has been cleaned up, `ChangeFeedError` if the first or
-        last version does not support reading changes."""
-        check_commits_are_there(self._times, self.start, self.end, self.root)
+        """Raises `ChangeFeedError` if the first or last version does not support reading changes."""
         for column in CHANGE_COLUMNS:
             if self.snapshot.schema.find(column.name) is not None:
                 raise ChangeFeedError(
@@ -134,13 +139,10 @@ class TableChanges:
     def _feed_since(self, first: int) -> int | None:
         """The version since which the feed has been on without a break; None if it is off at the last version."""
         since = None
-        for version in range(first, self.end + 1):
-            if metadata := self._read(version, FileColumns()).state.metadata:
+        for version, lines in self._commits.read_lines(first):
+            if metadata := lines.state()[1]:
                 since = (since or version) if self._has_feed(metadata) else None
         return since
-
-    def _read(self, version: int, columns: FileColumns) -> CommitChanges:
-        return read_commit_changes(self.engine, self._times, version, columns)
 
     def _has_feed(self, metadata: Metadata) -> bool:
         return ENABLE_CHANGE_DATA_FEED.of(metadata.configuration, path=self.root)

@@ -16,7 +16,7 @@ from lakeport.kernel.changes.files import DELETE, INSERT, ChangeFile, ChangeStat
 from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.expressions import Expression, all_of, columns_in, conjuncts
-from lakeport.kernel.log import CommitChanges, decode_paths, to_file_batch
+from lakeport.kernel.log import CommitActions, decode_paths, to_file_batch
 from lakeport.kernel.paths import whole_path
 from lakeport.kernel.scan import PlanBuilder, ScanFile, scan_files_in
 from lakeport.kernel.schema import CHANGE_COLUMNS, CHANGE_TYPE, StructType, arrow_schema
@@ -103,18 +103,18 @@ class ChangeScan:
 class _CommitPlan:
     """The change files of one commit."""
 
-    def __init__(self, scan: ChangeScan, commit: CommitChanges) -> None:
+    def __init__(self, scan: ChangeScan, commit: CommitActions) -> None:
         self._scan, self._commit, self._root = scan, commit, scan.changes.root
+        self._timestamp = scan.changes.time_of(commit)
 
     def files(self) -> Iterator[ChangeFile]:
         if self._commit.cdc:
             yield from self._whole(None, self._commit.cdc)
             return
         adds, removes = self._commit.adds, self._commit.removes
-        if adds and removes:
-            added, removed = self._paths(adds), self._paths(removes)
-            back, adds = _divide(adds, pc.is_in(added, value_set=removed))
-            kept, removes = _divide(removes, pc.is_in(removed, value_set=added))
+        if len(replaced := self._commit.replaced_paths(self._root)):
+            back, adds = self._divide(adds, replaced)
+            kept, removes = self._divide(removes, replaced)
             yield from self._differences(kept, back)
         yield from self._whole(DELETE, removes)
         yield from self._whole(INSERT, adds)
@@ -156,26 +156,23 @@ class _CommitPlan:
             file=file,
             change_type=change_type,
             commit_version=self._commit.version,
-            commit_timestamp=self._commit.timestamp,
+            commit_timestamp=self._timestamp,
             deleted_in=deleted_in,
         )
 
     def _is_wanted(self, change_type: str | None) -> bool:
-        return self._scan.may_hold(change_type, self._commit.version, self._commit.timestamp)
+        return self._scan.may_hold(change_type, self._commit.version, self._timestamp)
 
-    def _paths(self, columns: list[pa.StructArray]) -> pa.ChunkedArray:
-        return pa.chunked_array([decode_paths(c.field("path"), self._root) for c in columns], pa.string())
-
-
-def _divide(columns: list[pa.StructArray], mask: pa.ChunkedArray) -> tuple[list[pa.StructArray], list[pa.StructArray]]:
-    """Split the actions into those selected by the mask and the others."""
-    marked, others, start = [], [], 0
-    for actions in columns:
-        part = mask.slice(start, len(actions)).combine_chunks()
-        start += len(actions)
-        marked += [actions.filter(part)] if part.true_count else []
-        others += [actions.filter(pc.invert(part))] if part.true_count < len(part) else []
-    return marked, others
+    def _divide(
+        self, columns: list[pa.StructArray], replaced: pa.ChunkedArray
+    ) -> tuple[list[pa.StructArray], list[pa.StructArray]]:
+        """Split the actions into those on the given paths and the others."""
+        marked, others = [], []
+        for actions in columns:
+            found = pc.is_in(decode_paths(actions.field("path"), self._root), value_set=replaced)
+            marked += [actions.filter(found)] if found.true_count else []
+            others += [actions.filter(pc.invert(found))] if found.true_count < len(found) else []
+        return marked, others
 
 
 def _split(predicate: Expression | None) -> tuple[list[Expression], list[Expression], list[Expression]]:

@@ -16,7 +16,7 @@ import msgspec
 from lakeport.errors import LakeportError
 from lakeport.kernel.actions import Add, DomainMetadata, Format, Metadata, Protocol, Remove, Transaction
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.log.segment import log_path, version_name
+from lakeport.kernel.log.names import checksum_path
 from lakeport.kernel.log.state import TableState
 
 
@@ -150,7 +150,7 @@ def write_checksum(engine: Engine, root: str, version: int, checksum: Checksum) 
     """Write a version's checksum file after its commit. Never overwrites one and never raises storage errors: the
     commit is valid without it."""
     with suppress(FileExistsError, LakeportError):
-        engine.storage.write(f"{log_path(root)}/{version_name(version)}.crc", _encode(checksum))
+        engine.storage.write(checksum_path(root, version), _encode(checksum))
 
 
 def _encode(checksum: Checksum) -> bytes:

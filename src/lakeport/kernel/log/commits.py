@@ -1,78 +1,165 @@
-"""One commit as the change data feed needs it, read in a single pass without the rest of the table."""
+"""Read commit files, in one of two ways.
+
+By columns (`read_batches`, `read_commit`), for many file actions. By lines (`CommitLines`), for the few actions that
+matter to a writer or to a range of versions, and for whole `commitInfo`s.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.errors import CorruptTableError, VersionNotFoundError
-from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.log.replay import FileColumns
+from lakeport.errors import CorruptTableError
+from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Transaction, to_action
+from lakeport.kernel.engine import Engine, FileStatus, StorageClient
+from lakeport.kernel.log.file_columns import FileColumns
+from lakeport.kernel.log.keys import decode_paths, present_actions
 from lakeport.kernel.log.state import STATE_FIELDS, TableState
-from lakeport.kernel.log.times import CommitTimes
 from lakeport.kernel.values import TRUE
 
-_COMMIT_INFO = pa.field("commitInfo", pa.struct([("inCommitTimestamp", pa.int64())]))
+FILE_KINDS = ("add", "remove", "cdc")
+_COMMIT_INFO = pa.field("commitInfo", pa.struct([("operation", pa.string()), ("inCommitTimestamp", pa.int64())]))
+
+
+def read_batches(
+    engine: Engine,
+    root: str,
+    files: Sequence[FileStatus],
+    fields: Sequence[pa.Field],
+    state: TableState | None = None,
+) -> Iterator[dict[str, pa.StructArray]]:
+    """The actions of commit files in batches, each by kind, which is the name of a field. The files come newest first
+    if there is a `state`, to which other actions are added. Raises `CorruptTableError`."""
+    schema = pa.schema([*fields, *([] if state is None else STATE_FIELDS)])
+    for batch in engine.json.read_json_files(files, schema) if files else ():
+        if state is not None:
+            state.add_older(batch, files[0].path)
+        yield {kind.name: present_actions(batch.column(kind.name), root) for kind in fields}
 
 
 @dataclass(frozen=True)
-class CommitChanges:
-    """The file actions that changed rows, in columns for `to_file_batch`, and the commit's other actions. Cdc files,
-    if any, cover all changes made by the adds and removes."""
+class CommitActions:
+    """The actions of a commit; file actions are in columns for `to_file_batch`."""
 
     version: int
-    timestamp: int
-    adds: list[pa.StructArray]
-    removes: list[pa.StructArray]
-    cdc: list[pa.StructArray]
-    state: TableState
+    file: FileStatus
+    adds: list[pa.StructArray] = field(default_factory=list)
+    removes: list[pa.StructArray] = field(default_factory=list)
+    cdc: list[pa.StructArray] = field(default_factory=list)
+    """If there are any, they cover all changes made by the adds and removes."""
+    state: TableState = field(default_factory=TableState)
+    info: dict[str, Any] = field(default_factory=dict)
+    """The commit's `operation` and `inCommitTimestamp`, if it has them."""
+
+    def changing(self) -> CommitActions:
+        """Drop adds and removes that only rearrange rows or add information about them."""
+        return replace(self, adds=_that_change(self.adds), removes=_that_change(self.removes))
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether any add or remove has `dataChange` set or missing."""
+        columns = (actions.field("dataChange") for actions in (*self.adds, *self.removes))
+        return any(pc.any(pc.coalesce(column, TRUE)).as_py() for column in columns)
+
+    def replaced_paths(self, root: str) -> pa.ChunkedArray:
+        """The plain paths that the commit both removes and adds, to replace their deletion vectors."""
+        if not self.adds or not self.removes:
+            return pa.chunked_array([], pa.string())
+        added, removed = _plain_paths(self.adds, root), _plain_paths(self.removes, root)
+        return added.filter(pc.is_in(added, value_set=removed))
 
 
-def read_commit_changes(engine: Engine, times: CommitTimes, version: int, columns: FileColumns) -> CommitChanges:
-    """Read a commit file in one pass. Raises `CorruptTableError` if it is invalid."""
-    file = times.listing.commits[version]
-    plain = FileColumns(row_tracking=columns.row_tracking, stats=columns.stats).add_type
-    action = pa.struct([*plain, pa.field("dataChange", pa.bool_())])
-    kinds = ("add", "remove", "cdc")
-    schema = pa.schema([*(pa.field(kind, action) for kind in kinds), *STATE_FIELDS, _COMMIT_INFO])
-    found: dict[str, list[pa.StructArray]] = {kind: [] for kind in kinds}
-    state = TableState()
-    info: dict[str, int] = {}
-    for batch in engine.json.read_json_files([file], schema):
-        state.add_older(batch, file.path)
-        for kind in kinds:
-            if len(actions := _present(batch.column(kind), file)):
-                found[kind].append(actions)
-        for stamp in batch.column("commitInfo").field("inCommitTimestamp").drop_null().to_pylist():
-            info.setdefault("inCommitTimestamp", stamp)
-    adds, removes = (_that_change(found[kind]) for kind in ("add", "remove"))
-    return CommitChanges(version, times.of(version, info), adds, removes, found["cdc"], state)
+def read_commit(
+    engine: Engine, root: str, version: int, file: FileStatus, columns: Mapping[str, FileColumns]
+) -> CommitActions:
+    """Read a commit file in one pass: the given columns of each kind of file action, and all other actions. Raises
+    `CorruptTableError`, and `MissingFileError` if the file is gone."""
+    commit = CommitActions(version, file)
+    lists = {"add": commit.adds, "remove": commit.removes, "cdc": commit.cdc}
+    fields = [*(pa.field(kind, wanted.commit_type) for kind, wanted in columns.items()), _COMMIT_INFO]
+    for found in read_batches(engine, root, [file], fields, commit.state):
+        for kind in columns:
+            if len(found[kind]):
+                lists[kind].append(found[kind])
+        for info in found["commitInfo"].to_pylist():
+            commit.info.update({n: v for n, v in info.items() if v is not None and n not in commit.info})
+    return commit
 
 
-def check_commits_are_there(times: CommitTimes, start: int, end: int, root: str) -> None:
-    """Raises `VersionNotFoundError` if a commit of the range has been cleaned up."""
-    if missing := [v for v in range(start, end + 1) if v not in times.listing.commits]:
-        earliest = missing[-1] + 1 if missing[-1] < end else None
-        known = "no later one of the range" if earliest is None else f"those from version {earliest} on"
-        raise VersionNotFoundError(
-            f"the changes of version {missing[0]} are gone: its commit file has been cleaned up; of the table's log "
-            f"there are {known} [{root}]",
-            version=missing[0],
-            earliest=earliest,
-            latest=end,
-        )
-
-
-def _present(column: pa.StructArray, file: FileStatus) -> pa.StructArray:
-    kept = column.drop_null() if column.null_count else column
-    if kept.field("path").null_count:
-        raise CorruptTableError("a file action of the commit has no path", path=file.path)
-    return kept
+def _plain_paths(columns: Sequence[pa.StructArray], root: str) -> pa.ChunkedArray:
+    """The decoded paths of file actions."""
+    return pa.chunked_array([decode_paths(actions.field("path"), root) for actions in columns], pa.string())
 
 
 def _that_change(columns: list[pa.StructArray]) -> list[pa.StructArray]:
-    """Drop actions that only rearrange rows or add information about them."""
     kept = (actions.filter(pc.coalesce(actions.field("dataChange"), TRUE)) for actions in columns)
     return [actions for actions in kept if len(actions)]
+
+
+class ActionLine(msgspec.Struct, rename={"info": "commitInfo", "domain": "domainMetadata", "metadata": "metaData"}):
+    """A line of a commit file: one action."""
+
+    add: Add | None = None
+    remove: Remove | None = None
+    txn: Transaction | None = None
+    domain: DomainMetadata | None = None
+    protocol: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    info: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class CommitLines:
+    """A commit file whose lines are decoded as needed."""
+
+    path: str
+    data: bytes
+
+    def __iter__(self) -> Iterator[ActionLine]:
+        return self._decoded(line for line in self.data.splitlines() if line.strip())
+
+    def with_any(self, *kinds: str) -> Iterator[ActionLine]:
+        """The lines that may be actions of these kinds. Raises `CorruptTableError` for an invalid one."""
+        if _may_name(self.data, kinds):
+            yield from self._decoded(line for line in self.data.splitlines() if _may_name(line, kinds))
+
+    @property
+    def may_have_vectors(self) -> bool:
+        """Whether a file of the commit may have a deletion vector."""
+        return _may_name(self.data, ("deletionVector",))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The whole `commitInfo`; empty if there is none."""
+        return next((line.info for line in self.with_any("commitInfo") if line.info is not None), {})
+
+    def state(self) -> tuple[Protocol | None, Metadata | None]:
+        """The protocol and the metadata that the commit sets."""
+        protocol, metadata = None, None
+        for line in self.with_any("protocol", "metaData"):
+            if line.protocol is not None:
+                protocol = to_action(line.protocol, Protocol, self.path)
+            if line.metadata is not None:
+                metadata = to_action(line.metadata, Metadata, self.path)
+        return protocol, metadata
+
+    def _decoded(self, lines: Iterator[bytes]) -> Iterator[ActionLine]:
+        decoder = msgspec.json.Decoder(ActionLine)
+        try:
+            yield from map(decoder.decode, lines)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise CorruptTableError(f"the commit has a line that is not valid: {error}", path=self.path) from error
+
+
+def read_lines(storage: StorageClient, file: FileStatus) -> CommitLines:
+    return CommitLines(file.path, storage.read(file.path))
+
+
+def _may_name(text: bytes, keys: Sequence[str]) -> bool:
+    """Keys may be escaped, so text with escapes must be parsed."""
+    return b"\\u" in text or any(f'"{key}"'.encode() in text for key in keys)

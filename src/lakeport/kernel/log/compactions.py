@@ -9,20 +9,18 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.actions import DELETION_VECTOR
+from lakeport.kernel.actions import REMOVE
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.log.keys import decode_paths, file_keys, present_actions
+from lakeport.kernel.log.commits import read_batches
+from lakeport.kernel.log.keys import keys_of
 from lakeport.kernel.log.segment import Commit
 
-_FILE = pa.struct([pa.field("path", pa.string()), pa.field("deletionVector", DELETION_VECTOR)])
 _ONCE = ("protocol", "metaData")
-_SCHEMA = pa.schema(
-    [
-        pa.field("add", _FILE),
-        pa.field("remove", _FILE),
-        *(pa.field(name, pa.struct([("id", pa.string())])) for name in _ONCE),
-    ]
-)
+_FIELDS = [
+    pa.field("add", REMOVE.type),
+    REMOVE,
+    *(pa.field(name, pa.struct([("id", pa.string())])) for name in _ONCE),
+]
 
 
 def commit_files(engine: Engine, root: str, commits: Iterable[Commit]) -> list[FileStatus]:
@@ -47,11 +45,9 @@ def _files_of(engine: Engine, root: str, commit: Commit) -> Iterator[FileStatus]
 def _is_reconciled(engine: Engine, root: str, file: FileStatus) -> bool:
     keys: list[pa.Array] = []
     counts = dict.fromkeys(_ONCE, 0)
-    for batch in engine.json.read_json_files([file], _SCHEMA):
-        for name in ("add", "remove"):
-            actions = present_actions(batch.column(name), root)
-            keys.append(file_keys(decode_paths(actions.field("path"), root), actions.field("deletionVector")))
+    for found in read_batches(engine, root, [file], _FIELDS):
+        keys += [keys_of(found[name], root) for name in ("add", "remove")]
         for name in _ONCE:
-            counts[name] += batch.num_rows - batch.column(name).null_count
+            counts[name] += len(found[name])
     touched = pa.chunked_array(keys, pa.string())
     return len(touched.unique()) == len(touched) and all(count <= 1 for count in counts.values())

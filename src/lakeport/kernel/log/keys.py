@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.log.segment import log_path
+from lakeport.kernel.log.names import log_path
 from lakeport.kernel.paths import ABSOLUTE, resolve_path
 from lakeport.kernel.values import array_of, from_numpy, scalar_of
 
@@ -15,9 +15,9 @@ _AT, _EMPTY, _NUL = (scalar_of(text, pa.string()) for text in ("@", "", "\0"))
 
 
 def present_actions(column: pa.StructArray, root: str) -> pa.StructArray:
-    """The file actions in a column of log lines. Raises `CorruptTableError` for one without a path."""
+    """The actions in a column of log lines. Raises `CorruptTableError` for a file action without a path."""
     kept = column.drop_null() if column.null_count else column
-    if kept.field("path").null_count:
+    if kept.type.get_field_index("path") >= 0 and kept.field("path").null_count:
         raise CorruptTableError("a file action in the log has no path", path=log_path(root))
     return kept
 
@@ -35,6 +35,11 @@ def file_keys(paths: pa.Array, deletion_vectors: pa.Array) -> pa.Array:
     )
     with_vector = pc.binary_join_element_wise(paths, unique_ids, _NUL)
     return pc.if_else(deletion_vectors.is_valid(), pc.coalesce(with_vector, paths), paths)
+
+
+def keys_of(actions: pa.StructArray, root: str) -> pa.Array:
+    """The keys of file actions."""
+    return file_keys(decode_paths(actions.field("path"), root), actions.field("deletionVector"))
 
 
 def decode_paths(paths: pa.Array, root: str) -> pa.Array:

@@ -13,66 +13,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.actions import DELETION_VECTOR, REMOVE, Metadata, Protocol
-from lakeport.kernel.data_files import compact_partitions, conform_parsed, partition_struct
-from lakeport.kernel.engine import AS_STORED, Engine, FileStatus
+from lakeport.kernel.actions import REMOVE, Metadata, Protocol
+from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.lazy import lazy_property
 from lakeport.kernel.log.checkpoint import read_checkpoint_adds
+from lakeport.kernel.log.commits import read_batches
 from lakeport.kernel.log.compactions import commit_files
-from lakeport.kernel.log.keys import decode_paths, file_keys, first_occurrences, present_actions
+from lakeport.kernel.log.file_columns import FileColumns, compact_adds, file_batch, to_file_batch
+from lakeport.kernel.log.keys import file_keys, first_occurrences, keys_of
 from lakeport.kernel.log.segment import Checkpoint, LogSegment
-from lakeport.kernel.log.state import STATE_FIELDS, TableState, read_checkpoint_state
-from lakeport.kernel.values import from_numpy, own_copy
+from lakeport.kernel.log.state import TableState, read_checkpoint_state
+from lakeport.kernel.values import from_numpy
 
-_TEXT_MAP = pa.map_(pa.string(), pa.string())
-_LOG_DETAILS = [pa.field("tags", _TEXT_MAP), pa.field("clusteringProvider", pa.string()), pa.field("uri", pa.string())]
 _CACHE_LIMIT = 256 << 20
 """Checkpoint files are cached in memory up to this many bytes, so that a second scan need not reread them."""
-
-
-@dataclass(frozen=True)
-class FileColumns:
-    """The columns of live files to read."""
-
-    partitions: tuple[str, ...] = ()
-    """Physical names of the partition columns."""
-    row_tracking: bool = False
-    stats: bool = False
-    stats_parsed: pa.DataType | None = None
-    """The part of a checkpoint's `stats_parsed` to read."""
-    log_details: bool = False
-    """Include fields that only writers need: tags, clustering provider, and `uri`, the path as written in the log."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of batches of live files."""
-        fields = [
-            pa.field("path", pa.string()),
-            pa.field("partitionValues", pa.struct([pa.field(name, pa.string()) for name in self.partitions])),
-            pa.field("size", pa.int64()),
-            pa.field("modificationTime", pa.int64()),
-            pa.field("deletionVector", DELETION_VECTOR),
-        ]
-        if self.row_tracking:
-            fields += [pa.field("baseRowId", pa.int64()), pa.field("defaultRowCommitVersion", pa.int64())]
-        fields += [pa.field("stats", pa.string())] if self.stats else []
-        fields += [pa.field("stats_parsed", self.stats_parsed)] if self.stats_parsed is not None else []
-        return pa.schema(fields + (_LOG_DETAILS if self.log_details else []))
-
-    @property
-    def add_type(self) -> pa.DataType:
-        """The type of `add` to request from an engine."""
-        fields = []
-        for field in self.schema:
-            if field.name == "uri":
-                continue
-            if field.name == "partitionValues":
-                fields.append(pa.field(field.name, _TEXT_MAP))
-            elif field.name == "stats_parsed":
-                fields.append(field.with_metadata({AS_STORED: b"true"}))  # a bad statistic is unknown
-            else:
-                fields.append(field)
-        return pa.struct(fields)
 
 
 @dataclass(frozen=True)
@@ -171,24 +125,21 @@ class LogReplay:
     def live_files(self, columns: FileColumns) -> Iterator[pa.RecordBatch]:
         """Batches of `columns.schema`, one row per live file. Reads log files only."""
         for batch in self.commits.adds:
-            yield _file_batch(batch, columns)
+            yield file_batch(batch, columns)
         if self._base is not None:
             yield from (batch for batch in map(self.commits.mask, self._base.batches(columns)) if batch.num_rows)
 
 
 def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> Commits:
     """Replay commit files in one pass."""
-    add = FileColumns(row_tracking=True, stats=True, log_details=True).add_type
-    schema = pa.schema([pa.field("add", add), REMOVE, *STATE_FIELDS])
+    add = pa.field("add", FileColumns(row_tracking=True, stats=True, log_details=True).add_type)
     state = TableState()
     batches: list[pa.RecordBatch] = []
     keys: list[pa.Array] = []  # adds and removes alternate
-    for batch in engine.json.read_json_files(newest_first, schema):
-        state.add_older(batch, newest_first[0].path)
-        adds, removes = (present_actions(batch.column(name), root) for name in ("add", "remove"))
-        batches.append(_compact(adds, root))
-        keys.append(file_keys(batches[-1].column("path"), adds.field("deletionVector")))
-        keys.append(file_keys(decode_paths(removes.field("path"), root), removes.field("deletionVector")))
+    for found in read_batches(engine, root, newest_first, [add, REMOVE], state):
+        batches.append(compact_adds(found["add"], root))
+        keys.append(file_keys(batches[-1].column("path"), found["add"].field("deletionVector")))
+        keys.append(keys_of(found["remove"], root))
     live = first_occurrences(keys)
     kept = tuple(
         batch if mask.all() else batch.filter(from_numpy(mask))
@@ -196,50 +147,3 @@ def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> C
         if mask.any()
     )
     return Commits(kept, pa.chunked_array([k for k in keys if len(k)], pa.string()), state)
-
-
-def _compact(add: pa.StructArray, root: str) -> pa.RecordBatch:
-    """Compact a column of adds into a small batch: all-null columns take no memory, repeated partition values are
-    stored once. Undone by `_file_batch`."""
-    arrays = []
-    files = _decoded(pa.RecordBatch.from_struct_array(add), root)
-    for field, array in zip(files.schema, files.columns, strict=True):
-        if len(array) and array.null_count == len(array):
-            array = pa.nulls(len(array))
-        elif field.name == "partitionValues":
-            array = compact_partitions(array)
-        else:
-            array = own_copy(array)
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, names=files.schema.names)
-
-
-def _decoded(files: pa.RecordBatch, root: str) -> pa.RecordBatch:
-    """Decode the paths of adds; if any needed decoding, keep the original paths as `uri`."""
-    uris = files.column("path")
-    paths = decode_paths(uris, root)
-    return files if paths is uris else files.set_column(0, "path", paths).append_column("uri", uris)
-
-
-def to_file_batch(actions: pa.StructArray, columns: FileColumns, root: str) -> pa.RecordBatch:
-    """Convert actions read as (a part of) `columns.add_type` to a batch of `columns.schema`."""
-    return _file_batch(_decoded(pa.RecordBatch.from_struct_array(actions), root), columns)
-
-
-def _file_batch(files: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
-    """Convert columns of adds, from JSON or Parquet, to a batch of `columns.schema`."""
-    schema = columns.schema
-    arrays: list[pa.Array] = []
-    for field in schema:
-        index = files.schema.get_field_index(field.name)
-        array = files.column(index) if index >= 0 else None
-        if field.name == "partitionValues":
-            array = partition_struct(array, columns.partitions, len(files))
-        elif field.name == "uri" and array is None:
-            array = files.column("path")
-        elif array is None or (pa.types.is_null(array.type) and not pa.types.is_null(field.type)):
-            array = pa.nulls(len(files), field.type)
-        elif field.name == "stats_parsed":
-            array = conform_parsed(array, field.type)
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,8 +1,7 @@
-"""The files of `_delta_log`: their names, and which of them make up a version."""
+"""The files of `_delta_log`, and which of them make up a version."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,15 +9,15 @@ import msgspec
 
 from lakeport.errors import CorruptTableError, MissingFileError, TableNotFoundError, VersionNotFoundError
 from lakeport.kernel.engine import FileStatus, StorageClient
-
-_NAME = re.compile(
-    r"(?P<version>\d{20})(?:"
-    r"(?P<commit>\.json)"
-    r"|\.(?P<end>\d{20})\.compacted\.json"
-    r"|(?P<crc>\.crc)"
-    r"|\.checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
-    r"|\.checkpoint(?P<uuid>\.[0-9a-fA-F-]{36})?\.(?:parquet|json)"
-    r"|\.(?P<staged>[0-9a-fA-F-]{36})\.json)"
+from lakeport.kernel.log.names import (
+    LOG_NAME,
+    checkpoint_path,
+    checksum_path,
+    commit_path,
+    is_commit,
+    last_checkpoint_path,
+    log_path,
+    version_name,
 )
 
 _MANY_COMMITS = 100
@@ -83,24 +82,6 @@ class LogListing:
                 del files[late]
 
 
-def log_path(root: str) -> str:
-    return f"{root}/_delta_log"
-
-
-def last_checkpoint_path(root: str) -> str:
-    return f"{log_path(root)}/_last_checkpoint"
-
-
-def version_name(version: int) -> str:
-    return f"{version:020d}"
-
-
-def parse_version(path: str) -> int | None:
-    """The version in a log file's name (the first one for a compaction); None for any other file."""
-    match = _NAME.fullmatch(path.rpartition("/")[2])
-    return int(match["version"]) if match else None
-
-
 def list_log(storage: StorageClient, root: str, first_version: int = 0) -> LogListing:
     """The log files from `first_version` on, sorted into kinds; ignores other files."""
     return sort_log_files(storage.list_from(log_path(root), f"{version_name(first_version)}."))
@@ -109,29 +90,28 @@ def list_log(storage: StorageClient, root: str, first_version: int = 0) -> LogLi
 def list_newer(storage: StorageClient, root: str, version: int) -> LogListing:
     """The log files newer than a version that once existed, found the faster way if they are few: all of them, or at
     least the commits and the last checksum."""
-    directory = log_path(root)
-    if storage.scans_directories(directory):
-        listing = _probe(storage, directory, version)
+    if storage.scans_directories(log_path(root)):
+        listing = _probe(storage, root, version)
         if listing is not None:
             return listing
     return list_log(storage, root, version + 1)
 
 
-def _probe(storage: StorageClient, directory: str, version: int) -> LogListing | None:
+def _probe(storage: StorageClient, root: str, version: int) -> LogListing | None:
     """Probe for the next commits one by one. None if there are many, or if there is a gap."""
     listing, next_version = LogListing(), version + 1
-    while commit := storage.status(f"{directory}/{version_name(next_version)}.json"):
+    while commit := storage.status(commit_path(root, next_version)):
         listing.commits[next_version] = commit
         next_version += 1
         if len(listing.commits) > _FEW:
             return None
-    ahead = (f"{directory}/{version_name(next_version + i)}.json" for i in range(1, _LOOKED_AHEAD))
+    ahead = (commit_path(root, next_version + i) for i in range(1, _LOOKED_AHEAD))
     if any(map(storage.status, ahead)):
         return None
     latest = next_version - 1
-    if latest == version and not storage.status(f"{directory}/{version_name(version)}.json"):
+    if latest == version and not storage.status(commit_path(root, version)):
         return None  # cleaned up; later ones may be too
-    if checksum := storage.status(f"{directory}/{version_name(latest)}.crc"):
+    if checksum := storage.status(checksum_path(root, latest)):
         listing.checksums[latest] = checksum
     return listing
 
@@ -145,7 +125,7 @@ def sort_log_files(files: Iterable[FileStatus]) -> LogListing:
     listing = LogListing()
     parts: dict[tuple[int, int], dict[int, FileStatus]] = {}
     for file in files:
-        match = _NAME.fullmatch(file.path.rpartition("/")[2])
+        match = LOG_NAME.fullmatch(file.path.rpartition("/")[2])
         if not match:
             continue
         version = int(match["version"])
@@ -194,11 +174,11 @@ def _find_segment(storage: StorageClient, root: str, version: int | None, log_ta
 
 def _list_from_checkpoint(storage: StorageClient, root: str, version: int) -> LogListing:
     """The log from a checkpoint on; a single file under the classic name is found without a listing."""
-    path = f"{log_path(root)}/{version_name(version)}.checkpoint.parquet"
+    path = checkpoint_path(root, version)
     if storage.scans_directories(log_path(root)) and (file := storage.status(path)) is not None:
         listing = list_newer(storage, root, version)
         listing.checkpoints.setdefault(version, Checkpoint(version, (file,)))
-        if commit := storage.status(f"{log_path(root)}/{version_name(version)}.json"):
+        if commit := storage.status(commit_path(root, version)):
             listing.commits[version] = commit
         return listing
     return list_log(storage, root, version)
@@ -286,8 +266,7 @@ def extend_segment(segment: LogSegment, storage: StorageClient, root: str) -> Lo
 
 def _is_gone(segment: LogSegment, found: FileStatus | None) -> bool:
     """Whether its last commit was published and is now gone: cleaned up, or replaced by another table's."""
-    is_published = segment.latest_file.path.endswith(f"/{version_name(segment.version)}.json")
-    return is_published and found != segment.latest_file
+    return is_commit(segment.latest_file.path, segment.version) and found != segment.latest_file
 
 
 def _has_grown(segment: LogSegment, storage: StorageClient, root: str) -> bool:

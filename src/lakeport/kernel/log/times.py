@@ -13,12 +13,9 @@ import msgspec
 from lakeport.errors import CorruptTableError, MissingFileError, VersionNotFoundError
 from lakeport.kernel.actions import Metadata
 from lakeport.kernel.definition import ENABLE_IN_COMMIT_TIMESTAMPS
-from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.engine import StorageClient
+from lakeport.kernel.log.commits import read_lines
 from lakeport.kernel.log.segment import LogListing
-
-
-class _CommitInfoLine(msgspec.Struct):
-    commitInfo: dict[str, Any] | None = None  # noqa: N815  # the key in JSON
 
 
 class CommitInfo(msgspec.Struct, frozen=True):
@@ -33,21 +30,6 @@ class CommitInfo(msgspec.Struct, frozen=True):
     @property
     def operation(self) -> str | None:
         return self.info.get("operation")
-
-
-def read_commit_info(storage: StorageClient, file: FileStatus) -> dict[str, Any]:
-    """The `commitInfo` of a commit file; empty if it has none."""
-    decoder = msgspec.json.Decoder(_CommitInfoLine)
-    for line in storage.read(file.path).splitlines():
-        if b'"commitInfo"' not in line:
-            continue
-        try:
-            info = decoder.decode(line).commitInfo
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise CorruptTableError(f"the commit file has a line that is not valid: {error}", path=file.path) from error
-        if info is not None:
-            return info
-    return {}
 
 
 def format_time(milliseconds: int) -> str:
@@ -76,12 +58,16 @@ class CommitTimes:
                 f"the in-commit timestamp properties are not numbers: {error}", path=root
             ) from error
 
+    def under(self, metadata: Metadata) -> CommitTimes:
+        """The times of the same commits under the properties of another version."""
+        return CommitTimes(self._storage, self.listing, metadata, self._root)
+
     def of(self, version: int, info: dict[str, Any] | None = None) -> int:
         """The commit time in milliseconds since the epoch. `info` is the version's commitInfo, if already read."""
         file = self.listing.commits[version]
         if self._first_in_commit is None or version < self._first_in_commit:
             return self._modification_times[version]
-        stamp = (read_commit_info(self._storage, file) if info is None else info).get("inCommitTimestamp")
+        stamp = (read_lines(self._storage, file).info if info is None else info).get("inCommitTimestamp")
         if not isinstance(stamp, int):
             raise CorruptTableError("the commit has no inCommitTimestamp, but the table has them on", path=file.path)
         return stamp
@@ -166,7 +152,7 @@ def read_history(storage: StorageClient, listing: LogListing, times: CommitTimes
     """The commits up to `version`, newest first, as far back as the log goes."""
     while version in listing.commits:
         try:
-            info = read_commit_info(storage, listing.commits[version])
+            info = read_lines(storage, listing.commits[version]).info
         except MissingFileError:  # cleaned up concurrently
             return
         yield CommitInfo(version, times.of(version, info), info)

@@ -6,7 +6,7 @@ import logging
 
 from lakeport.kernel.definition import CHECKPOINT_INTERVAL
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.log import Checksum, log_path, next_checksum, read_checksum, version_name, write_checksum
+from lakeport.kernel.log import Checksum, checksum_path, next_checksum, read_checksum, write_checksum
 from lakeport.kernel.maintenance.checkpoint_writer import write_checkpoint
 from lakeport.kernel.maintenance.log_cleanup import clean_up_log
 from lakeport.kernel.snapshot import Snapshot, Table
@@ -50,5 +50,5 @@ def _previous_checksum(engine: Engine, committed: Committed) -> Checksum | None:
     """The previous version's checksum; None if a file is re-added, which the totals would count twice."""
     if not committed.removes and any(not add.data_change for add in committed.adds):
         return None
-    path = f"{log_path(committed.definition.root)}/{version_name(committed.version - 1)}.crc"
+    path = checksum_path(committed.definition.root, committed.version - 1)
     return read_checksum(engine, FileStatus(path, 0)) if committed.version else None

@@ -13,17 +13,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.actions import DELETION_VECTOR, Format
+from lakeport.kernel.actions import DELETION_VECTOR, TEXT_MAP, Format
 from lakeport.kernel.engine import AS_STORED, Engine
 from lakeport.kernel.log import (
-    STATE_FIELDS,
     LogSegment,
     TableState,
     commit_files,
-    decode_paths,
-    file_keys,
     first_occurrences,
-    present_actions,
+    keys_of,
+    read_batches,
     read_checkpoint_files,
     read_checkpoint_state,
 )
@@ -32,7 +30,6 @@ from lakeport.kernel.values import FALSE, array_of, from_numpy, scalar_of
 _BATCH_SIZE = 1 << 14
 """File actions per batch: a few tens of MB with all columns."""
 
-TEXT_MAP = pa.map_(pa.string(), pa.string())
 _KEPT_OF_ANY = [
     pa.field("partitionValues", TEXT_MAP),
     pa.field("size", pa.int64()),
@@ -57,7 +54,7 @@ _REMOVE_FIELDS = [
     pa.field("extendedFileMetadata", pa.bool_()),
 ]
 _REMOVE = pa.field("remove", pa.struct(_REMOVE_FIELDS))
-_COMMIT_SCHEMA = pa.schema([pa.field("add", pa.struct(ADD_FIELDS)), _REMOVE, *STATE_FIELDS])
+_COMMIT_FIELDS = [pa.field("add", pa.struct(ADD_FIELDS)), _REMOVE]
 DATA_CHANGE = pa.field("dataChange", pa.bool_())
 REMOVE = pa.field("remove", pa.struct([*_REMOVE_FIELDS, DATA_CHANGE]))
 """A tombstone in a checkpoint: without statistics and tags (section "Checkpoints")."""
@@ -100,22 +97,18 @@ class SurvivingActions:
         state = TableState()
         actions: list[pa.StructArray] = []
         keys: list[pa.Array] = []
-        for batch in self._engine.json.read_json_files(files, _COMMIT_SCHEMA):
-            state.add_older(batch, files[0].path)
+        for found in read_batches(self._engine, self._root, files, _COMMIT_FIELDS, state):
             for name in ("add", "remove"):
-                actions.append(present_actions(batch.column(name), self._root))
-                keys.append(self._keys_of(actions[-1]))
+                actions.append(found[name])
+                keys.append(keys_of(found[name], self._root))
         survives = first_occurrences(keys)
         kept = [a if mask.all() else a.filter(from_numpy(mask)) for a, mask in zip(actions, survives, strict=True)]
         return state, kept, pa.chunked_array([k for k in keys if len(k)], pa.string())
 
-    def _keys_of(self, actions: pa.StructArray) -> pa.Array:
-        return file_keys(decode_paths(actions.field("path"), self._root), actions.field("deletionVector"))
-
     def _not_replaced(self, actions: pa.StructArray) -> pa.StructArray:
         if not len(self._keys) or not len(actions):
             return actions
-        replaced = pc.is_in(self._keys_of(actions), value_set=self._keys)
+        replaced = pc.is_in(keys_of(actions, self._root), value_set=self._keys)
         return actions if not replaced.true_count else actions.filter(pc.invert(replaced))
 
     def _tombstones(self, removes: pa.StructArray) -> pa.StructArray:

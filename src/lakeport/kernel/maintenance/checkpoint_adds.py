@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.kernel.actions import TEXT_MAP
 from lakeport.kernel.data_files import (
     conform_parsed,
     format_stats,
@@ -19,7 +20,7 @@ from lakeport.kernel.data_files import (
 from lakeport.kernel.definition import CHECKPOINT_STATS_AS_JSON, CHECKPOINT_STATS_AS_STRUCT, parse_clustering
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Column
-from lakeport.kernel.maintenance.checkpoint_actions import ADD_FIELDS, DATA_CHANGE, TEXT_MAP, make_struct
+from lakeport.kernel.maintenance.checkpoint_actions import ADD_FIELDS, DATA_CHANGE, make_struct
 from lakeport.kernel.schema import arrow_type, leaves_of
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.values import to_mask

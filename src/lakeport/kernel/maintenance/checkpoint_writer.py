@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.actions import SIDECAR
+from lakeport.kernel.actions import SIDECAR, TEXT_MAP
 from lakeport.kernel.definition import (
     CHECKPOINT_POLICY,
     DELETED_FILE_RETENTION,
@@ -29,17 +29,16 @@ from lakeport.kernel.log import (
     STATE_FIELDS,
     FileTotals,
     LogSegment,
+    checkpoint_path,
     find_segment,
     last_checkpoint,
     last_checkpoint_path,
     log_path,
-    version_name,
     whole_checksum,
     write_checksum,
 )
 from lakeport.kernel.maintenance.checkpoint_actions import (
     REMOVE,
-    TEXT_MAP,
     Actions,
     SurvivingActions,
     action_batch,
@@ -128,7 +127,7 @@ def _write_classic(engine: Engine, snapshot: Snapshot, contents: _Contents) -> _
     schema = pa.schema([*STATE_FIELDS, *contents.file_schema])
     first = action_batch(contents.actions, schema)
     data = engine.parquet.encode_parquet(chain([first], contents.file_batches(schema)), schema)
-    _write_once(engine, f"{log_path(snapshot.root)}/{version_name(snapshot.version)}.checkpoint.parquet", data)
+    _write_once(engine, checkpoint_path(snapshot.root, snapshot.version), data)
     return _Written(first.num_rows + contents.rows, len(data))
 
 
@@ -149,8 +148,7 @@ def _write_v2(engine: Engine, snapshot: Snapshot, contents: _Contents) -> _Writt
     schema = pa.schema([_CHECKPOINT_METADATA, *STATE_FIELDS, *contents.file_schema, SIDECAR])
     top = action_batch(actions, schema)
     data = engine.parquet.encode_parquet([top], schema)
-    name = f"{version_name(snapshot.version)}.checkpoint.{uuid4()}.parquet"
-    _write_once(engine, f"{log_path(snapshot.root)}/{name}", data)
+    _write_once(engine, checkpoint_path(snapshot.root, snapshot.version, uuid4()), data)
     return _Written(top.num_rows + contents.rows, len(data) + size)
 
 

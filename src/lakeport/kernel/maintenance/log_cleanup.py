@@ -14,6 +14,8 @@ from lakeport.kernel.definition import ENABLE_EXPIRED_LOG_CLEANUP, LOG_RETENTION
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.log import (
     Checkpoint,
+    is_checkpoint,
+    is_commit,
     log_path,
     parse_version,
     read_checkpoint_state,
@@ -70,7 +72,7 @@ def find_expired_log(files: Iterable[FileStatus], cutoff: int) -> ExpiredLog | N
         if version is None:
             continue
         seen.append(file)
-        if file.path.endswith(f"{version_name(version)}.json"):
+        if is_commit(file.path, version):
             time = max(file.modification_time, time + 1)
             if time > cutoff:
                 break
@@ -111,7 +113,7 @@ def _unused_sidecars(engine: Engine, root: str, first_version: int, before: int)
     used = set()
     for file in engine.storage.list_from(log_path(root), version_name(first_version)):
         version = parse_version(file.path)
-        if version is not None and ".checkpoint." in _name(file.path):
+        if version is not None and is_checkpoint(file.path):
             used |= {_name(sidecar.path) for sidecar in read_sidecars(engine, Checkpoint(version, (file,)))}
     return [path for path in old if _name(path) not in used]
 

@@ -17,7 +17,7 @@ from lakeport.kernel.actions import DELETION_VECTOR, to_action
 from lakeport.kernel.data_files import partition_directory
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import FileStatus
-from lakeport.kernel.log import FileColumns, decode_paths, list_log, read_checkpoint_files
+from lakeport.kernel.log import FileColumns, decode_paths, list_log, read_batches, read_checkpoint_files
 from lakeport.kernel.paths import ABSOLUTE
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.values import scalar_of
@@ -80,19 +80,18 @@ def needed_files(snapshot: Snapshot, since: int) -> NeededFiles:
         needed.add_files(files.column("path"), files.column("deletionVector"))
     for removes in _tombstones(snapshot, since):
         needed.add_files(decode_paths(removes.field("path"), snapshot.root), removes.field("deletionVector"))
-    for actions in _read_commits(snapshot, _recent_commits(snapshot, since)):
-        for name in ("remove", "cdc"):
-            found = actions.column(name).drop_null()
-            vectors = found.field("deletionVector") if name == "remove" else None
-            needed.add_files(decode_paths(found.field("path"), snapshot.root), vectors)
+    for found in _read_commits(snapshot, _recent_commits(snapshot, since)):
+        removes, changes = found["remove"], found["cdc"]
+        needed.add_files(decode_paths(removes.field("path"), snapshot.root), removes.field("deletionVector"))
+        needed.add_files(decode_paths(changes.field("path"), snapshot.root))
     return needed
 
 
 def _tombstones(snapshot: Snapshot, since: int) -> Iterator[pa.StructArray]:
     """The version's removes, unless older than `since`."""
     segment = snapshot.segment
-    for actions in _read_commits(snapshot, [commit.file for commit in segment.commits]):
-        yield _recent(actions.column("remove").drop_null(), since)
+    for found in _read_commits(snapshot, [commit.file for commit in segment.commits]):
+        yield _recent(found["remove"], since)
     if segment.checkpoint is not None:
         for (removes,) in read_checkpoint_files(snapshot.engine, segment.checkpoint, [_REMOVE]):
             yield _recent(removes, since)
@@ -104,8 +103,8 @@ def _recent_commits(snapshot: Snapshot, since: int) -> list[FileStatus]:
     return [commit for commit in commits if commit.modification_time >= since]
 
 
-def _read_commits(snapshot: Snapshot, files: list[FileStatus]) -> Iterator[pa.RecordBatch]:
-    return snapshot.engine.json.read_json_files(files, pa.schema([_REMOVE, _CDC])) if files else iter(())
+def _read_commits(snapshot: Snapshot, files: list[FileStatus]) -> Iterator[dict[str, pa.StructArray]]:
+    return read_batches(snapshot.engine, snapshot.root, files, [_REMOVE, _CDC])
 
 
 def _recent(removes: pa.StructArray, since: int) -> pa.StructArray:

@@ -32,10 +32,10 @@ from lakeport.kernel.definition import (
     high_water_mark,
 )
 from lakeport.kernel.engine import Engine, FileStatus
-from lakeport.kernel.log import list_newer, log_path, version_name
+from lakeport.kernel.log import commit_path, list_newer, read_lines
 from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.transaction.conflicts import Changes, Reads, WinningCommit, check_conflicts, read_commit
+from lakeport.kernel.transaction.conflicts import Changes, Reads, WinningCommit, check_conflicts, read_winner
 from lakeport.version import __version__
 
 ENGINE_INFO = f"Lakeport/{__version__}"
@@ -111,9 +111,6 @@ class Committer:
     def root(self) -> str:
         return self.definition.root
 
-    def _path(self, version: int) -> str:
-        return f"{log_path(self.root)}/{version_name(version)}.json"
-
     def commit(self) -> Committed:
         """Raises `CommitConflictError` and `CommitUnknownError`."""
         self._check_log_is_there()
@@ -148,10 +145,10 @@ class Committer:
         commits, footprint = list_newer(self.engine.storage, self.root, base.version).commits, self._footprint
         for version in range(base.version + 1, max(commits, default=base.version + 1) + 1):
             # A listing during concurrent writes may miss an existing version.
-            file = commits.get(version) or self.engine.storage.status(self._path(version))
+            file = commits.get(version) or self.engine.storage.status(commit_path(self.root, version))
             if file is None:
                 raise self._outdated(version)
-            winner = read_commit(self.engine.storage, file, version)
+            winner = read_winner(self.engine.storage, file, version)
             if self.snapshot is None:
                 raise CommitConflictError(
                     f"another writer has created the table meanwhile; append to it, or choose another path "
@@ -228,7 +225,7 @@ class Committer:
 
     def _put(self, version: int, data: bytes) -> bool:
         """Write the version. False if another writer's commit is there."""
-        path = self._path(version)
+        path = commit_path(self.root, version)
         failures: list[StorageError] = []
         for _ in range(_ATTEMPTS):
             try:
@@ -257,7 +254,7 @@ class Committer:
     def _found(self, path: str, version: int) -> bool | None:
         """Whether the existing version is this commit; None if there is none."""
         try:
-            return self._is_ours(path, version)
+            return self._is_ours(path)
         except FileNotFoundError:
             return None
         except StorageError as error:
@@ -267,9 +264,8 @@ class Committer:
                 version=version,
             ) from error
 
-    def _is_ours(self, path: str, version: int) -> bool:
-        info = read_commit(self.engine.storage, FileStatus(path, 0), version).info
-        return info.get("txnId") == self.transaction_id
+    def _is_ours(self, path: str) -> bool:
+        return read_lines(self.engine.storage, FileStatus(path, 0)).info.get("txnId") == self.transaction_id
 
 
 def _text(value: Any) -> str:

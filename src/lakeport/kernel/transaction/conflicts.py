@@ -16,23 +16,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from lakeport.errors import CommitConflictError, CorruptTableError
-from lakeport.kernel.actions import Add, DomainMetadata, Remove, Transaction
+from lakeport.errors import CommitConflictError
+from lakeport.kernel.actions import Add, DomainMetadata, Remove
 from lakeport.kernel.definition import ROW_TRACKING_DOMAIN
 from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.log import ActionLine, read_lines
 from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.values import array_of, to_mask
-
-
-class _Line(msgspec.Struct, rename={"meta_data": "metaData", "commit_info": "commitInfo", "domain": "domainMetadata"}):
-    add: Add | None = None
-    remove: Remove | None = None
-    txn: Transaction | None = None
-    domain: DomainMetadata | None = None
-    protocol: dict[str, Any] | None = None
-    meta_data: dict[str, Any] | None = None
-    commit_info: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +31,7 @@ class WinningCommit:
     """A commit by another writer since this transaction read the table."""
 
     version: int
-    lines: Sequence[_Line]
+    lines: Sequence[ActionLine]
     modification_time: int = 0
     """Of the commit file, in milliseconds since the epoch."""
 
@@ -54,7 +45,7 @@ class WinningCommit:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        return next((line.commit_info for line in self.lines if line.commit_info is not None), {})
+        return next((line.info for line in self.lines if line.info is not None), {})
 
     @cached_property
     def domains(self) -> dict[str, DomainMetadata]:
@@ -66,14 +57,9 @@ class WinningCommit:
         return f"version {self.version}" + (f" ({operation})" if operation else "")
 
 
-def read_commit(storage: StorageClient, file: FileStatus, version: int) -> WinningCommit:
+def read_winner(storage: StorageClient, file: FileStatus, version: int) -> WinningCommit:
     """Raises `CorruptTableError` for an unreadable commit."""
-    decoder = msgspec.json.Decoder(_Line)
-    try:
-        lines = [decoder.decode(line) for line in storage.read(file.path).splitlines() if line.strip()]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptTableError(f"the commit file has a line that is not valid: {error}", path=file.path) from error
-    return WinningCommit(version, lines, file.modification_time)
+    return WinningCommit(version, tuple(read_lines(storage, file)), file.modification_time)
 
 
 @dataclass
@@ -123,7 +109,7 @@ def check_conflicts(reads: Reads, changes: Changes, winner: WinningCommit) -> No
 def _check_table(winner: WinningCommit) -> None:
     if any(line.protocol is not None for line in winner.lines):
         raise _conflict(winner, "it changes the table's protocol")
-    if any(line.meta_data is not None for line in winner.lines):
+    if any(line.metadata is not None for line in winner.lines):
         raise _conflict(winner, "it changes the table's schema or properties")
 
 

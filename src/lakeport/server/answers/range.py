@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakeport.errors import ChangeFeedError, CorruptTableError, VersionNotFoundError
+from lakeport.errors import ChangeFeedError
 from lakeport.kernel.actions import Metadata, Protocol
+from lakeport.kernel.changes import CommitRange
 from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED, check_readable
-from lakeport.kernel.log import CommitChanges, CommitTimes, FileColumns, decode_paths, read_commit_changes
+from lakeport.kernel.log import CommitActions, FileColumns
 from lakeport.kernel.paths import whole_path
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.server.answers.answer import CHUNK_FILES, FileLines, chunked
@@ -26,59 +26,42 @@ from lakeport.server.answers.lines import ADD, CDC, REMOVE, LineWriter, Moment
 _COLUMNS = FileColumns(row_tracking=True, stats=True)
 
 
-class StateChange(msgspec.Struct, frozen=True):
-    """The protocol and metadata changes of a commit; also the JSON shape of their lines."""
-
-    protocol: Protocol | None = None
-    metaData: Metadata | None = None  # noqa: N815  # the key in JSON
-
-
-class CommitRange:
-    """The commits from the version of `first` to that of `last`."""
+class SharedRange:
+    """The commits from the version of `first` to that of `last`, with what their answer depends on."""
 
     def __init__(self, first: Snapshot, last: Snapshot) -> None:
         """Raises `VersionNotFoundError` if a commit of the range has been cleaned up."""
         self.first, self.last, self.root = first, last, last.root
         self.start, self.end = first.version, last.version
-        self.times: CommitTimes = last.commit_times()
-        gone = [version for version in self.versions if version not in self.times.listing.commits]
-        if gone:
-            raise VersionNotFoundError(
-                f"the changes of version {gone[0]} have been cleaned up; start at version {gone[-1] + 1}",
-                version=gone[0],
-                earliest=gone[-1] + 1,
-                latest=self.end,
-            )
+        self._commits = CommitRange.until(last, self.start)
         self._may_have_vectors = {self.start}
         self._has_vectors: dict[bool, bool] = {}
         self.states = dict(self._state_changes())
         """Commits after the first that change the protocol or the metadata, by version."""
 
-    @property
-    def versions(self) -> range:
-        return range(self.start, self.end + 1)
-
     def all_states(self) -> Iterator[tuple[Protocol, Metadata]]:
         """Every protocol and metadata in force at some version of the range."""
         protocol, metadata = self.first.protocol, self.first.metadata
         yield protocol, metadata
-        for change in self.states.values():
-            protocol, metadata = change.protocol or protocol, change.metaData or metadata
+        for new_protocol, new_metadata in self.states.values():
+            protocol, metadata = new_protocol or protocol, new_metadata or metadata
             yield protocol, metadata
 
     def check_feed(self) -> None:
         """Raises `ChangeFeedError` if the change data feed is disabled at some version of the range."""
-        states = {self.start: StateChange(metaData=self.first.metadata)} | self.states
-        for version, change in states.items():
-            if change.metaData and not ENABLE_CHANGE_DATA_FEED.of(change.metaData.configuration, path=self.root):
+        for version, (_, metadata) in {self.start: (None, self.first.metadata), **self.states}.items():
+            if metadata and not ENABLE_CHANGE_DATA_FEED.of(metadata.configuration, path=self.root):
                 raise ChangeFeedError(
                     f"the change data feed is not enabled at version {version}: changes are not recorded in the whole "
                     f"range from version {self.start} to {self.end}",
                     version=version,
                 )
 
-    def commit(self, version: int) -> CommitChanges:
-        return read_commit_changes(self.last.engine, self.times, version, _COLUMNS)
+    def commit(self, version: int) -> CommitActions:
+        return self._commits.read_changes(version, _COLUMNS)
+
+    def moment(self, commit: CommitActions) -> Moment:
+        return Moment(commit.version, self._commits.time_of(commit))
 
     def has_vectors(self, feed: bool) -> bool:
         """Whether a file in the answer has a deletion vector."""
@@ -88,44 +71,25 @@ class CommitRange:
             found = self._has_vectors[feed] = any(_has_vector(commit, feed) for commit in commits)
         return found
 
-    def _state_changes(self) -> Iterator[tuple[int, StateChange]]:
-        later = self.versions[1:]
-        files = [self.times.listing.commits[version] for version in later]
-        for version, file, data in zip(later, files, self.last.engine.storage.read_many(files), strict=True):
-            if _may_name(data, b"deletionVector"):
+    def _state_changes(self) -> Iterator[tuple[int, tuple[Protocol | None, Metadata | None]]]:
+        for version, lines in self._commits.read_lines(self.start + 1):
+            if lines.may_have_vectors:
                 self._may_have_vectors.add(version)
-            change = _state_in(data, file.path)
-            if change.protocol:
-                check_readable(change.protocol, self.root)
-            if change.protocol or change.metaData:
-                yield version, change
+            protocol, metadata = lines.state()
+            if protocol:
+                check_readable(protocol, self.root)
+            if protocol or metadata:
+                yield version, (protocol, metadata)
 
 
-def _state_in(commit: bytes, path: str) -> StateChange:
-    protocol, metadata = None, None
-    for line in commit.splitlines() if _may_name(commit, b"metaData", b"protocol") else ():
-        if _may_name(line, b"metaData", b"protocol"):
-            try:
-                found = msgspec.json.decode(line, type=StateChange)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                raise CorruptTableError(f"the commit has a line that is not valid: {error}", path=path) from error
-            protocol, metadata = found.protocol or protocol, found.metaData or metadata
-    return StateChange(protocol, metadata)
-
-
-def _may_name(text: bytes, *keys: bytes) -> bool:
-    """Whether JSON may contain one of these keys. Keys may be escaped, so text with escapes must be parsed."""
-    return b"\\u" in text or any(b'"%s"' % key in text for key in keys)
-
-
-def _files_told(commit: CommitChanges, feed: bool) -> list[tuple[str, pa.StructArray]]:
+def _files_told(commit: CommitActions, feed: bool) -> list[tuple[str, pa.StructArray]]:
     """The file actions of a commit that belong in an answer, in order."""
     if feed and commit.cdc:
         return [(CDC, column) for column in commit.cdc]
     return [(ADD, column) for column in commit.adds] + [(REMOVE, column) for column in commit.removes]
 
 
-def _has_vector(commit: CommitChanges, feed: bool) -> bool:
+def _has_vector(commit: CommitActions, feed: bool) -> bool:
     vectors = [column.field("deletionVector") for _, column in _files_told(commit, feed)]
     return any(vector.null_count < len(vector) for vector in vectors)
 
@@ -151,7 +115,7 @@ class RangeOptions:
 class RangeFiles:
     """The lines of a range of commits."""
 
-    def __init__(self, commits: CommitRange, options: RangeOptions, writer: LineWriter, lines: FileLines) -> None:
+    def __init__(self, commits: SharedRange, options: RangeOptions, writer: LineWriter, lines: FileLines) -> None:
         self._commits, self._options = commits, options
         self._writer, self._lines = writer, lines
         self.next: Cursor | None = None
@@ -167,7 +131,7 @@ class RangeFiles:
             told_since = told_since if told else version
             told += b"" if index else self._state_lines(version)
             commit = self._commits.commit(version)
-            moment = Moment(version, commit.timestamp)
+            moment = self._commits.moment(commit)
             for kind, rows in self._rows(commit, index):
                 taken = rows if left is None else rows[:left]
                 if taken:
@@ -179,36 +143,22 @@ class RangeFiles:
         yield told
 
     def _state_lines(self, version: int) -> bytes:
-        change = self._commits.states.get(version)
-        if change is None:
-            return b""
-        protocol = change.protocol if self._options.protocol else None
-        metadata = change.metaData if self._options.metadata else None
-        return (self._writer.protocol(protocol, version) if protocol else b"") + (
-            self._writer.metadata(metadata, version) if metadata else b""
-        )
+        protocol, metadata = self._commits.states.get(version, (None, None))
+        lines = self._writer.protocol(protocol, version) if protocol and self._options.protocol else b""
+        return lines + (self._writer.metadata(metadata, version) if metadata and self._options.metadata else b"")
 
-    def _rows(self, commit: CommitChanges, index: int) -> Iterator[tuple[str, list[FileRow]]]:
+    def _rows(self, commit: CommitActions, index: int) -> Iterator[tuple[str, list[FileRow]]]:
         """The files of a commit from `index` on, in batches."""
         in_place: list[str] = []
         if not (self._options.feed and commit.cdc):
-            in_place = self._changed_in_place(commit)
+            root = self._commits.root
+            in_place = [whole_path(path, root) for path in commit.replaced_paths(root).to_pylist()]
             self._lines.sign_alike(in_place)
         for kind, column in _files_told(commit, self._options.feed):
             rest = column.slice(index)
             index = max(0, index - len(column))
             for rows in chunked(rows_of_actions(rest, self._commits.root), CHUNK_FILES):
                 yield kind, self._completed(rows, commit.version, in_place) if kind == REMOVE else rows
-
-    def _changed_in_place(self, commit: CommitChanges) -> list[str]:
-        """Files that the commit removes and adds again, with a new deletion vector."""
-        root = self._commits.root
-        added, removed = (
-            pa.chunked_array([decode_paths(column.field("path"), root) for column in columns], pa.string())
-            for columns in (commit.adds, commit.removes)
-        )
-        both = added.filter(pc.is_in(added, value_set=removed)) if len(added) and len(removed) else added[:0]
-        return [whole_path(path, root) for path in both.to_pylist()]
 
     def _completed(self, rows: list[FileRow], version: int, in_place: list[str]) -> list[FileRow]:
         """Fill in sizes, which a remove may omit but clients need. Raises `ChangeFeedError` if a remove omits the

@@ -20,7 +20,7 @@ from lakeport.server.answers.caller import Caller, invalid
 from lakeport.server.answers.formats import choose_format, needs_of_range, needs_of_snapshot, protocol_of_range
 from lakeport.server.answers.lines import LineWriter, Moment, line_writer
 from lakeport.server.answers.opened_tables import CachedTable, SharedSnapshot, TableCache
-from lakeport.server.answers.range import CommitRange, Cursor, RangeFiles, RangeOptions
+from lakeport.server.answers.range import Cursor, RangeFiles, RangeOptions, SharedRange
 from lakeport.server.answers.snapshot import Position, SnapshotFiles, read_hints
 from lakeport.server.signing import Signers
 from lakeport.sharing.models import ChangesRequest, QueryRequest
@@ -182,7 +182,7 @@ class TableService:
     def _range(
         self,
         caller: Caller,
-        commits: CommitRange,
+        commits: SharedRange,
         options: RangeOptions,
         request: QueryRequest | ChangesRequest,
         page: _RangePage | None,
@@ -308,10 +308,10 @@ def _head(writer: LineWriter, shared: SharedSnapshot, version: int | None) -> by
     return writer.protocol(delta.protocol) + writer.metadata(delta.metadata, version, shared.totals)
 
 
-def _commits(table: CachedTable, start: int, end: int) -> CommitRange:
+def _commits(table: CachedTable, start: int, end: int) -> SharedRange:
     """The commits of a range, cached with its last version for later pages."""
     last = table.at_version(end)
-    return last.kept(start, lambda: CommitRange(table.at_version(start).delta, last.delta))
+    return last.kept(start, lambda: SharedRange(table.at_version(start).delta, last.delta))
 
 
 def _same_on_every_page(request: QueryRequest) -> QueryRequest:
