@@ -10,6 +10,8 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 ONE_SESSION = "tests/spark"
+PROCESSES = "tests/spark/processes"
+"""They start Spark in processes of its own, each file for itself."""
 TABLES_OF_SPARK = "tests/interop/test_spark_written.py"
 """It shares tables with `tests/interop/test_delta_spark.py`: Delta on Spark takes long to write them."""
 FIRST = (
@@ -20,11 +22,11 @@ FIRST = (
     "tests/interop/test_spark_versions.py",
     "tests/interop/test_iceberg_spark.py",
     "tests/interop/test_spark_object_store.py",
-    "tests/spark/processes",
-    "tests/test_documentation.py",
-    "tests/client/test_sync_killed.py",
+    PROCESSES,
+    "tests/whole/test_documentation.py",
+    "tests/client/sync/test_killed.py",
     "tests/iceberg",
-    "tests/test_concurrent_writers.py",
+    "tests/whole/test_concurrent_writers.py",
     "tests/client",
 )
 
@@ -55,7 +57,7 @@ class LongestFirst:
 def unit_of(nodeid: str) -> str:
     """What one worker does: a file, or files that share what takes long to make."""
     file = nodeid.partition("::")[0]
-    if str(PurePosixPath(file).parent) == ONE_SESSION:
+    if file.startswith(f"{ONE_SESSION}/") and not file.startswith(f"{PROCESSES}/"):
         return ONE_SESSION
     return TABLES_OF_SPARK if file == "tests/interop/test_delta_spark.py" else file
 

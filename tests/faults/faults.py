@@ -47,7 +47,7 @@ FAULTS = (
         old="if version < c.last <= last]",
         new="if version < c.last]",
         seen="An older version shows rows of later versions, if a log compaction reaches past it.",
-        first=("tests/kernel/test_log.py", "tests/kernel/test_replay.py"),
+        first=("tests/kernel/log/test_log.py", "tests/kernel/log/test_replay.py"),
     ),
     Fault(
         "kernel-checkpoint-missing-part",
@@ -56,7 +56,7 @@ FAULTS = (
         old="set(found) == set(range(1, count + 1))",
         new="max(found) == count",
         seen="Rows are missing, because a checkpoint that lacks a part is taken for a complete one.",
-        first=("tests/kernel/test_log.py",),
+        first=("tests/kernel/log/test_log.py",),
     ),
     Fault(
         "kernel-refresh-forgets-removes",
@@ -65,7 +65,7 @@ FAULTS = (
         old="[*self.keys.chunks, *older.keys.chunks]",
         new="[*self.keys.chunks]",
         seen="After a refresh, rows of files removed earlier are back.",
-        first=("tests/kernel/test_replay.py", "tests/kernel/test_snapshot.py"),
+        first=("tests/kernel/log/test_replay.py", "tests/kernel/test_snapshot.py"),
     ),
     Fault(
         "kernel-vector-last-row",
@@ -74,7 +74,7 @@ FAULTS = (
         old="self._between(first, last + 1)",
         new="self._between(first, last)",
         seen="A deleted row stays, if it is the last of a batch that has other rows missing.",
-        first=("tests/kernel/test_deletion_vectors.py",),
+        first=("tests/kernel/deletion_vectors/test_deletion_vectors.py",),
     ),
     Fault(
         "kernel-skipping-cut-string",
@@ -84,9 +84,9 @@ FAULTS = (
         new="cut = pc.or_(marked, pc.greater(pc.binary_length(upper), _CUT))",
         seen="A filter on a long string misses rows beyond a maximum that was cut to 32 characters.",
         first=(
-            "tests/kernel/test_skipping.py::test_a_greatest_text_of_32_characters_may_be_cut_and_a_shorter_one_not",
-            "tests/kernel/test_skipping.py",
-            "tests/kernel/test_statistics.py",
+            "tests/kernel/data_files/test_skipping.py::test_a_greatest_text_of_32_characters_may_be_cut_and_a_shorter_one_not",
+            "tests/kernel/data_files/test_skipping.py",
+            "tests/kernel/data_files/test_statistics.py",
         ),
     ),
     Fault(
@@ -96,7 +96,7 @@ FAULTS = (
         old='case "<>" if bounds.exact:',
         new='case "<>":',
         seen="A filter with <> misses NaN, and long strings that differ after the cut.",
-        first=("tests/kernel/test_skipping.py",),
+        first=("tests/kernel/data_files/test_skipping.py",),
     ),
     Fault(
         "kernel-nested-ids",
@@ -105,7 +105,7 @@ FAULTS = (
         old="lambda inner: physical_field(inner, mapping_mode))",
         new='lambda inner: physical_field(inner, "name" if mapping_mode == "id" else mapping_mode))',
         seen="Fields inside structs are null, if another writer's files name them differently.",
-        first=("tests/kernel/test_columns.py", "tests/kernel/test_scan.py"),
+        first=("tests/kernel/data_files/test_columns.py", "tests/kernel/scan/test_scan.py"),
     ),
     Fault(
         "kernel-time-travel-boundary",
@@ -114,7 +114,7 @@ FAULTS = (
         old="in_commit = timestamp >= self._enabled_at",
         new="in_commit = timestamp > self._enabled_at",
         seen="Reading at the very moment when in-commit timestamps were turned on gives the version before.",
-        first=("tests/kernel/test_snapshot.py", "tests/kernel/test_changes.py"),
+        first=("tests/kernel/test_snapshot.py", "tests/kernel/changes/test_changes.py"),
     ),
     Fault(
         "kernel-feed-rows-back",
@@ -123,7 +123,7 @@ FAULTS = (
         old="if old is not None and inserts:",
         new="if old is not None and new is None and inserts:",
         seen="The change feed misses rows that a restore brought back, if the file still has a deletion vector.",
-        first=("tests/kernel/test_changes.py",),
+        first=("tests/kernel/changes/test_changes.py",),
     ),
     Fault(
         "kernel-partition-zone",
@@ -133,8 +133,8 @@ FAULTS = (
         new="return moment.replace(tzinfo=UTC)",
         seen="Timestamps of partitions are hours off, if the log writes them with a zone other than UTC.",
         first=(
-            "tests/kernel/test_partitions.py::test_text_becomes_a_value_of_the_type",
-            "tests/kernel/test_partitions.py",
+            "tests/kernel/data_files/test_partitions.py::test_text_becomes_a_value_of_the_type",
+            "tests/kernel/data_files/test_partitions.py",
         ),
     ),
     Fault(
@@ -144,7 +144,7 @@ FAULTS = (
         old="highest = max(base.highest_row_id, high_water_mark(domains, self.root))",
         new="highest = base.highest_row_id",
         seen="Two rows have the same row id after two writers appended at the same time.",
-        first=("tests/kernel/test_commit.py", "tests/kernel/test_row_tracking.py"),
+        first=("tests/kernel/transaction/test_commit.py", "tests/kernel/definition/test_row_tracking.py"),
     ),
     Fault(
         "kernel-vector-in-parts",
@@ -153,7 +153,7 @@ FAULTS = (
         old="yield _to_numpy(bitmap[start : start + _PART_LENGTH])",
         new="yield _to_numpy(bitmap[start : start + _PART_LENGTH - 1])",
         seen="Deleted rows come back in the mirror, if a file has more than 65,535 of them.",
-        first=("tests/iceberg/test_vectors.py",),
+        first=("tests/iceberg/delta/test_vectors.py",),
     ),
     # engine
     Fault(
@@ -163,7 +163,7 @@ FAULTS = (
         old="position = int(starts[first])",
         new="position = int(starts[first] - starts[split.first_row_group])",
         seen="Wrong rows of a large file are deleted, if Spark reads it in parts.",
-        first=("tests/test_engine_contract.py", "tests/spark/test_planning.py"),
+        first=("tests/engine/test_contracts.py", "tests/spark/test_tasks.py"),
     ),
     Fault(
         "engine-rename-replaces",
@@ -172,7 +172,7 @@ FAULTS = (
         old="_AT_FDCWD, _RENAME_NOREPLACE = -100, 1",
         new="_AT_FDCWD, _RENAME_NOREPLACE = -100, 0",
         seen="Two writers overwrite each other's commits on a disk without hard links.",
-        first=("tests/engine/test_local_files.py",),
+        first=("tests/engine/storage/test_local_files.py",),
     ),
     Fault(
         "engine-row-group-nulls",
@@ -181,7 +181,7 @@ FAULTS = (
         old="s.has_null_count else None for s in statistics]",
         new="s.has_null_count else 0 for s in statistics]",
         seen="IS NULL misses rows of files whose footers have no null counts.",
-        first=("tests/test_engine_contract.py",),
+        first=("tests/engine/test_contracts.py",),
     ),
     Fault(
         "engine-unbounded-reading",
@@ -191,8 +191,8 @@ FAULTS = (
         new="= Queue()",
         seen="A slow consumer runs out of memory: files are read as far ahead as they go.",
         first=(
-            "tests/engine/test_reading.py",
-            "tests/test_workers.py",
+            "tests/workers/test_reading.py",
+            "tests/workers/test_threads.py",
             "tests/test_frame.py",
         ),
     ),
@@ -204,7 +204,7 @@ FAULTS = (
         old='[(c.action, c.condition is None) for c in matched] == [("delete", True)]',
         new='any(c.action == "delete" for c in matched)',
         seen="A merge with a delete clause takes any of several matching source rows instead of refusing.",
-        first=("tests/tables/test_merge.py",),
+        first=("tests/tables/merge/test_merge.py",),
     ),
     Fault(
         "tables-merge-null-keys",
@@ -213,7 +213,7 @@ FAULTS = (
         old="return found | column.is_null() if key.null_safe and values.null_count else found",
         new="return found",
         seen="A merge on <=> inserts a second row for a null key, if the first is in a file of its own.",
-        first=("tests/tables/test_matching.py", "tests/tables/test_merge.py"),
+        first=("tests/tables/merge/test_matching.py", "tests/tables/merge/test_merge.py"),
     ),
     Fault(
         "tables-feed-whole-files",
@@ -222,7 +222,7 @@ FAULTS = (
         old="or (imaged and c.deletes_rows)]",
         new="or (imaged and c.deletes_rows and not c.is_whole)]",
         seen="The change feed of a merge misses deleted rows, if a file lost all of its rows.",
-        first=("tests/tables/test_row_changes.py", "tests/tables/test_merge.py"),
+        first=("tests/tables/rows/test_row_changes.py", "tests/tables/merge/test_merge.py"),
     ),
     Fault(
         "tables-vacuum-race",
@@ -250,7 +250,7 @@ FAULTS = (
         old='any(".".join(parts[:end]).lower() in names for end in range(1, len(parts) + 1))',
         new='any(".".join(parts).lower().startswith(name) for name in names)',
         seen="A recipient of sales.eu reads the tables of sales.europe too.",
-        first=("tests/server/test_catalog_index.py",),
+        first=("tests/server/catalog/test_index.py",),
     ),
     Fault(
         "server-page-of-other-filter",
@@ -260,8 +260,8 @@ FAULTS = (
         new="request, json_predicate_hints=None, page_token=None, max_files=None, include_refresh_token=None,",
         seen="A page token is accepted with another filter: files are missing from the answer.",
         first=(
-            "tests/server/test_query_snapshots.py::test_tokens_are_good_for_their_recipient_their_table_and_their_query",
-            "tests/server/test_query_snapshots.py",
+            "tests/server/answers/test_query_snapshots.py::test_tokens_are_good_for_their_recipient_their_table_and_their_query",
+            "tests/server/answers/test_query_snapshots.py",
             "tests/conformance/test_pages.py",
         ),
     ),
@@ -272,7 +272,7 @@ FAULTS = (
         old="return max(0, records - (row.vector.cardinality if row.vector else 0))",
         new="return records",
         seen="A query with a limit returns too few rows of a table with deleted rows.",
-        first=("tests/server/test_query_snapshots.py",),
+        first=("tests/server/answers/test_query_snapshots.py",),
     ),
     Fault(
         "server-url-expiry-unsigned",
@@ -281,7 +281,7 @@ FAULTS = (
         old='return f"file url\\0{expires}\\0{location}\\0{table_id}\\0{recipient_id}\\0".encode()',
         new='return f"file url\\0{location}\\0{table_id}\\0{recipient_id}\\0".encode()',
         seen="A recipient edits the expiry of a URL and keeps reading after its access was revoked.",
-        first=("tests/server/test_signing.py", "tests/server/test_files.py"),
+        first=("tests/server/signing/test_signing.py", "tests/server/files/test_files.py"),
     ),
     Fault(
         "server-range-page-metadata",
@@ -290,7 +290,7 @@ FAULTS = (
         old="self.next = Cursor(told_since) if told else Cursor(version, index)",
         new="self.next = Cursor(version, index)",
         seen="A stream misses a schema change, if a page ends right before the version after it.",
-        first=("tests/server/test_query_ranges.py", "tests/conformance/test_ranges.py"),
+        first=("tests/server/answers/test_query_ranges.py", "tests/conformance/test_ranges.py"),
     ),
     # client
     Fault(
@@ -301,7 +301,7 @@ FAULTS = (
         new="if answer.end is not None and self._request.refresh_token is None:",
         seen="A read that outlives its first refresh token fails, or is refused as another version.",
         first=(
-            "tests/client/test_urls.py::test_each_renewal_has_the_token_of_the_answer_before",
+            "tests/client/tables/test_urls.py::test_each_renewal_has_the_token_of_the_answer_before",
             "tests/client/test_faults.py",
             "tests/client/test_upstream_promises.py",
         ),
@@ -313,7 +313,7 @@ FAULTS = (
         old="if end is None and capabilities.include_end_stream_action:",
         new="if end is None and capabilities.include_end_stream_action and not answer.tells_its_length:",
         seen="An answer without its promised end is taken for a whole one: rows are missing.",
-        first=("tests/client/test_answers.py",),
+        first=("tests/client/rest/test_answers.py",),
     ),
     Fault(
         "client-unpinned-version",
@@ -323,7 +323,7 @@ FAULTS = (
         new="if answer.version > pin.version:  # another thread has pinned it meanwhile",
         seen="Threads that first read a frame while the provider commits get rows of two versions.",
         first=(
-            "tests/client/test_shared_table.py::test_threads_that_first_use_a_frame_while_there_is_a_commit_read_one_version",
+            "tests/client/tables/test_shared_table.py::test_threads_that_first_use_a_frame_while_there_is_a_commit_read_one_version",
             "tests/client/test_faults.py",
             "tests/client/test_upstream_promises.py",
         ),
@@ -335,7 +335,7 @@ FAULTS = (
         old="if key not in wanted or key not in kept],",
         new="if key[0] not in {name for name, _ in wanted} or key not in kept],",
         seen="A synced copy has rows twice after the provider deleted others from the same file.",
-        first=("tests/client/test_sync.py",),
+        first=("tests/client/sync/test_sync.py",),
     ),
     # iceberg
     Fault(
@@ -345,7 +345,7 @@ FAULTS = (
         old='return [b""] * len(bounds) if upper else _encode_lower_floats(key, bounds, iceberg_type)',
         new="return _encode_lower_floats(key, bounds, iceberg_type)",
         seen="Iceberg readers miss NaN in filters with >, because an upper bound leaves it out.",
-        first=("tests/iceberg/test_metrics.py",),
+        first=("tests/iceberg/snapshots/test_metrics.py",),
     ),
     Fault(
         "iceberg-expires-too-early",
@@ -354,7 +354,7 @@ FAULTS = (
         old='snapshot["snapshot-id"]: following["timestamp-ms"]',
         new='snapshot["snapshot-id"]: snapshot["timestamp-ms"]',
         seen="Clean removes a snapshot that was the latest one yesterday, because it was made long ago.",
-        first=("tests/iceberg/test_clean.py",),
+        first=("tests/iceberg/cleaning/test_clean.py",),
     ),
     Fault(
         "iceberg-restored-rows",
@@ -363,7 +363,7 @@ FAULTS = (
         old="elif former:",
         new="elif former and now:",
         seen="Rows stay deleted in the mirror after a restore brought all rows of a file back.",
-        first=("tests/iceberg/test_delta_source.py", "tests/iceberg/test_increments.py"),
+        first=("tests/iceberg/delta/test_source.py", "tests/iceberg/test_increments.py"),
     ),
     # spark
     Fault(
@@ -374,8 +374,8 @@ FAULTS = (
         new="isinstance(found, pushed.GreaterThan)",
         seen="A filter with >= on a double misses NaN, which Spark has above all numbers.",
         first=(
-            "tests/spark/test_filters.py::test_filters_that_mean_something_else_in_spark_are_left_to_it",
-            "tests/spark/test_filters.py",
+            "tests/spark/formats/test_filters.py::test_filters_that_mean_something_else_in_spark_are_left_to_it",
+            "tests/spark/formats/test_filters.py",
         ),
     ),
     Fault(
@@ -386,8 +386,8 @@ FAULTS = (
         new="",
         seen="A stream that fails in its first batch loses rows after the restart, if the table grew meanwhile.",
         first=(
-            "tests/spark/test_stream.py::test_a_first_batch_that_is_done_again_after_a_restart_is_the_same",
-            "tests/spark/test_stream.py",
+            "tests/spark/stream/test_stream.py::test_a_first_batch_that_is_done_again_after_a_restart_is_the_same",
+            "tests/spark/stream/test_stream.py",
         ),
     ),
     Fault(
@@ -397,7 +397,7 @@ FAULTS = (
         old="return splits[self.part] if self.part < len(splits) else None",
         new="return splits[min(self.part, len(splits) - 1)]",
         seen="Rows come twice from a large file that has few row groups.",
-        first=("tests/spark/test_planning.py",),
+        first=("tests/spark/test_tasks.py",),
     ),
     Fault(
         "spark-feed-split-update",
@@ -406,7 +406,7 @@ FAULTS = (
         old="((whole and end > first) or self._has_room())",
         new="self._has_room()",
         seen="A batch has what an update made of a row, and the next batch what the row was before.",
-        first=("tests/spark/test_stream_limits.py", "tests/spark/test_stream.py"),
+        first=("tests/spark/stream/test_limits.py", "tests/spark/stream/test_stream.py"),
     ),
     Fault(
         "spark-native-microseconds",
@@ -416,9 +416,9 @@ FAULTS = (
         new="F.timestamp_micros(F.lit(microseconds_of(value) // 1000 * 1000))",
         seen="A filter on an exact timestamp misses its row: the literal loses its microseconds.",
         first=(
-            "tests/spark/test_native_tables.py::test_a_filter_on_a_timestamp_keeps_its_microseconds",
-            "tests/spark/test_native_tables.py::test_filters_of_a_frame_keep_the_rows_that_the_kernel_keeps",
-            "tests/spark/test_native_tables.py",
+            "tests/spark/native/test_tables.py::test_a_filter_on_a_timestamp_keeps_its_microseconds",
+            "tests/spark/native/test_tables.py::test_filters_of_a_frame_keep_the_rows_that_the_kernel_keeps",
+            "tests/spark/native/test_tables.py",
         ),
     ),
     # jvm
@@ -430,8 +430,8 @@ FAULTS = (
         new="",
         seen="A Spark task reads damaged bytes after a connection broke off in the middle of a range.",
         first=(
-            "tests/spark/test_native_shared.py::test_a_storage_that_does_harm_gives_the_right_rows",
-            "tests/spark/test_native_shared.py",
+            "tests/spark/native/test_shared.py::test_a_storage_that_does_harm_gives_the_right_rows",
+            "tests/spark/native/test_shared.py",
         ),
     ),
     Fault(
@@ -442,9 +442,9 @@ FAULTS = (
         new="column.getLong(rows - 1) - start >= rows - 1)",
         seen="A filter brings back deleted rows, if Spark's reader skips pages of the file.",
         first=(
-            "tests/spark/test_native_tables.py::test_deleted_rows_stay_away_where_pages_are_skipped",
-            "tests/spark/test_native_tables.py::test_deleted_rows_stay_away_whatever_is_skipped",
-            "tests/spark/test_native_tables.py",
+            "tests/spark/native/test_tables.py::test_deleted_rows_stay_away_where_pages_are_skipped",
+            "tests/spark/native/test_tables.py::test_deleted_rows_stay_away_whatever_is_skipped",
+            "tests/spark/native/test_tables.py",
         ),
     ),
     Fault(
@@ -455,9 +455,9 @@ FAULTS = (
         new='renewed(file, "");',
         seen="A Spark query fails when the storage revokes a URL before it expires.",
         first=(
-            "tests/spark/test_native_shared.py::test_a_url_that_is_refused_for_good_is_renewed",
-            "tests/spark/test_native_shared.py::test_many_ranges_that_are_refused_at_once_get_new_urls",
-            "tests/spark/test_native_shared.py",
+            "tests/spark/native/test_shared.py::test_a_url_that_is_refused_for_good_is_renewed",
+            "tests/spark/native/test_shared.py::test_many_ranges_that_are_refused_at_once_get_new_urls",
+            "tests/spark/native/test_shared.py",
         ),
     ),
 )

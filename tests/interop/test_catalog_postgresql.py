@@ -12,7 +12,7 @@ from lakeport.server.catalog.postgresql import ARGUMENTS
 from lakeport.server.catalog.sql_source import SqlSource
 from lakeport.server.catalog.watcher import CatalogWatcher
 from tests.interop.postgresql import Postgresql, postgresql_server
-from tests.server.database_contract import DatabaseContract
+from tests.server.catalog.database_contract import DatabaseContract
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Tests that concern the whole of Lakeport."""
