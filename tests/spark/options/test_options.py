@@ -26,7 +26,7 @@ def test_names_have_no_case_and_values_are_parsed() -> None:
     parsed = shared_options(
         VERSIONASOF="7", MaxFilesPerTrigger="3", maxbytespertrigger="10m", responseformat="Parquet", CallerOrg="us"
     )
-    assert (parsed.target, parsed.version, parsed.max_files_per_trigger) == ("p.share#a.b.c", 7, 3)
+    assert (parsed.path, parsed.version_as_of, parsed.max_files_per_trigger) == ("p.share#a.b.c", 7, 3)
     assert (parsed.max_bytes_per_trigger, parsed.response_format, parsed.caller_org) == (10 << 20, "parquet", "us")
     feed = path_options(readChangeData="TRUE", startingVersion="1", endingTimestamp="2026-01-01")
     assert (feed.change_feed, feed.starting_version, feed.ending_timestamp) == (True, 1, "2026-01-01")

@@ -17,7 +17,7 @@ def test_names_of_options_and_of_table_properties_are_found_in_any_case() -> Non
         "delta.constraints.one": "a > 0",
     }
     parsed = WriteOptions.parse(options, overwrite=False)
-    assert parsed.target == "t"
+    assert parsed.path == "t"
     assert parsed.merge_schema
     assert parsed.properties == {"delta.enableChangeDataFeed": "true", "delta.constraints.one": "a > 0"}
 
@@ -38,7 +38,9 @@ def test_options_of_the_storage_are_not_shown() -> None:
 def test_work_of_an_application_is_a_name_and_a_version() -> None:
     assert parse().application is None
     assert parse(txnAppId="nightly", txnVersion="7").application == ("nightly", 7)
-    assert WriteOptions.parse({"path": "t", "txnAppId": "nightly"}, overwrite=False, stream=True).app_id == "nightly"
+    assert (
+        WriteOptions.parse({"path": "t", "txnAppId": "nightly"}, overwrite=False, stream=True).txn_app_id == "nightly"
+    )
 
 
 @pytest.mark.parametrize(

@@ -507,7 +507,7 @@ def test_the_interval_is_an_option_by_the_name_of_the_setting(tmp_path: Path) ->
     with following(SHARED, tmp_path) as (events, _):
         create(events, 0)
         name = "spark.delta.sharing.streaming.queryTableVersionIntervalSeconds"
-        assert events.reader(**{name: 12})._options.query_interval_seconds == 12
+        assert events.reader(**{name: 12})._options.query_table_version_interval_seconds == 12
         with pytest.raises(ValueError, match="must be 10 or more"):
             events.reader(**{name: 9})
 

@@ -1,77 +1,80 @@
-"""Options as Spark passes them: strings, with case-insensitive names. Those of obstore start with `storage.`."""
+"""Options as Spark passes them: text by names whose case does not matter."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Annotated, Any, NamedTuple, Self
 
-_STORAGE = "storage."
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 """The power of two of each unit; a `b` may follow."""
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)b?")
-_Word = TypeVar("_Word", bound=str)
 
 
-class GivenOptions:
-    """The given options by name. Every method raises `ValueError`, with the option's name, for an invalid value."""
+class Form(NamedTuple):
+    """How an option is written. `read` returns None for any other text."""
 
-    def __init__(self, options: Mapping[str, str], names: Iterable[str], *, prefixes: tuple[str, ...] = ()) -> None:
-        """`prefixes` are those of options read elsewhere. Raises `ValueError` for an unknown option."""
-        self._options = options
-        self._given: dict[str, str] = {}
-        known = {name.lower(): name for name in names}
-        for key, value in options.items():
-            if key.lower().startswith((_STORAGE, *prefixes)):
-                continue
-            if key.lower() not in known:
-                raise ValueError(f"there is no option {key!r}: {_advice(key.lower(), known, prefixes)}")
-            self._given[known[key.lower()]] = value
-
-    @property
-    def storage_options(self) -> dict[str, str]:
-        """With obstore's names."""
-        return {k[len(_STORAGE) :]: v for k, v in self._options.items() if k.lower().startswith(_STORAGE)}
-
-    def text(self, name: str) -> str | None:
-        return self._given.get(name)
-
-    def some(self, names: Iterable[str]) -> dict[str, str]:
-        """The given options among the names."""
-        return {name: self._given[name] for name in names if name in self._given}
-
-    def flag(self, name: str) -> bool:
-        return self.word(name, ("true", "false")) == "true"
-
-    def number(self, name: str, least: int = 0) -> int | None:
-        text = self._given.get(name)
-        if text is None:
-            return None
-        if not (text.isascii() and text.strip().isdigit()) or int(text) < least:
-            raise ValueError(f"the option {name} is a number, {least} or more, not {text!r}")
-        return int(text)
-
-    def size(self, name: str) -> int | None:
-        text = self._given.get(name)
-        if text is None:
-            return None
-        found = _SIZE.fullmatch(text.strip().lower())
-        if found is None or int(found[1]) < 1:
-            raise ValueError(f"the option {name} is a size such as 10g or 500m, not {text!r}")
-        return int(found[1]) << _UNITS[found[2]]
-
-    def word(self, name: str, words: tuple[_Word, ...]) -> _Word:
-        """One of several words, in any case; the last is the default."""
-        text = self._given.get(name, words[-1]).lower()
-        for word in words:
-            if text == word:
-                return word
-        raise ValueError(f"the option {name} is {' or '.join(words)}, not {text!r}")
+    description: str
+    read: Callable[[str], Any]
 
 
-def _advice(key: str, known: Mapping[str, str], prefixes: tuple[str, ...]) -> str:
-    if near := get_close_matches(key, known, 1, 0.6):
-        return f"did you mean {known[near[0]]}?"
-    others = ", ".join(f"{prefix}…" for prefix in (*prefixes, _STORAGE))
-    return f"there are {', '.join(known.values())}, and {others}"
+def word(*words: str) -> Form:
+    """One of several words, in any case."""
+    return Form(" or ".join(words), lambda text: text.lower() if text.lower() in words else None)
+
+
+def number(text: str, least: int = 0) -> int | None:
+    return int(text) if text.isascii() and text.strip().isdigit() and int(text) >= least else None
+
+
+def _size(text: str) -> int | None:
+    found = _SIZE.fullmatch(text.strip().lower())
+    return int(found[1]) << _UNITS[found[2]] if found and int(found[1]) else None
+
+
+Flag = Annotated[bool, Form("true or false", lambda text: {"true": True, "false": False}.get(text.lower()))]
+Number = Annotated[int | None, Form("a number, 0 or more", number)]
+Positive = Annotated[int | None, Form("a number, 1 or more", lambda text: number(text, 1))]
+Size = Annotated[int | None, Form("a size such as 10g or 500m", _size)]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Each field is an option. A field whose name ends with a dot collects all options with that prefix."""
+
+    @classmethod
+    def read(cls, given: Mapping[str, str], without: Collection[FieldInfo] = ()) -> Self:
+        """Raises `ValueError` for unknown options and invalid values."""
+        excluded = {field.name for field in without}
+        known = {field.encode_name.lower(): field for field in fields(cls) if field.name not in excluded}
+        values: dict[str, Any] = {}
+        for name, text in given.items():
+            first, dot, rest = name.partition(".")
+            field = known.get(first.lower() + dot)
+            if field is None:
+                raise ValueError(f"there is no option {name!r}: {_advice(name, known)}")
+            values[field.name] = {**values.get(field.name, {}), rest: text} if dot else _value(field, text)
+        return cls(**values)
+
+    def __repr__(self) -> str:
+        """Without values: some are secrets."""
+        return f"{type(self).__name__}(…)"
+
+
+def _value(field: FieldInfo, text: str) -> Any:
+    form = next((data for data in getattr(field.type, "__metadata__", ()) if isinstance(data, Form)), None)
+    if form is None:
+        return text
+    if (value := form.read(text)) is None:
+        raise ValueError(f"the option {field.encode_name} is {form.description}, not {text!r}")
+    return value
+
+
+def _advice(name: str, known: Mapping[str, FieldInfo]) -> str:
+    names = {key: field.encode_name + "…" * key.endswith(".") for key, field in known.items()}
+    if near := get_close_matches(name.lower(), names, 1, 0.6):
+        return f"did you mean {names[near[0]]}?"
+    return f"there are {', '.join(names.values())}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+from msgspec.structs import fields
 
 from lakeport.client.opening import open_server, open_table
 from lakeport.client.options import ClientOptions
@@ -14,128 +16,124 @@ from lakeport.frame import Changes, Frame
 from lakeport.kernel.schema import CHANGE_COLUMNS, StructType, format_column_list, parse_column_list
 from lakeport.sharing.names import is_table_url, parse_table_name, parse_table_url
 from lakeport.source import PathTable
-from lakeport.spark.options.given import GivenOptions
+from lakeport.spark.options.given import Flag, Form, Number, Options, Positive, Size, number, word
 
 _CONF = "spark.delta.sharing.streaming."
 """Prefix of settings in the JVM connector. Spark does not pass settings to Python sources: here they are options, with
 or without the prefix."""
-_PROFILE = (
-    "shareCredentialsVersion",
-    "type",
-    "endpoint",
-    "bearerToken",
-    "expirationTime",
-    "tokenEndpoint",
-    "clientId",
-    "clientSecret",
-    "scope",
-    "username",
-    "password",
-    "issuer",
-    "audience",
-    "privateKeyFile",
-    "keyId",
-    "algorithm",
-)
-_READING = (
-    "path",
-    "columns",
-    "pushFilters",
-    "versionAsOf",
-    "timestampAsOf",
-    "readChangeFeed",
-    "readChangeData",
-    "startingVersion",
-    "startingTimestamp",
-    "endingVersion",
-    "endingTimestamp",
-    "maxFilesPerTrigger",
-    "maxBytesPerTrigger",
-    "ignoreDeletes",
-    "ignoreChanges",
-    "skipChangeCommits",
-)
-_SHARING = ("responseFormat", "maxVersionsPerRpc", "callerOrg", "queryTableVersionIntervalSeconds", "cache", *_PROFILE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadOptions:
-    """`parse` raises `ValueError` for invalid options."""
+def _starting_version(text: str) -> int | Literal["latest"] | None:
+    return "latest" if text.lower() == "latest" else number(text)
 
-    target: str
-    """A path, or `profile#share.schema.table`; with a profile, just `share.schema.table`."""
-    columns: tuple[str, ...] | None = None
-    push_filters: bool = False
-    """Whether to accept Spark's pushed filters; see `lakeport.spark.formats.batch.FilteringReader`."""
-    version: int | None = None
-    timestamp: str | None = None
-    change_feed: bool = False
-    starting_version: int | Literal["latest"] | None = None
-    starting_timestamp: str | None = None
-    ending_version: int | None = None
-    ending_timestamp: str | None = None
-    max_files_per_trigger: int | None = None
-    max_bytes_per_trigger: int | None = None
-    ignore_deletes: bool = False
-    ignore_changes: bool = False
-    skip_change_commits: bool = False
-    response_format: Literal["delta", "parquet"] = "delta"
-    max_versions_per_rpc: int | None = None
-    query_interval_seconds: int | None = None
+
+def _columns(text: str) -> tuple[str, ...] | None:
+    return tuple(format_column_list((path,)) for path in parse_column_list(text)) or None
+
+
+class ProfileOptions(Options, frozen=True, kw_only=True):
+    """The fields of an inline profile."""
+
+    share_credentials_version: str | None = None
+    type: str | None = None
+    endpoint: str | None = None
+    bearer_token: str | None = None
+    expiration_time: str | None = None
+    token_endpoint: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    scope: str | None = None
+    username: str | None = None
+    password: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    private_key_file: str | None = None
+    key_id: str | None = None
+    algorithm: str | None = None
+
+    @property
+    def profile(self) -> dict[str, str]:
+        """Empty if the profile is in a file. The version is optional: a credential type implies version 2."""
+        named = {field.encode_name: getattr(self, field.name) for field in fields(ProfileOptions)}
+        profile = {name: value for name, value in named.items() if value is not None}
+        version = "2" if "type" in profile else "1"
+        return {"shareCredentialsVersion": version, **profile} if profile else {}
+
+
+class SharingOptions(ProfileOptions, frozen=True, kw_only=True):
+    """Options for shared tables only."""
+
+    response_format: Annotated[Literal["parquet", "delta"], word("parquet", "delta")] = "delta"
+    max_versions_per_rpc: Positive = None
+    query_table_version_interval_seconds: Number = None
     caller_org: str | None = None
     cache: str | None = None
-    profile: Mapping[str, str] = field(default_factory=dict, repr=False)
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class ReadOptions(SharingOptions, frozen=True, kw_only=True):
+    """`parse` raises `ValueError` for invalid options."""
+
+    path: str = ""
+    """A path, or `profile#share.schema.table`; with an inline profile, just `share.schema.table`."""
+    columns: Annotated[tuple[str, ...] | None, Form("a list of columns, as 'id, day'", _columns)] = None
+    push_filters: Flag = False
+    """Whether to accept Spark's pushed filters; see `lakeport.spark.formats.batch.FilteringReader`."""
+    version_as_of: Number = None
+    timestamp_as_of: str | None = None
+    read_change_feed: Flag = False
+    read_change_data: Flag = False
+    starting_version: Annotated[int | Literal["latest"] | None, Form("a number or latest", _starting_version)] = None
+    starting_timestamp: str | None = None
+    ending_version: Number = None
+    ending_timestamp: str | None = None
+    max_files_per_trigger: Positive = None
+    max_bytes_per_trigger: Size = None
+    ignore_deletes: Flag = False
+    ignore_changes: Flag = False
+    skip_change_commits: Flag = False
+    storage_options: Mapping[str, str] = msgspec.field(default_factory=dict, name="storage.")
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, sharing: bool) -> Self:
         """Parse options of the format `deltaSharing` or `lakeport`."""
-        known = (*_READING, *_SHARING) if sharing else _READING
-        given = GivenOptions(_without_prefix(options), known)
-        parsed = cls(
-            target=_target(given, sharing),
-            columns=_columns(given),
-            push_filters=given.flag("pushFilters"),
-            version=given.number("versionAsOf"),
-            timestamp=given.text("timestampAsOf"),
-            change_feed=given.flag("readChangeFeed") or given.flag("readChangeData"),
-            starting_version=_starting_version(given),
-            starting_timestamp=given.text("startingTimestamp"),
-            ending_version=given.number("endingVersion"),
-            ending_timestamp=given.text("endingTimestamp"),
-            max_files_per_trigger=given.number("maxFilesPerTrigger", least=1),
-            max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
-            ignore_deletes=given.flag("ignoreDeletes"),
-            ignore_changes=given.flag("ignoreChanges"),
-            skip_change_commits=given.flag("skipChangeCommits"),
-            response_format=given.word("responseFormat", ("parquet", "delta")),
-            max_versions_per_rpc=given.number("maxVersionsPerRpc", least=1),
-            query_interval_seconds=given.number("queryTableVersionIntervalSeconds"),
-            caller_org=given.text("callerOrg"),
-            cache=given.text("cache"),
-            profile=_inline_profile(given),
-            storage_options=given.storage_options,
-        )
+        parsed = cls.read(_without_prefix(options), without=() if sharing else fields(SharingOptions))
+        parsed._check_path(sharing)
         parsed._check()
         return parsed
 
+    @property
+    def change_feed(self) -> bool:
+        return self.read_change_feed or self.read_change_data
+
+    def _check_path(self, sharing: bool) -> None:
+        if not self.path:
+            what = "profile#share.schema.table" if sharing else "the path of a table"
+            raise ValueError(f"no table was given: load({what!r})")
+        if is_table_url(self.path) and self.profile:
+            raise ValueError(f"{self.path!r} names a profile, and options are one too: give only one of them")
+        if sharing and not is_table_url(self.path) and self.endpoint is None:
+            raise ValueError(
+                f"{self.path!r} names no shared table: write profile#share.schema.table, or give the profile by the "
+                "options endpoint, bearerToken …"
+            )
+
     def _check(self) -> None:
-        if self.version is not None and self.timestamp is not None:
+        if self.version_as_of is not None and self.timestamp_as_of is not None:
             raise ValueError("give versionAsOf or timestampAsOf, not both")
         if self.starting_version is not None and self.starting_timestamp is not None:
             raise ValueError("give startingVersion or startingTimestamp, not both")
         if self.ending_version is not None and self.ending_timestamp is not None:
             raise ValueError("give endingVersion or endingTimestamp, not both")
-        if self.change_feed and (self.version is not None or self.timestamp is not None):
+        if self.change_feed and (self.version_as_of is not None or self.timestamp_as_of is not None):
             raise ValueError("readChangeFeed reads a range of versions: give startingVersion, not versionAsOf")
-        if self.query_interval_seconds is not None and self.query_interval_seconds < 10:
+        if self.query_table_version_interval_seconds is not None and self.query_table_version_interval_seconds < 10:
             raise ValueError("queryTableVersionIntervalSeconds must be 10 or more, so that the server is not overrun")
 
     def open(self) -> Frame:
         """The table. Reads nothing yet."""
         frame = Frame(self._source())
-        if self.version is not None or self.timestamp is not None:
-            frame = frame.at(version=self.version, timestamp=self.timestamp)
+        if self.version_as_of is not None or self.timestamp_as_of is not None:
+            frame = frame.at(version=self.version_as_of, timestamp=self.timestamp_as_of)
         return frame if self.columns is None else frame.select(*self.columns)
 
     def schema(self) -> StructType:
@@ -169,54 +167,17 @@ class ReadOptions:
         return frame
 
     def _source(self) -> Any:
-        if not self.profile and not is_table_url(self.target):
-            return PathTable(default_engine(self.storage_options), self.target)
+        if not self.profile and not is_table_url(self.path):
+            return PathTable(default_engine(self.storage_options), self.path)
         formats = ("parquet",) if self.response_format == "parquet" else FORMATS
         options = ClientOptions(
             storage_options=self.storage_options, cache=self.cache, formats=formats, caller_org=self.caller_org
         )
-        url = None if self.profile else parse_table_url(self.target)
+        url = None if self.profile else parse_table_url(self.path)
         profile: Any = self.profile if url is None else url.profile
-        name = parse_table_name(self.target) if url is None else url.name
+        name = parse_table_name(self.path) if url is None else url.name
         server = open_server(profile, options)
         return open_table(server, name, options)
-
-
-def _target(given: GivenOptions, sharing: bool) -> str:
-    target = given.text("path") or ""
-    if not target:
-        what = "profile#share.schema.table" if sharing else "the path of a table"
-        raise ValueError(f"no table was given: load({what!r})")
-    if is_table_url(target) and given.some(_PROFILE):
-        raise ValueError(f"{target!r} names a profile, and options are one too: give only one of them")
-    if sharing and not is_table_url(target) and given.text("endpoint") is None:
-        raise ValueError(
-            f"{target!r} names no shared table: write profile#share.schema.table, or give the profile by the options "
-            "endpoint, bearerToken …"
-        )
-    return target
-
-
-def _inline_profile(given: GivenOptions) -> dict[str, str]:
-    """Empty if the profile is in a file. The version is optional: a credential type implies version 2."""
-    profile = given.some(_PROFILE)
-    version = "2" if "type" in profile else "1"
-    return {"shareCredentialsVersion": version, **profile} if profile else {}
-
-
-def _starting_version(given: GivenOptions) -> int | Literal["latest"] | None:
-    is_latest = (given.text("startingVersion") or "").lower() == "latest"
-    return "latest" if is_latest else given.number("startingVersion")
-
-
-def _columns(given: GivenOptions) -> tuple[str, ...] | None:
-    text = given.text("columns")
-    if text is None:
-        return None
-    paths = parse_column_list(text)
-    if not paths:
-        raise ValueError(f"the option columns is a list of columns, as 'id, day', not {text!r}")
-    return tuple(format_column_list((path,)) for path in paths)
 
 
 def _without_prefix(options: Mapping[str, str]) -> dict[str, str]:

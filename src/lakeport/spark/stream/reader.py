@@ -144,7 +144,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _latest(self) -> LatestVersion:
-        seconds = self._options.query_interval_seconds or _INTERVAL_SECONDS
+        seconds = self._options.query_table_version_interval_seconds or _INTERVAL_SECONDS
         known = self._schema.head.version
         is_shared = not isinstance(self._source, PathTable)
         return LatestVersion(self._source.latest_version, seconds if is_shared else 0, known)
@@ -196,7 +196,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
 
 def _check(options: ReadOptions) -> None:
-    if options.version is not None or options.timestamp is not None:
+    if options.version_as_of is not None or options.timestamp_as_of is not None:
         raise ValueError("a stream does not stay at a version: give startingVersion or startingTimestamp")
     if options.ending_version is not None or options.ending_timestamp is not None:
         raise ValueError("a stream has no end: endingVersion and endingTimestamp are for spark.read")

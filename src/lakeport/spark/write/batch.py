@@ -91,7 +91,7 @@ def may_discard(messages: Sequence[WriterCommitMessage | None]) -> bool:
 def plan_write(engine: Engine, options: WriteOptions, schema: StructType, overwrite: bool) -> PlannedWrite | None:
     """Start a write on the table's current version; None if the application's work is already in the table."""
     columns = to_table_schema(schema)
-    table = Table.for_path(engine, options.target)
+    table = Table.for_path(engine, options.path)
     planned: PlannedWrite | None
     try:
         snapshot = table.latest_snapshot()

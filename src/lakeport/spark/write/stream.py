@@ -34,7 +34,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     engine = default_engine(parsed.storage_options)
     planned = plan_write(engine, parsed, schema, overwrite)
     assert planned is not None, "it has no application yet that could be done"
-    return StreamWriter(engine, planned, parsed.app_id)
+    return StreamWriter(engine, planned, parsed.txn_app_id)
 
 
 @dataclass(frozen=True)
