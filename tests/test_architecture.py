@@ -1,4 +1,4 @@
-"""Who may import whom, read from the syntax trees of the sources."""
+"""Who may import whom, read from the syntax trees of the sources; and where each room has its tests."""
 
 import ast
 import re
@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).resolve().parent.parent / "src"
+TESTS = Path(__file__).resolve().parent
+SOURCES = TESTS.parent / "src"
 
 LEAVES = {"errors", "version"}
 
 
 def read_rooms() -> Iterator[tuple[str, set[str]]]:
     """Each room, and those that it may import."""
-    for line in (Path(__file__).parent / "rooms.txt").read_text().splitlines():
+    for line in (TESTS / "rooms.txt").read_text().splitlines():
         if not line.startswith("#"):
             room, _, names = line.partition(":")
             yield room, set(names.split())
@@ -60,6 +61,30 @@ DEFERRED |= {"lakeport.cli.sql.session", "lakeport.cli.sql.tables", "lakeport.cl
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
 NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}
 NOT_IN_KERNEL |= {"pyarrow.parquet", "pyarrow.dataset", "pyarrow.fs"}
+
+# Rooms that have no tests of their own, by the tests that concern them most.
+TESTED_WITH_OTHERS: dict[str, set[str]] = {
+    "cli/tables": {"cli.display", "cli.progress", "cli.values", "cli.writing"},
+    "cli/test_app.py": {"__main__", "cli.options"},
+    "client/http": {"testing.http", "version"},
+    "client/tables/test_commits.py": {"source"},
+    "client/test_opening.py": {"client.options"},
+    "engine/expressions": {"testing.rowwise"},
+    "engine/test_contracts.py": {"kernel.engine", "testing", "testing.builder", "testing.contracts"},
+    "iceberg/test_crashes.py": {"iceberg.session"},
+    "iceberg/test_increments.py": {"testing.counting"},
+    "kernel/expressions": {"kernel.values"},
+    "kernel/log": {"kernel.actions"},
+    "server/records": {"server.observing"},
+    "server/test_app.py": {"server.routes", "server.services"},
+    "spark/native": {"spark.driver"},
+    "spark/processes/test_session.py": {"spark.launch", "spark.session"},
+    "spark/test_frames.py": {"spark.loading"},
+    "spark/write": {"spark.write_schema"},
+    "tables/test_alter.py": {"tables.columns", "tables.log", "tables.operation", "tables.properties"},
+    "tables/test_vacuum.py": {"engine.clock"},
+    "test_public_surface.py": {"__init__"},
+}
 
 
 @dataclass(frozen=True)
@@ -198,12 +223,22 @@ def imported(module: str) -> Iterator[str]:
             yield name
 
 
+def test_each_room_has_tests_in_its_folder_or_file() -> None:
+    """`kernel.log` in tests/kernel/log, `frame` in tests/test_frame.py."""
+    untested = {room for room in ROOMS if not has_tests(TESTS.joinpath(*room.split(".")))}
+    assert untested == set().union(*TESTED_WITH_OTHERS.values())
+    assert [place for place in TESTED_WITH_OTHERS if not (TESTS / place).exists()] == []
+
+
+def has_tests(place: Path) -> bool:
+    return any(place.glob("**/test_*.py")) or place.with_name(f"test_{place.name}.py").exists()
+
+
 def test_no_test_imports_another_one() -> None:
     """What tests share is in helper modules."""
-    tests = Path(__file__).parent
     found = {
-        str(path.relative_to(tests)): one.name
-        for path in tests.glob("**/*.py")
+        str(path.relative_to(TESTS)): one.name
+        for path in TESTS.glob("**/*.py")
         for one in imports(ast.parse(path.read_text()), "tests", is_package=True)
         if re.match(r"tests\.(\w+\.)*test_", one.name)
     }
