@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, MissingFileError, VersionNotFoundError
+from lakeport.iceberg.decision import DeltaState, Plan, Wanted, decide
 from lakeport.iceberg.delta.ahead import Ahead, look_ahead
-from lakeport.iceberg.delta.change import KnownFiles, TableChange
+from lakeport.iceberg.delta.change import TableChange
 from lakeport.iceberg.delta.source import Increment, LogTruncatedError, open_increment, plan_full
 from lakeport.iceberg.manifests.manifest import OutOfStepError
-from lakeport.iceberg.session import Plan, Session
+from lakeport.iceberg.session import Session
 from lakeport.iceberg.snapshots.shape import plan_shape
 from lakeport.iceberg.table.metadata import (
     DELTA_TABLE_ID,
+    apply_updates,
     current_snapshot,
     forget_history,
     mirrored_time,
@@ -25,7 +27,7 @@ from lakeport.iceberg.table.metadata import (
     new_metadata,
 )
 from lakeport.iceberg.table.schema import FieldIdConflict, Json
-from lakeport.iceberg.targets.place import check_mirror, open_place
+from lakeport.iceberg.targets.place import open_place
 from lakeport.iceberg.targets.target import CommitLostError, Published, Target
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.snapshot import Snapshot, Table
@@ -34,7 +36,6 @@ from lakeport.workers import Workers, open_workers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DEFAULT_FORMAT_VERSION = 2
 _OWN_FILES = {"gc.enabled": "false"}
 """The data files belong to Delta: Iceberg's own maintenance must not delete them."""
 
@@ -108,17 +109,17 @@ def convert(
         raise ValueError("full makes one snapshot, since one of each version: give one of them, not both")
     engine = engine or default_engine(storage_options)
     source, place = open_place(engine, target, out, catalog, table)
-    options = _Options(format_version, since, full, squash, progress)
-    return _Converter(engine, source, place, options, open_workers(engine, spark)).run()
+    wanted = Wanted(format_version, since, full, squash)
+    return _Converter(engine, source, place, wanted, progress, open_workers(engine, spark)).run()
 
 
 @dataclass(frozen=True)
-class _Options:
-    format_version: int | None
-    since: int | None
-    full: bool
-    squash: bool
-    progress: Progress | None
+class _Learned:
+    """What attempts to convert have shown."""
+
+    obstacle: Exception | None = None
+    """Why new versions cannot be mirrored one by one."""
+    has_new_column_ids: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,143 +127,114 @@ class _Converter:
     engine: Engine
     table: Table
     target: Target
-    options: _Options
+    wanted: Wanted
+    progress: Progress | None
     workers: Workers
 
     def run(self) -> Conversion:
-        while True:  # lost the race; retry on the winner's metadata
-            with suppress(CommitLostError):
-                return self._attempt()
+        outcome: Conversion | _Learned = _Learned()
+        while isinstance(outcome, _Learned):
+            outcome = self._attempt(outcome)
+        return outcome
 
-    def _attempt(self) -> Conversion:
+    def _attempt(self, learned: _Learned) -> Conversion | _Learned:
+        """The result, or what the next attempt has to know."""
         base = self.target.load()
-        ahead, plan = self._look_ahead(base), None
+        ahead = self._look_ahead(base, learned)
+        plan = decide(base, self._state(base, ahead, learned), self.wanted)
+        if learned.obstacle is not None and plan.is_new:  # the mirror does not even have its first version
+            raise learned.obstacle
         try:
-            plan = self._plan(base, ahead)
-            return self._carry_out(plan, base, ahead.latest)
-        except (OutOfStepError, LogTruncatedError) as error:  # or the log was cleaned up meanwhile
-            return self._start_over(error)
+            return self._carry_out(plan, base, ahead)
+        except CommitLostError:  # lost the race; retry on the winner's metadata
+            return _Learned()
         except FieldIdConflict:
-            base = self.target.load()
-            return self._carry_out(self._plan_anew(base, ahead.latest, None), base, ahead.latest)
-        except MissingFileError as error:
+            if learned.has_new_column_ids:
+                raise
+            return _Learned(has_new_column_ids=True)
+        except (OutOfStepError, LogTruncatedError, MissingFileError, ConversionError) as error:
             # A superseded snapshot can be expired, and its files deleted, while it is being read.
-            if self._is_overtaken(base):
-                raise CommitLostError from error
-            if plan is None or plan.kind != "incremental":
+            if isinstance(error, MissingFileError) and self._is_overtaken(base):
+                return _Learned()
+            # Files of an intermediate version may be vacuumed, or Iceberg cannot express it.
+            if plan.kind != "incremental" and isinstance(error, (MissingFileError, ConversionError)):
                 raise
-            return self._start_over(error)  # files of an intermediate version were vacuumed
-        except ConversionError as error:
-            if plan is None or plan.kind != "incremental":
+            if learned.obstacle is not None:
                 raise
-            plan_shape(plan.begun, ahead.latest)
-            return self._start_over(error)  # only an intermediate version is rejected
-
-    def _look_ahead(self, base: Published | None) -> Ahead:
-        if base is None or self.options.full:
-            return Ahead(self.table.latest_snapshot())
-        return look_ahead(self.table, base.metadata)
-
-    def _start_over(self, error: Exception) -> Conversion:
-        """Mirror the latest version as a whole; some versions before it may be published already. Raises `error` if the
-        mirror does not even have its first version."""
-        base, latest = self.target.load(), self.table.latest_snapshot()
-        if base is None or not self._is_mirrored(base, latest):
-            raise error
-        return self._carry_out(self._plan_whole(base, latest), base, latest)
+            return _Learned(obstacle=error)
 
     def _is_overtaken(self, base: Published | None) -> bool:
         now = self.target.load()
         return now is not None and (base is None or now.path != base.path)
 
-    def _is_mirrored(self, base: Published, latest: Snapshot) -> bool:
-        """Whether the published table is a mirror of this table, at this location. Raises `ConversionError` if it is
-        not a mirror, or mirrors another table elsewhere."""
-        return check_mirror(base, latest) and not self._began_anew(base, latest)
+    # What to decide from
 
-    def _began_anew(self, base: Published, latest: Snapshot) -> bool:
-        """Whether another table, with its own log, has taken the place of the mirrored one. A table replaced within its
-        log has a new id, but had the old one at the mirrored version."""
-        known: str | None = base.metadata["properties"].get(DELTA_TABLE_ID)
-        version = mirrored_version(base.metadata)
-        if known == latest.metadata.id or version is None:
-            return False
-        if version > latest.version:
-            return True
-        try:
-            return self.table.snapshot_at_version(version).metadata.id != known
-        except VersionNotFoundError:  # cleaned up, not reused by another table's log
-            return False
+    def _look_ahead(self, base: Published | None, learned: _Learned) -> Ahead:
+        if base is None or self.wanted.full or learned != _Learned():
+            return Ahead(self.table.latest_snapshot())
+        return look_ahead(self.table, base.metadata)
 
-    # Plans
-
-    def _plan(self, base: Published | None, ahead: Ahead) -> Plan:
+    def _state(self, base: Published | None, ahead: Ahead, learned: _Learned) -> DeltaState:
         latest = ahead.latest
-        if base is None or not self._is_mirrored(base, latest):
-            return self._plan_anew(base, latest, self.options.since)
-        version = mirrored_version(base.metadata)
-        assert version is not None
-        if self.options.full or version > latest.version or not ahead.is_followed:
-            return self._plan_whole(base, latest)
-        updates = self._upgrades(base.metadata)
-        if version == latest.version:
-            return Plan("none", base.metadata, updates, None, _no_changes)
-        try:
-            increment = ahead.increment or open_increment(self.table, version, mirrored_time(base.metadata))
-        except LogTruncatedError:
-            return self._plan_whole(base, latest)
-        return Plan("incremental", base.metadata, updates, None, partial(increment.changes, squash=self.options.squash))
+        return DeltaState(
+            latest.root,
+            latest.metadata.id,
+            latest.version,
+            None if base is None else self._mirrored_id(base.metadata, latest),
+            ahead.is_followed and learned.obstacle is None,
+            learned.has_new_column_ids,
+        )
 
-    def _plan_whole(self, base: Published, latest: Snapshot) -> Plan:
-        """One snapshot of the whole table; earlier ones stay."""
-        return Plan("full", base.metadata, self._upgrades(base.metadata), plan_full(latest), _no_changes)
-
-    def _plan_anew(self, base: Published | None, latest: Snapshot, since: int | None) -> Plan:
-        """A new mirror, or one that discards its snapshots and column ids."""
-        if base is None:
-            start = new_metadata(self.target.location, self.options.format_version or _DEFAULT_FORMAT_VERSION)
-            updates = []
-        else:
-            start = base.metadata
-            updates = [*self._upgrades(start), *forget_history(start, self.target.location)]
-        updates.append({"action": "set-properties", "updates": _OWN_FILES})
-        if since is None or since == latest.version:
-            return Plan("full", start, updates, plan_full(latest), _no_changes)
-        first = self.table.snapshot_at_version(since)
-        whole = plan_full(first)
-        changes = partial(Increment(first, whole.timestamp).changes, squash=self.options.squash)
-        return Plan("full", start, updates, whole, changes)
-
-    def _upgrades(self, metadata: Json) -> list[Json]:
-        wanted, given = self.options.format_version, metadata["format-version"]
-        if wanted is None or wanted == given:
-            return []
-        if wanted < given:
-            raise ConversionError(
-                f"the mirror has format version {given}, and cannot go back to {wanted}: give another directory",
-                reason="format version",
-            )
-        return [{"action": "upgrade-format-version", "format-version": wanted}]
+    def _mirrored_id(self, mirror: Json, latest: Snapshot) -> str | None:
+        version = mirrored_version(mirror)
+        if version is not None and mirror["properties"].get(DELTA_TABLE_ID) != latest.metadata.id:
+            with suppress(VersionNotFoundError):  # cleaned up, not reused by another table's log
+                return self.table.snapshot_at_version(version).metadata.id
+        return None
 
     # Execution
 
-    def _carry_out(self, plan: Plan, base: Published | None, latest: Snapshot) -> Conversion:
-        self.target.check_format_version(plan.begun["format-version"])
-        plan_shape(plan.begun, latest)  # reject before anything is written
-        session = Session(self.engine, self.target, plan, base, self.workers)
+    def _carry_out(self, plan: Plan, base: Published | None, ahead: Ahead) -> Conversion:
+        self.target.check_format_version(plan.format_version)
+        start = new_metadata(self.target.location, plan.format_version) if base is None else base.metadata
+        updates = self._first_updates(plan, start)
+        plan_shape(apply_updates(start, updates, 0), ahead.latest)  # reject before anything is written
+        whole, increment = self._contents(plan, start, ahead)
+        tell = partial(self._tell, ahead.latest.version)
+        session = Session(self.engine, self.target, base, start, updates, self.workers)
         try:
-            versions = tuple(session.write(lambda version: self._tell(version, latest.version)))
+            versions = tuple(session.write(whole, increment, plan.squash, tell))
         except BaseException:
             session.discard()
             raise
-        return self._result(plan, session, versions)
+        return self._result(plan, session.published, versions)
 
-    def _tell(self, version: int, latest: int) -> None:
-        if self.options.progress is not None:
-            self.options.progress(version, latest)
+    def _first_updates(self, plan: Plan, start: Json) -> list[Json]:
+        """The updates before the first snapshot."""
+        updates: list[Json] = []
+        if plan.format_version != start["format-version"]:
+            updates.append({"action": "upgrade-format-version", "format-version": plan.format_version})
+        if plan.is_new:
+            updates += forget_history(start, self.target.location)
+            updates.append({"action": "set-properties", "updates": _OWN_FILES})
+        return updates
 
-    def _result(self, plan: Plan, session: Session, versions: tuple[int, ...]) -> Conversion:
-        published = session.published
+    def _contents(self, plan: Plan, start: Json, ahead: Ahead) -> tuple[TableChange | None, Increment | None]:
+        whole = None
+        if plan.whole is not None:
+            is_latest = plan.whole == ahead.latest.version
+            whole = plan_full(ahead.latest if is_latest else self.table.snapshot_at_version(plan.whole))
+        if plan.after is None:
+            return whole, None
+        if whole is not None:
+            return whole, Increment(whole.snapshot, whole.timestamp)
+        return None, ahead.increment or open_increment(self.table, plan.after, mirrored_time(start))
+
+    def _tell(self, latest: int, version: int) -> None:
+        if self.progress is not None:
+            self.progress(version, latest)
+
+    def _result(self, plan: Plan, published: Published | None, versions: tuple[int, ...]) -> Conversion:
         assert published is not None
         snapshot, version = current_snapshot(published.metadata), mirrored_version(published.metadata)
         assert snapshot is not None
@@ -276,7 +248,3 @@ class _Converter:
             published.path,
             snapshot["snapshot-id"],
         )
-
-
-def _no_changes(_: KnownFiles) -> Iterator[TableChange]:
-    return iter(())

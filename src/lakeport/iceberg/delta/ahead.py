@@ -19,14 +19,13 @@ class Ahead:
     increment: Increment | None = None
     """The new commits, if these and the mirror's kept state suffice."""
     is_followed: bool = True
-    """False if the mirror is known to differ from the table at the version it claims: new commits must not be applied
-    to it."""
+    """False if the table's history has changed: its commits must not be applied to the mirror."""
 
 
 def look_ahead(table: Table, mirror: Json) -> Ahead:
     """`mirror` is the mirror's metadata. Raises like `Table.latest_snapshot`."""
     if not is_in_step(mirror):
-        return Ahead(table.latest_snapshot(), is_followed=False)
+        return Ahead(table.latest_snapshot())
     try:
         kept = open_kept(table, mirror)
     except OtherHistoryError:

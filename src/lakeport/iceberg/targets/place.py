@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from lakeport.errors import ConversionError
-from lakeport.iceberg.table.metadata import DELTA_LOCATION, DELTA_TABLE_ID, mirrored_version
-from lakeport.iceberg.targets.target import PathTarget, Published, Target
+from lakeport.iceberg.targets.target import PathTarget, Target
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import parse_target
-from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.snapshot import Table
 
 _FOLDER = "_iceberg"
 """In the Delta table's directory: VACUUM ignores folders that start with `_`. A mirror in a catalog has its own folder,
@@ -45,25 +43,3 @@ def _default_folder(table: str | None) -> str:
     if table is not None and "/" in table:
         raise ValueError(f"give a directory for the mirror: no folder can be named after the table {table!r}")
     return _FOLDER if table is None else f"{_FOLDER}-{table}"
-
-
-def check_mirror(base: Published, latest: Snapshot) -> bool:
-    """Whether the published table mirrors a Delta table at this location; False if it mirrors this table at a former
-    one.
-
-    Raises `ConversionError` if it is neither."""
-    properties = base.metadata.get("properties", {})
-    if mirrored_version(base.metadata) is None:
-        raise ConversionError(
-            f"there is an Iceberg table that Lakeport did not make: give another directory [{base.path}]",
-            reason="no mirror",
-        )
-    same_place: bool = properties.get(DELTA_LOCATION) == latest.root
-    same_table = properties.get(DELTA_TABLE_ID) == latest.metadata.id
-    if not same_place and not same_table:
-        raise ConversionError(
-            f"there is the mirror of another table, {properties.get(DELTA_LOCATION)}: give another directory "
-            f"[{base.path}]",
-            reason="another table",
-        )
-    return same_place
