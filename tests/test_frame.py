@@ -399,7 +399,7 @@ def test_a_failure_in_a_reader_reaches_who_asked_and_leaves_nothing_behind(tmp_p
 
 @pytest.mark.parametrize("package", ["pandas", "polars", "duckdb"])
 def test_a_missing_package_is_asked_for(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    view = Frame(orders().engine, ROOT)
+    view = frame(orders())
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ModuleNotFoundError, match=rf"pip install 'lakeport\[{package}\]'"):
         getattr(view, f"to_{package}")()

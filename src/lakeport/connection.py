@@ -68,7 +68,7 @@ class Connection:
         Raises `ValueError` for an invalid table name."""
         from lakeport.client import open_table
 
-        return Frame(open_table(self._server, _name(table), self._options))
+        return Frame.of(open_table(self._server, _name(table), self._options))
 
 
 def _name(table: str | Table | TableName) -> TableName:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from os import PathLike
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 import pyarrow as pa
 
 from lakeport.engine import default_engine
-from lakeport.kernel.changes import ChangeFile, ChangeScan, ChangeScanBuilder, TableChanges
+from lakeport.kernel.changes import ChangeFile, ChangeScan, TableChanges
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression, parse_filter
 from lakeport.kernel.log import CommitInfo
@@ -23,7 +22,7 @@ from lakeport.kernel.scan import PlanBuilder, Scan, ScanBuilder, ScanFile, scan_
 from lakeport.kernel.schema import CHANGE_COLUMNS, ROW_COMMIT_VERSION, ROW_ID, StructType, arrow_field
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.names import is_table_url
-from lakeport.source import PathTable, TableSource
+from lakeport.source import LATEST, At, PathTable, Selection, TableSource, TableVersion, VersionRange
 from lakeport.workers.reading import RowReader, read_rows
 
 if TYPE_CHECKING:
@@ -58,37 +57,27 @@ def scan(
         from lakeport.client import ClientOptions, open_shared  # lazy: local tables do not need the client
 
         options = ClientOptions(access=access, cache=cache, storage_options=storage_options or {})
-        return Frame(open_shared(text, options))
+        return Frame.of(open_shared(text, options))
     if access is not None or cache is not None:
         raise ValueError(f"access and cache are for shared tables, PROFILE#share.schema.table, not for {text}")
-    return Frame(PathTable(engine or default_engine(storage_options), text))
+    return Frame.of(PathTable(engine or default_engine(storage_options), text))
 
 
 _Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(ABC, Generic[_Plan]):
+class Rows(Generic[_Plan]):
     """A lazy view of rows. Every method that narrows it returns a new view."""
 
-    source: TableSource
+    _reads: Selection[_Plan]
     _columns: tuple[str, ...] | None = None
     _filters: tuple[Expression, ...] = ()
     _limit: int | None = None
-    _opened: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Opened snapshots and feeds, shared by all views of the same table."""
 
-    def __copy__(self) -> Self:
-        return replace(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle version numbers instead of open snapshots."""
-        state = {f.name: getattr(self, f.name) for f in fields(self)}
-        return state | {"_opened": {}} | (self._pinned() if self._opened else {})
-
-    @abstractmethod
-    def _pinned(self) -> dict[str, Any]:
-        """The fields that pin the open versions."""
+    @property
+    def source(self) -> TableSource:
+        return self._reads.source
 
     @property
     def engine(self) -> Engine:
@@ -106,7 +95,7 @@ class Rows(ABC, Generic[_Plan]):
     @property
     def definition(self) -> Snapshot | None:
         """The schema, properties and protocol of the version being read; None if there are several."""
-        return None
+        return self._reads.definition
 
     @property
     def tracks_rows(self) -> bool:
@@ -114,13 +103,9 @@ class Rows(ABC, Generic[_Plan]):
         return False
 
     @property
-    @abstractmethod
     def whole_schema(self) -> StructType:
         """All columns available to select and filter."""
-
-    @abstractmethod
-    def _scan_builder(self) -> PlanBuilder[_Plan]:
-        """A plan for all rows."""
+        return self._reads.schema
 
     @property
     def schema(self) -> pa.Schema:
@@ -134,7 +119,7 @@ class Rows(ABC, Generic[_Plan]):
         if not columns:
             raise ValueError("select at least one column")
         narrowed = replace(self, _columns=columns)
-        if self._opened:
+        if self._reads.is_open:
             _ = narrowed.selected
         return narrowed
 
@@ -244,6 +229,9 @@ class Rows(ABC, Generic[_Plan]):
             builder = builder.with_read_schema(schema.select(paths))
         return (builder.with_stats() if with_stats else builder).build()
 
+    def _scan_builder(self) -> PlanBuilder[_Plan]:
+        return self._reads.scan_builder(all_of(self._filters), self._limit)
+
     def _without_columns(self) -> Self:
         return replace(self, _columns=())
 
@@ -266,47 +254,27 @@ class Frame(Rows[Scan]):
     A server that does not share a table's history may be unable to return the version again. Reads then raise
     `SharingError` with the code `VERSION_CHANGED`."""
 
-    _version: int | None = None
-    _timestamp: int | datetime | None = None
+    _reads: TableVersion
     _row_tracking: bool = False
 
-    def _pinned(self) -> dict[str, Any]:
-        return {"_version": self.version, "_timestamp": None}
+    @classmethod
+    def of(cls, source: TableSource) -> Frame:
+        """The latest version of a table."""
+        return cls(TableVersion(source))
 
     @property
     def snapshot(self) -> Snapshot:
         """The version that this frame reads, with all its files."""
-        return self._snapshot(None, None)
-
-    def _snapshot(self, condition: Expression | None, limit: int | None) -> Snapshot:
-        if not self.source.prunes:
-            return self._head
-        key = f"snapshot for {None if condition is None else format_expression(condition)} limit {limit}"
-        return self._open_once(key, lambda: self.source.snapshot(self._version, self._timestamp, condition, limit))
-
-    @property
-    def _head(self) -> Snapshot:
-        """The version that this frame reads, possibly without its files."""
-        opened: list[Snapshot] = list(self._opened.values())
-        return (
-            opened[-1] if opened else self._open_once("head", lambda: self.source.head(self._version, self._timestamp))
-        )
-
-    def _open_once(self, key: str, open_snapshot: Callable[[], Snapshot]) -> Snapshot:
-        """Open a snapshot once per key; concurrent threads get the same one."""
-        if key not in self._opened:
-            self._opened.setdefault(key, open_snapshot())
-        snapshot: Snapshot = self._opened[key]
-        return snapshot
+        return self._reads.snapshot()
 
     @property
     def definition(self) -> Snapshot:
         """The version that this frame reads, possibly without its files."""
-        return self._head
+        return self._reads.definition
 
     @property
     def version(self) -> int:
-        return self._head.version
+        return self.definition.version
 
     @property
     def tracks_rows(self) -> bool:
@@ -320,7 +288,7 @@ class Frame(Rows[Scan]):
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """The commits up to this version, newest first."""
-        return list(self.source.history(self._head, limit))
+        return list(self.source.history(self.definition, limit))
 
     def files(self) -> list[ScanFile]:
         """The data files to read, with statistics. Opens none of them."""
@@ -347,7 +315,7 @@ class Frame(Rows[Scan]):
         text; UTC if it has no zone)."""
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
-        return replace(self, _version=_version(version), _timestamp=_moment(timestamp), _opened={})
+        return replace(self, _reads=TableVersion(self.source, _at(version, timestamp)))
 
     def with_row_tracking(self) -> Frame:
         """Add `_row_id` and `_row_commit_version`; the table must track rows."""
@@ -368,28 +336,14 @@ class Frame(Rows[Scan]):
             raise ValueError("give either a start version or a start timestamp")
         if end is not None and end_timestamp is not None:
             raise ValueError("give either an end version or an end timestamp")
-        until = _moment(end_timestamp)
-        if end is None and until is None:
-            end, until = self.version if self._opened else self._version, self._timestamp
+        given = _at(end, end_timestamp)
+        last = self._reads if given == LATEST else given
         columns = None if self._columns is None else (*self._columns, *CHANGE_COLUMNS.names)
-        return Changes(
-            source=self.source,
-            _columns=columns,
-            _filters=self._filters,
-            _limit=self._limit,
-            _start=_version(start),
-            _end=_version(end),
-            _since=_moment(start_timestamp),
-            _until=until if end is None else None,
-            _origin=self if end is None and until is None else None,
-        )
-
-    @property
-    def whole_schema(self) -> StructType:
-        return self._head.schema
+        reads = VersionRange(self.source, _at(start, start_timestamp), last)
+        return Changes(reads, columns, self._filters, self._limit)
 
     def _scan_builder(self) -> ScanBuilder:
-        builder = self._snapshot(all_of(self._filters), self._limit).scan_builder()
+        builder = self._reads.scan_builder(all_of(self._filters), self._limit)
         return builder.with_row_tracking() if self._row_tracking else builder
 
     def _without_columns(self) -> Frame:
@@ -404,34 +358,12 @@ class Changes(Rows[ChangeScan]):
     Raises `ChangeFeedError` where the feed was off or the schema was different, and `VersionNotFoundError` for versions
     that the table never had or no longer has."""
 
-    _start: int | None = None
-    _end: int | None = None
-    _since: int | datetime | None = None
-    _until: int | datetime | None = None
-    _origin: Frame | None = field(default=None, repr=False)
-    """The frame whose version is the end, if none is given."""
-
-    def _pinned(self) -> dict[str, Any]:
-        start, end = self.feed.start, self.feed.end
-        if start > end:  # no commit between the two times
-            return {}
-        return {"_start": start, "_end": end, "_since": None, "_until": None, "_origin": None}
+    _reads: VersionRange
 
     @property
     def feed(self) -> TableChanges:
         """The version range to read. Concurrent threads get the same one."""
-        if "feed" not in self._opened:
-            changes = self.source.changes(self._start, self._resolve_end(), self._since, self._until)
-            self._opened.setdefault("feed", changes)
-        feed: TableChanges = self._opened["feed"]
-        return feed
-
-    def _resolve_end(self) -> int | None:
-        if self._origin is None:
-            return self._end
-        if self._origin._opened:
-            return self._origin.version
-        return max(self._origin.version, self._start or 0)  # a start past the end is "not found", not "backwards"
+        return self._reads.feed
 
     def files(self) -> list[ChangeFile]:
         """The files to read, with statistics. Opens none of them."""
@@ -448,13 +380,6 @@ class Changes(Rows[ChangeScan]):
             files=f"{len(files)}, {sum(f.size for f in files):,} bytes",
         )
 
-    @property
-    def whole_schema(self) -> StructType:
-        return self.feed.schema
-
-    def _scan_builder(self) -> ChangeScanBuilder:
-        return self.feed.scan_builder()
-
 
 _SMALL_LIMIT = 10_000
 """Up to this many rows, one thread is enough: read-ahead would be wasted."""
@@ -469,16 +394,12 @@ def _extra(name: str) -> Iterator[None]:
         raise ModuleNotFoundError(f"{name} is not installed: pip install 'lakeport[{name}]'", name=name) from error
 
 
-def _version(given: int | None) -> int | None:
-    if given is not None and not isinstance(given, int):
-        raise ValueError(f"{given!r} is not a version: a version is a number")
-    return given
-
-
-def _moment(given: int | str | datetime | None) -> int | datetime | None:
-    if not isinstance(given, int | str | datetime | None):
-        raise ValueError(f"{given!r} is not a time: give milliseconds, a datetime or ISO 8601 text")
-    return _parse_time(given) if isinstance(given, str) else given
+def _at(version: int | None, time: int | str | datetime | None) -> At:
+    if version is not None and not isinstance(version, int):
+        raise ValueError(f"{version!r} is not a version: a version is a number")
+    if not isinstance(time, int | str | datetime | None):
+        raise ValueError(f"{time!r} is not a time: give milliseconds, a datetime or ISO 8601 text")
+    return At(version, _parse_time(time) if isinstance(time, str) else time)
 
 
 def _parse_time(text: str) -> datetime:

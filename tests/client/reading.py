@@ -20,7 +20,7 @@ def server_at(endpoint: str, http: HttpPool | None = None, **options: Any) -> Sh
 
 
 def frame_of(server: SharingServer, name: str, **options: Any) -> Frame:
-    return Frame(SharedTable(server, parse_table_name(name), **options))
+    return Frame.of(SharedTable(server, parse_table_name(name), **options))
 
 
 def rows_of(table: pa.Table) -> list[str]:

@@ -21,6 +21,7 @@ from lakeport.errors import SharingError
 from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.names import TableName
 from lakeport.sharing.profile import BearerToken, Profile
+from lakeport.source import LATEST, At
 from lakeport.testing.http import Asked, Script, Steps, reply, scripted
 from tests.client.provider import schema
 from tests.client.timing import pool
@@ -78,7 +79,7 @@ def test_changes_of_far_versions_take_no_memory() -> None:
     body = lines(*HEAD, change(7), change(200_000_000))
     with client_of(lambda _: reply(body, headers=VERSION)) as client, taking_at_most(20):
         with pytest.raises(SharingError, match=r"from version 7 to 200000000: at most 250,000 versions") as failed:
-            SharedTable(client, ORDERS).changes(7, None, None, None)
+            SharedTable(client, ORDERS).changes(At(7), LATEST)
         assert failed.value.code == "TOO_MANY_VERSIONS"
         with pytest.raises(SharingError, match="at most 250,000 versions"):
             SharedTable(client, ORDERS).commits(7, 10**18)
@@ -207,7 +208,7 @@ def test_a_file_of_an_impossible_size_is_refused(size: int) -> None:
         client_of(lambda _: reply(lines(*HEAD, told), headers=VERSION)) as client,
         pytest.raises(SharingError, match=f"a file with a size of {size} bytes"),
     ):
-        SharedTable(client, ORDERS).snapshot(None, None, None, None)
+        SharedTable(client, ORDERS).snapshot(LATEST)
 
 
 def test_a_version_that_no_table_can_have_is_refused() -> None:

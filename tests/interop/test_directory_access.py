@@ -95,7 +95,7 @@ def test_the_commands_read_a_directory(minio: Provider, capsys: pytest.CaptureFi
 def test_credentials_that_the_storage_refuses_are_renewed(minio: Provider) -> None:
     server = spoilt(minio, lambda number: number == 0)
     table = DirectoryTable(server, parse_table_name("s.d.orders"), reachable(minio.bucket))
-    assert ids(Frame(table)) == [1, 3, 4]
+    assert ids(Frame.of(table)) == [1, 3, 4]
     assert server.given == 2
 
 
@@ -103,7 +103,7 @@ def test_credentials_that_are_refused_again_are_an_error(minio: Provider) -> Non
     server = spoilt(minio, lambda number: True)
     table = DirectoryTable(server, parse_table_name("s.d.orders"), reachable(minio.bucket))
     with pytest.raises((AccessDeniedError, StorageError)) as failed:
-        Frame(table).to_arrow()
+        Frame.of(table).to_arrow()
     assert server.given == 2
     assert "AAAAAAAA" not in str(failed.value)
 

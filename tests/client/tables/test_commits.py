@@ -11,7 +11,7 @@ import pytest
 import lakeport
 from lakeport import tables
 from lakeport.kernel.changes import TableCommits
-from lakeport.source import PathTable, TableSource
+from lakeport.source import LATEST, PathTable, TableSource
 from tests.client.reading import frame_of, server_at
 from tests.server.running import running, sharing
 
@@ -59,7 +59,7 @@ def test_the_files_of_a_commit_can_be_read(shared: tuple[TableSource, PathTable]
 
 def test_a_version_is_found_by_its_time(shared: tuple[TableSource, PathTable]) -> None:
     by_url, by_path = shared
-    for commit in by_path.history(by_path.head(None, None), None):
+    for commit in by_path.history(by_path.head(LATEST), None):
         assert by_url.version_since(commit.timestamp) == by_path.version_since(commit.timestamp) == commit.version
 
 

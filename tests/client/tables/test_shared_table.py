@@ -241,9 +241,8 @@ def test_threads_that_learn_at_once_that_only_the_directory_is_offered_read_it(t
     with providing(table) as provider, ThreadPoolExecutor(1) as thread:
         server = server_at(provider.server.url)
         by_directory = PathTable(default_engine(), str(tmp_path))
-        frame = Frame(
-            OfferedTable(server, parse_table_name(NAME), SharedTable(server, parse_table_name(NAME)), by_directory)
-        )
+        by_urls = SharedTable(server, parse_table_name(NAME))
+        frame = Frame.of(OfferedTable(server, parse_table_name(NAME), by_urls, by_directory))
         overtaken = thread.submit(frame.count)
         assert table.asked_for.wait(60)
         assert frame.count() == 2

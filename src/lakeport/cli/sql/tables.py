@@ -75,7 +75,7 @@ class Catalog:
         if table.schema or not _is_place(table.name):
             return None
         if is_table_url(table.name):
-            return Frame(open_shared(table.name, self._options))
+            return Frame.of(open_shared(table.name, self._options))
         return scan(table.name, storage_options=self._options.storage_options)
 
     def _connection(self, table: NamedTable) -> Connection:

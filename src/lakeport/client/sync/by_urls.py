@@ -16,6 +16,7 @@ from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.names import TableName
+from lakeport.source import LATEST, At
 
 _REFUSED = (400, 404)
 """Statuses for versions that a server does not share or no longer has."""
@@ -32,7 +33,7 @@ class UrlSource:
     def head(self) -> Snapshot:
         """The latest version, without files. Raises `SharingError` with the code `DIRECTORY_ONLY` if the table is not
         offered by URLs."""
-        return SharedTable(self._server, self.name).head(None, None)
+        return SharedTable(self._server, self.name).head(LATEST)
 
     def versions(self, last: int, latest: int) -> Iterator[SharedVersion]:
         for version in range(last + 1, latest):
@@ -47,13 +48,13 @@ class UrlSource:
         return self._at(version, is_last=True) or self.latest()
 
     def latest(self) -> SharedVersion:
-        snapshot = SharedTable(self._server, self.name).snapshot(None, None, None, None)
+        snapshot = SharedTable(self._server, self.name).snapshot(LATEST)
         return SharedVersion(snapshot, is_last=True)
 
     def _at(self, version: int, *, is_last: bool) -> SharedVersion | None:
         # One table per version, so that its files and URLs are released with it.
         try:
-            snapshot = SharedTable(self._server, self.name).snapshot(version, None, None, None)
+            snapshot = SharedTable(self._server, self.name).snapshot(At(version))
         except SharingError as error:
             if error.status not in _REFUSED:
                 raise
@@ -78,7 +79,7 @@ class UrlSource:
 
     def change_files(self, version: int) -> ChangeFiles | None:
         try:
-            feed = SharedTable(self._server, self.name).changes(version, version, None, None)
+            feed = SharedTable(self._server, self.name).changes(At(version), At(version))
             return change_files_in(feed, feed.scan_builder().build().files())
         except (ChangeFeedError, VersionNotFoundError):
             return None

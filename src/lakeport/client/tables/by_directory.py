@@ -26,7 +26,7 @@ from lakeport.kernel.paths import is_within
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.names import TableName
-from lakeport.source import Moment, PathTable
+from lakeport.source import At, Moment, PathTable
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class DirectoryTable:
     def __init__(self, server: SharingServer, name: TableName, storage_options: Mapping[str, Any]) -> None:
         self._name = name
         self._storage = DirectoryStorage(server, name, storage_options)
-        self._snapshots: dict[tuple[int | None, Moment | None], Snapshot] = {}
+        self._snapshots: dict[At, Snapshot] = {}
         self.engine: Engine = engine_over(self._storage)
 
     @property
@@ -84,19 +84,16 @@ class DirectoryTable:
     def _table(self) -> PathTable:
         return PathTable(self.engine, self._storage.location)
 
-    def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
-        return self.snapshot(version, timestamp, None, None)
+    def head(self, at: At) -> Snapshot:
+        return self.snapshot(at)
 
-    def snapshot(
-        self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
-    ) -> Snapshot:
-        at = (version, timestamp)
+    def snapshot(self, at: At, condition: Expression | None = None, limit: int | None = None) -> Snapshot:
         if at not in self._snapshots:
-            self._snapshots.setdefault(at, self._table.snapshot(version, timestamp, condition, limit))
+            self._snapshots.setdefault(at, self._table.snapshot(at))
         return self._snapshots[at]
 
-    def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
-        return self._table.changes(start, end, since, until)
+    def changes(self, start: At, end: At) -> TableChanges:
+        return self._table.changes(start, end)
 
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
         return self._table.history(snapshot, limit)

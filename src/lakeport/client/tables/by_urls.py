@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import count
 
 import msgspec
@@ -29,8 +28,7 @@ from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.names import TableName
 from lakeport.sharing.predicates import format_json_predicate
 from lakeport.sharing.timestamps import format_timestamp
-
-Moment = int | datetime
+from lakeport.source import LATEST, At, Moment
 
 
 @dataclass
@@ -55,41 +53,37 @@ class SharedTable:
         self._storage = SharedStorage(server.http, cache)
         self.engine = engine_over(self._storage)
         self._numbers = count()
-        self._pins: dict[tuple[int | None, Moment | None], _Pin] = {}
+        self._pins: dict[At, _Pin] = {}
         """The first responses. Concurrent threads all read the version of the same one."""
 
     @property
     def target(self) -> str:
         return str(self._name)
 
-    def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
+    def head(self, at: At) -> Snapshot:
         """The protocol and metadata, without files. The first request about a table pins its version."""
-        at = (version, timestamp)
         if at not in self._pins:
-            self._pins.setdefault(at, _Pin(self._metadata(version, timestamp)))
+            self._pins.setdefault(at, _Pin(self._metadata(at)))
         return self._pins[at].head
 
-    def _metadata(self, version: int | None, timestamp: Moment | None) -> Snapshot:
-        answer = self._server.metadata(self._name, version=version, timestamp=_format(timestamp))
-        if version is not None:
-            check_version(answer.version, version, self._name)
+    def _metadata(self, at: At) -> Snapshot:
+        answer = self._server.metadata(self._name, version=at.version, timestamp=_format(at.timestamp))
+        if at.version is not None:
+            check_version(answer.version, at.version, self._name)
         reader = LineReader(answer.response_format, str(self._name))
         head = self._head(reader, answer)
         return self._open(answer.version, snapshot_log(answer.version, head, reader.read(answer.lines())))
 
-    def snapshot(
-        self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
-    ) -> Snapshot:
+    def snapshot(self, at: At, condition: Expression | None = None, limit: int | None = None) -> Snapshot:
         """The files left after the server's pruning by the condition; all views share one version."""
-        at = (version, timestamp)
         pin = self._pins.get(at)
-        hinted = None if condition is None else pin.head if pin else self._metadata(version, timestamp)
+        hinted = None if condition is None else pin.head if pin else self._metadata(at)
         request = QueryRequest(
-            version=version,
-            timestamp=_format(timestamp),
+            version=at.version,
+            timestamp=_format(at.timestamp),
             json_predicate_hints=_hints(condition, hinted),
             limit_hint=limit if condition is None else None,
-            include_refresh_token=True if version is None and timestamp is None else None,
+            include_refresh_token=True if at == LATEST else None,
             refresh_token=pin.refresh_token if pin else None,
         )
         request, answer = self._query(request, pin) if pin else self._first_query(request, hinted)
@@ -100,7 +94,7 @@ class SharedTable:
         if pin is None:
             pin = self._pins.setdefault(at, _Pin(self._open(answer.version, snapshot_log(answer.version, head, ()))))
         if answer.version != pin.version:  # another thread has pinned it meanwhile
-            return self.snapshot(version, timestamp, condition, limit)
+            return self.snapshot(at, condition, limit)
         pin.refresh_token = pin.refresh_token or token
         again = msgspec.structs.replace(request, refresh_token=token)
         return self._open(
@@ -138,13 +132,12 @@ class SharedTable:
         check_version(again.version, pin.version, self._name)
         return exact, again
 
-    def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
-        """The changes of a version range, given by numbers or times."""
+    def changes(self, start: At, end: At) -> TableChanges:
         request = ChangesRequest(
-            starting_version=start,
-            starting_timestamp=_format(since),
-            ending_version=end,
-            ending_timestamp=_format(until),
+            starting_version=start.version,
+            starting_timestamp=_format(start.timestamp),
+            ending_version=end.version,
+            ending_timestamp=_format(end.timestamp),
             include_historical_metadata=True,
         )
         answer = self._server.changes(self._name, request)

@@ -16,7 +16,7 @@ from lakeport.kernel.log import CommitInfo
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.names import TableName
-from lakeport.source import Moment, TableSource
+from lakeport.source import At, Moment, TableSource
 
 T = TypeVar("T")
 
@@ -48,16 +48,14 @@ class OfferedTable:
     def prunes(self) -> bool:
         return self._way.prunes
 
-    def head(self, version: int | None, timestamp: Moment | None) -> Snapshot:
-        return self._read(lambda way: way.head(version, timestamp))
+    def head(self, at: At) -> Snapshot:
+        return self._read(lambda way: way.head(at))
 
-    def snapshot(
-        self, version: int | None, timestamp: Moment | None, condition: Expression | None, limit: int | None
-    ) -> Snapshot:
-        return self._read(lambda way: way.snapshot(version, timestamp, condition, limit))
+    def snapshot(self, at: At, condition: Expression | None = None, limit: int | None = None) -> Snapshot:
+        return self._read(lambda way: way.snapshot(at, condition, limit))
 
-    def changes(self, start: int | None, end: int | None, since: Moment | None, until: Moment | None) -> TableChanges:
-        return self._read(lambda way: way.changes(start, end, since, until))
+    def changes(self, start: At, end: At) -> TableChanges:
+        return self._read(lambda way: way.changes(start, end))
 
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
         return self._read(lambda way: way.history(snapshot, limit))

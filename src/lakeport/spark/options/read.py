@@ -131,7 +131,7 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
 
     def open(self) -> Frame:
         """The table. Reads nothing yet."""
-        frame = Frame(self._source())
+        frame = Frame.of(self._source())
         if self.version_as_of is not None or self.timestamp_as_of is not None:
             frame = frame.at(version=self.version_as_of, timestamp=self.timestamp_as_of)
         return frame if self.columns is None else frame.select(*self.columns)

@@ -16,7 +16,7 @@ from lakeport.errors import ChangeFeedError, SharingError, StreamError
 from lakeport.kernel.changes import INSERT, ChangeFile, CommitFiles
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.source import TableSource
+from lakeport.source import At, TableSource
 from lakeport.spark.stream.schema import StreamSchema
 
 _REFUSED = 400
@@ -100,7 +100,7 @@ class RowSupply:
     tolerance: Tolerance
 
     def snapshot(self, version: int) -> Window:
-        snapshot = self.source.snapshot(version, None, None, None)
+        snapshot = self.source.snapshot(At(version))
         self.schema.check(version, snapshot.protocol, snapshot.metadata)
         files = sorted(snapshot.scan_builder().build().files(), key=_age_and_path)
         return Window(version, (VersionFiles(files),), snapshot.root, is_snapshot=True)
@@ -126,7 +126,7 @@ class RowSupply:
         if all(commit.metadata is None for commit in commits):
             self.schema.check(last.version, last.protocol, last.metadata)
         elif commits[0].metadata is None:
-            first = self.source.head(commits[0].version, None)
+            first = self.source.head(At(commits[0].version))
             self.schema.check(first.version, first.protocol, first.metadata)
 
 
@@ -138,7 +138,7 @@ class ChangeSupply:
     schema: StreamSchema
 
     def snapshot(self, version: int) -> Window:
-        snapshot = self.source.snapshot(version, None, None, None)
+        snapshot = self.source.snapshot(At(version))
         self.schema.check(version, snapshot.protocol, snapshot.metadata)
         time = snapshot.timestamp
         files = sorted(snapshot.scan_builder().build().files(), key=_age_and_path)
@@ -154,7 +154,7 @@ class ChangeSupply:
         return self._commits(start, start)
 
     def _commits(self, start: int, end: int) -> Window:
-        feed = self.source.changes(start, end, None, None)
+        feed = self.source.changes(At(start), At(end))
         self.schema.check(feed.end, feed.snapshot.protocol, feed.snapshot.metadata)
         by_version = dict(_by_version(feed.scan_builder().build().files()))
         versions = tuple(by_version.get(version, VersionFiles()) for version in range(start, end + 1))

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakeport.errors import StreamError, VersionNotFoundError
-from lakeport.source import PathTable, TableSource
+from lakeport.source import LATEST, PathTable, TableSource
 from lakeport.spark.failures import plain_errors, with_plain_errors
 from lakeport.spark.options.read import ReadOptions
 from lakeport.spark.stream.backlog import Backlog, LatestVersion
@@ -140,7 +140,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
     @cached_property
     def _schema(self) -> StreamSchema:
         source = self._source
-        return StreamSchema(source.head(None, None), self._spark_schema, self._options.change_feed, source.target)
+        return StreamSchema(source.head(LATEST), self._spark_schema, self._options.change_feed, source.target)
 
     @cached_property
     def _latest(self) -> LatestVersion:
@@ -186,7 +186,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
     def _check_not_replaced(self, offset: StreamOffset) -> None:
         """Distinguish a server that lags from a replaced table, which starts over. Raises `StreamError`."""
         opened_anew = self._options.open().source  # the stream's own source stays at the version of its first request
-        table_id = opened_anew.head(None, None).metadata.id
+        table_id = opened_anew.head(LATEST).metadata.id
         if table_id != offset.table_id:
             raise StreamError(
                 f"the table was replaced while the stream read it: it has the id {table_id} now, and had "
