@@ -4,23 +4,20 @@ Paths are decoded exactly once: the directory `a%3Ab` on disk is `a%253Ab` in th
 """
 
 import re
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote
 
 from lakeport.errors import CorruptTableError
+from lakeport.locations import Cloud, cloud_of, decode_uri, file_path, respelled, scheme_of, store_root
 
 ABSOLUTE = re.compile(r"^/|^[a-zA-Z][a-zA-Z0-9+.-]*:/")
 """The start of a plain path that is not relative to the table."""
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
-_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 _ESCAPED = re.compile(
     r"[^\w/:=@!$&'()*+,;~.\-\x80-\U0010ffff]|[\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 )
-_AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*")
 _CLIMBS = re.compile(r"/\.\.(?:/|$)")
-_STORAGE = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # a single letter would be a drive
-_SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
-_KINDS = {"https": "http", **dict.fromkeys(("azure", "adl", "abfss", "wasb", "wasbs"), "az")}
+_HTTP = ("http", "https")
 
 
 def parse_target(target: object) -> str:
@@ -38,14 +35,10 @@ def resolve_path(root: str, uri: str) -> str:
     `/` and has no scheme is in the storage of `root`. `a:b.parquet` is a file name, because `:` ends a scheme only
     before `/`. Percent sequences that are invalid or not UTF-8 are kept literally.
     """
-    if file := _FILE.match(uri):
-        return _decode(uri[file.end() :])
     if _SCHEME.match(uri):
-        return _decode(uri)
-    if uri.startswith("/"):
-        authority = _AUTHORITY.match(root)
-        return (authority[0] if authority else "") + _decode(uri)
-    return f"{root.rstrip('/')}/{_decode(uri)}"
+        return file_path(uri) or decode_uri(uri)
+    above = store_root(root) if uri.startswith("/") else f"{root.rstrip('/')}/"
+    return above + decode_uri(uri)
 
 
 def within_reach(path: str, root: str) -> str:
@@ -60,7 +53,8 @@ def within_reach(path: str, root: str) -> str:
         reaches = ".." not in path or not _CLIMBS.search(path, len(root))
     else:
         kind = _storage_kind(path)
-        reaches = kind == _storage_kind(root) and (kind != "http" or _authority(path) == _authority(root))
+        same_host = kind not in _HTTP or store_root(path).lower() == store_root(root).lower()
+        reaches = kind == _storage_kind(root) and same_host
     if reaches:
         return path
     raise CorruptTableError(
@@ -72,38 +66,13 @@ def within_reach(path: str, root: str) -> str:
 
 def is_within(path: str, directory: str) -> bool:
     """Whether a plain path is a directory or below it, in any spelling of the scheme; never if it contains `..`."""
-    path, directory = f"{_respelled(path)}/", f"{_respelled(directory).rstrip('/')}/"
+    path, directory = f"{respelled(path)}/", f"{respelled(directory).rstrip('/')}/"
     return path.startswith(directory) and not _CLIMBS.search(path, len(directory) - 1)
 
 
-def _respelled(path: str) -> str:
-    """Normalise the scheme of storages that have several."""
-    scheme = _scheme(path)
-    return _SPELLINGS.get(scheme, scheme) + path[len(scheme) :]
-
-
-def _storage_kind(path: str) -> str:
+def _storage_kind(path: str) -> Cloud | str:
     """A key shared by all paths that the same credentials may open; empty for disks."""
-    scheme = _scheme(path)
-    spelled = _SPELLINGS.get(scheme, scheme)
-    return _KINDS.get(spelled, spelled)
-
-
-def _scheme(path: str) -> str:
-    found = _STORAGE.match(path)
-    return found[1].lower() if found else ""
-
-
-def _authority(path: str) -> str:
-    found = _AUTHORITY.match(path)
-    return found[0].lower() if found else ""
-
-
-def _decode(uri: str) -> str:
-    try:
-        return unquote_to_bytes(uri).decode()
-    except UnicodeError:
-        return uri
+    return cloud_of(path) or scheme_of(path)
 
 
 def encode_path(plain: str) -> str:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from lakeport.kernel.changes import ChangeFile
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.scan import ScanFile
+from lakeport.locations import is_url
 from lakeport.source import TableSource
 from lakeport.workers.reading import MOST_WAITED_FOR, RowReader, in_order
 
@@ -56,7 +57,7 @@ class ReadTask:
 
 def _weight(piece: Piece) -> int:
     """See `lakeport.workers.reading`: many small files can be read at once over a network."""
-    return piece.file.size if "://" in piece.file.path else MOST_WAITED_FOR + 1
+    return piece.file.size if is_url(piece.file.path) else MOST_WAITED_FOR + 1
 
 
 class TaskPartition(InputPartition):

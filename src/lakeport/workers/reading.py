@@ -18,6 +18,7 @@ from lakeport.kernel.data_files import conform
 from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.scan import FilteredBatch, Scan, ScanFile, ScanState, transform_physical_data
+from lakeport.locations import is_url
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -102,7 +103,7 @@ def read_rows(
 def _weight(file: ScanFile | ChangeFile) -> int:
     """Reading over a network is mostly waiting, so more small files than cores can be in flight. A file on disk keeps
     a core busy."""
-    return file.size if "://" in file.path else MOST_WAITED_FOR + 1
+    return file.size if is_url(file.path) else MOST_WAITED_FOR + 1
 
 
 def in_order(

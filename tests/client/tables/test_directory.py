@@ -126,7 +126,7 @@ def test_credentials_of_no_known_kind_are_refused() -> None:
         storage_options(Credentials(location="s3://b/t", expiration_time=1))
 
 
-@pytest.mark.parametrize("location", ["wasbs://c@a/t", "/data/t", "file:///data/t"])
+@pytest.mark.parametrize("location", ["hdfs://h/t", "/data/t", "file:///data/t"])
 def test_a_storage_that_cannot_be_read_is_named(location: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match="a storage which Lakeport does not read"):
         storage_options(Credentials(location=location, expiration_time=1, aws_temp_credentials=AWS))

@@ -8,7 +8,7 @@ import pytest
 
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.index import Catalog
-from lakeport.server.catalog.locations import parse_location
+from lakeport.server.catalog.locations import normalize_location
 from lakeport.server.catalog.model import CatalogContent
 from lakeport.server.catalog.yaml_source import YamlSource
 
@@ -190,15 +190,15 @@ def test_the_generation_changes_with_the_file_however_it_is_written(tmp_path: Pa
     ],
 )
 def test_locations_are_those_that_the_storage_takes(text: str, location: str) -> None:
-    assert parse_location(text) == location
+    assert normalize_location(text) == location
 
 
 def test_a_relative_location_is_below_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert parse_location("tables/../orders") == f"{tmp_path}/orders"
+    assert normalize_location("tables/../orders") == f"{tmp_path}/orders"
 
 
 @pytest.mark.parametrize("text", ["", " ", "s3://", "s3:bucket", "https://host/x", "abfss://container/x"])
 def test_a_location_where_no_table_can_be_is_refused(text: str) -> None:
     with pytest.raises(CatalogError):
-        parse_location(text)
+        normalize_location(text)

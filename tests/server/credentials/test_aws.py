@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from lakeport.errors import CatalogError, SharingError
+from lakeport.locations import parse_location
 from lakeport.server.credentials.aws import AwsVendor, session_policy
 from lakeport.server.credentials.cloud import Grant, Granted
 from lakeport.server.credentials.options import AwsOptions, parse_options
-from lakeport.server.credentials.places import parse_place
 from tests.server.endpoints import Answer, Endpoint, Received, endpoint
 
-PLACE = parse_place("s3://bucket/data/t1")
+PLACE = parse_location("s3://bucket/data/t1")
 ROLE = "arn:aws:iam::123456789012:role/reader"
 KEYS = {"aws_access_key_id": "server", "aws_secret_access_key": "secret", "aws_region": "eu-west-1"}
 
@@ -119,13 +119,13 @@ def test_a_key_for_encrypted_objects_may_be_used_through_s3_only() -> None:
 
 
 def test_signs_that_a_policy_would_take_as_patterns_stand_for_themselves() -> None:
-    text = session_policy(parse_place("s3://bucket/a*b/c?/${aws:username}"), "eu-west-1", None)
+    text = session_policy(parse_location("s3://bucket/a*b/c?/${aws:username}"), "eu-west-1", None)
     assert '"arn:aws:s3:::bucket/a${*}b/c${?}/${$}{aws:username}/*"' in text
     assert '["a${*}b/c${?}/${$}{aws:username}/*"]' in text
 
 
 def test_a_whole_bucket_is_listed_without_a_condition() -> None:
-    read, listed, _ = json.loads(session_policy(parse_place("s3://bucket"), "eu-west-1", None))["Statement"]
+    read, listed, _ = json.loads(session_policy(parse_location("s3://bucket"), "eu-west-1", None))["Statement"]
     assert read["Resource"] == "arn:aws:s3:::bucket/*"
     assert "Condition" not in listed
 
@@ -137,7 +137,7 @@ def test_a_partition_of_amazon_has_its_own_names(region: str, partition: str) ->
 
 def test_a_policy_that_is_longer_than_the_service_takes_is_refused() -> None:
     with pytest.raises(SharingError, match=r"2,048 characters") as refused:
-        session_policy(parse_place("s3://bucket/" + "x" * 900), "eu-west-1", None)
+        session_policy(parse_location("s3://bucket/" + "x" * 900), "eu-west-1", None)
     assert refused.value.status == 400
 
 
@@ -146,7 +146,7 @@ ALIAS = "orders-0123456789abcdefghijklmnopqr-s3alias"
 
 
 def test_the_policy_of_an_access_point_has_its_arn() -> None:
-    place = parse_place(f"s3://{ALIAS}/data/t1")
+    place = parse_location(f"s3://{ALIAS}/data/t1")
     policy = json.loads(session_policy(place, "eu-west-1", None, {ALIAS: ACCESS_POINT}))
     assert [statement["Resource"] for statement in policy["Statement"]] == [
         f"{ACCESS_POINT}/object/data/t1/*",
@@ -157,7 +157,7 @@ def test_the_policy_of_an_access_point_has_its_arn() -> None:
 
 def test_an_access_point_whose_arn_is_not_known_is_refused() -> None:
     with pytest.raises(SharingError, match=r"aws\.accessPoints") as failed:
-        session_policy(parse_place(f"s3://{ALIAS}/data/t1"), "eu-west-1", None, {})
+        session_policy(parse_location(f"s3://{ALIAS}/data/t1"), "eu-west-1", None, {})
     assert failed.value.status == 400
 
 

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs
 import pytest
 
 from lakeport.errors import CatalogError, SharingError
+from lakeport.locations import parse_location
 from lakeport.server.credentials.azure import AzureVendor
 from lakeport.server.credentials.cloud import Grant
 from lakeport.server.credentials.options import AzureOptions
-from lakeport.server.credentials.places import parse_place
 from lakeport.sharing.models import AzureUserDelegationSas
 
 KEY = base64.b64encode(b"the key of the account").decode()
@@ -23,7 +23,7 @@ NOW = 1_800_000_000.25
 
 def vend(location: str, options: AzureOptions | None = None, seconds: int = 3600, **storage: str) -> dict[str, str]:
     """The parts of the signature; it expires when it is said to."""
-    place = parse_place(location, "acct")
+    place = parse_location(location, "acct")
     grant = Grant(place=place, storage=storage or {"account_key": KEY}, seconds=seconds, now=NOW, name="lakeport")
     granted = AzureVendor(options or AzureOptions()).vend(grant)
     assert isinstance(granted.key, AzureUserDelegationSas)
@@ -64,6 +64,6 @@ def test_an_account_without_directories_is_refused_but_for_whole_containers() ->
 
 
 def test_a_location_that_names_no_account_needs_one_in_the_options() -> None:
-    grant = Grant(place=parse_place("az://c/t"), storage={"account_key": KEY}, seconds=1, now=NOW, name="lakeport")
+    grant = Grant(place=parse_location("az://c/t"), storage={"account_key": KEY}, seconds=1, now=NOW, name="lakeport")
     with pytest.raises(CatalogError, match="account_name"):
         AzureVendor(AzureOptions()).vend(grant)

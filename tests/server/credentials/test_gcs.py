@@ -10,14 +10,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from lakeport.locations import parse_location
 from lakeport.server.credentials.cloud import Grant, Granted
 from lakeport.server.credentials.gcs import GcsVendor, access_boundary
 from lakeport.server.credentials.options import GcsOptions
-from lakeport.server.credentials.places import parse_place
 from lakeport.sharing.models import GcpOauthToken
 from tests.server.endpoints import Answer, Endpoint, Received, as_json, endpoint
 
-PLACE = parse_place("gs://bucket/data/t1")
+PLACE = parse_location("gs://bucket/data/t1")
 NOW = 1_800_000_000
 
 
@@ -96,11 +96,12 @@ def test_the_boundary_reads_and_lists_one_prefix_and_no_more() -> None:
 
 
 def test_a_name_cannot_end_the_text_of_the_condition() -> None:
-    (rule,) = access_boundary(parse_place(r"gs://bucket/a') || true || ('\ "))["accessBoundary"]["accessBoundaryRules"]
+    boundary = access_boundary(parse_location(r"gs://bucket/a') || true || ('\ "))
+    (rule,) = boundary["accessBoundary"]["accessBoundaryRules"]
     listed = rule["availabilityCondition"]["expression"].rpartition(".startsWith(")[2]
     assert listed == r"'a\') || true || (\'\\ /')"
 
 
 def test_a_whole_bucket_needs_no_condition() -> None:
-    (rule,) = access_boundary(parse_place("gs://bucket"))["accessBoundary"]["accessBoundaryRules"]
+    (rule,) = access_boundary(parse_location("gs://bucket"))["accessBoundary"]["accessBoundaryRules"]
     assert "availabilityCondition" not in rule

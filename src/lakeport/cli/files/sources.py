@@ -25,6 +25,7 @@ from lakeport.frame import Frame, scan
 from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.schema import StructType
+from lakeport.locations import is_url
 
 STDIN = "-"
 
@@ -100,7 +101,7 @@ def find_sources(
         if kind is None:
             raise ValueError("rows from stdin need --format")
         return [_Stdin(kind, types)]
-    if "://" in text and not is_file_name(text) and kind is None:
+    if is_url(text) and not is_file_name(text) and kind is None:
         return [_DeltaTable(scan(text, storage_options=dict(options)))]
     if has_magic(text) and not os.path.lexists(text):
         found = sorted(glob(text, recursive=True))

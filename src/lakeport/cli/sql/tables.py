@@ -13,9 +13,9 @@ from typing import NamedTuple
 from lakeport.client import ClientOptions, GivenProfile, open_server, open_shared
 from lakeport.connection import Connection
 from lakeport.frame import Frame, scan
+from lakeport.locations import cloud_of, file_path
 from lakeport.sharing.names import TableName, is_table_url
 
-_STORAGE = re.compile(r"(s3|s3a|gs|az|azure|adl|abfs|abfss)://", re.IGNORECASE)
 _FILES = frozenset({".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".db", ".duckdb", ".xlsx"})
 """Files that DuckDB reads itself."""
 
@@ -109,4 +109,4 @@ def _is_place(name: str) -> bool:
         return True
     if PurePath(name).suffix.lower() in _FILES:
         return False
-    return bool(_STORAGE.match(name)) or os.path.isdir(os.path.join(name.removeprefix("file://"), "_delta_log"))
+    return cloud_of(name) is not None or os.path.isdir(os.path.join(file_path(name) or name, "_delta_log"))

@@ -27,6 +27,7 @@ from lakeport.cli.options import (
     open_frame,
 )
 from lakeport.cli.progress import expected_rows, showing
+from lakeport.locations import is_url
 
 
 def export(
@@ -69,7 +70,7 @@ def replacing(path: str, *, force: bool) -> Iterator[BinaryIO]:
     """Yield a file that replaces `path` if the block succeeds, and is deleted if it fails.
 
     Without `force`, an existing file is never touched. Raises `FileExistsError`."""
-    if "://" in path:
+    if is_url(path):
         raise ValueError(f"the output must be a local file, not a URL: {path}")
     folder, name = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):

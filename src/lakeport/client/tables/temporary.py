@@ -11,6 +11,7 @@ from typing import Any
 
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import SharingError, UnsupportedFeatureError
+from lakeport.locations import cloud_of, scheme_of
 from lakeport.sharing.models import Credentials
 
 Ask = Callable[[], Credentials]
@@ -67,8 +68,8 @@ class TemporaryStorage:
 def storage_options(given: Credentials) -> dict[str, Any]:
     """The credentials under obstore's names. Raises `SharingError` if there are none of a known kind, and
     `UnsupportedFeatureError` for an unsupported location."""
-    scheme = given.location.partition("://")[0].lower()
-    if scheme not in _SCHEMES:
+    scheme = scheme_of(given.location)
+    if cloud_of(given.location) is None and scheme != "https":
         raise UnsupportedFeatureError(
             f"the table is shared by its directory, and that is in a storage which Lakeport does not read "
             f"({scheme or 'a disk'}); ask the provider to share it by signed URLs",
@@ -89,9 +90,6 @@ def storage_options(given: Credentials) -> dict[str, Any]:
         status=200,
         code="INVALID_ANSWER",
     )
-
-
-_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https"})
 
 
 def _google_token(token: str, expires_ms: int) -> Callable[[], dict[str, Any]]:

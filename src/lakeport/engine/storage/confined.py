@@ -11,10 +11,11 @@ from typing import BinaryIO, NoReturn
 import pyarrow as pa
 
 from lakeport.engine.storage.disk import os_errors
-from lakeport.engine.storage.storage import Storage, is_on_disk
+from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
 from lakeport.kernel.paths import is_within
+from lakeport.locations import is_url
 
 
 class ConfinedStorage:
@@ -23,7 +24,7 @@ class ConfinedStorage:
 
     def __init__(self, storage: Storage, directories: Sequence[str]) -> None:
         self._storage, self._directories = storage, tuple(directories)
-        self._on_disk = list(filter(is_on_disk, directories))
+        self._on_disk = [directory for directory in directories if not is_url(directory)]
 
     def resolve(self, path: str) -> str:
         return self._storage.resolve(path)
@@ -42,14 +43,14 @@ class ConfinedStorage:
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         self._check_name(path)
-        if not is_on_disk(path):
+        if is_url(path):
             return self._storage.read(path, start, length)
         with self._opened(path) as file:
             file.seek(start)
             return file.read(-1 if length is None else length)
 
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
-        if files and is_on_disk(files[0].path):
+        if files and not is_url(files[0].path):
             return (self.read(file.path) for file in files)
         for file in files:
             self._check_name(file.path)
@@ -57,7 +58,7 @@ class ConfinedStorage:
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         self._check_name(file.path)
-        if not is_on_disk(file.path):
+        if is_url(file.path):
             return self._storage.open_input(file)
         with self._opened(file.path) as opened:
             return pa.OSFile(f"/dev/fd/{opened.fileno()}", "rb")
@@ -85,7 +86,7 @@ class ConfinedStorage:
 
     def _checked(self, path: str) -> str:
         self._check_name(path)
-        if is_on_disk(path):
+        if not is_url(path):
             real_place(self._on_disk, path)
         return path
 

@@ -20,6 +20,7 @@ from lakeport.engine.storage.signing import sign_object
 from lakeport.engine.storage.uploads import ObjectUpload
 from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
 from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.locations import Cloud, cloud_of, respelled
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -239,12 +240,6 @@ class _Ranges(io.RawIOBase):
         return data
 
 
-def store_root(path: str) -> str:
-    """`scheme://authority`"""
-    scheme, _, rest = path.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
-
-
 _CLIENT_OPTION = re.compile(
     r"(?:aws_|azure_|google_)?(allow_http|allow_invalid_certificates|connect_timeout|default_content_type|http1_only"
     r"|http2_\w+|pool_idle_timeout|pool_max_idle_per_host|proxy_\w+|randomize_addresses|read_timeout|timeout|user_agent)",
@@ -252,8 +247,7 @@ _CLIENT_OPTION = re.compile(
 )
 """HTTP client options. obstore fails if they are among a store's options."""
 
-_CLOUDS = {"s3": "aws_", "s3a": "aws_", "gs": "google_"}
-_CLOUDS |= dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure_")
+_PREFIXES = {Cloud.AWS: "aws_", Cloud.AZURE: "azure_", Cloud.GCS: "google_"}
 _NAMES_CLOUD = re.compile(r"(aws_|azure_|google_)", re.IGNORECASE)
 
 
@@ -269,9 +263,9 @@ def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _S
     Requests time out after `silence`, regardless of size: obstore's own limit of 30 s applies to whole bodies."""
     client: Any = {"read_timeout": silence, "timeout": _UNLIMITED}
     config: Any = {}
-    cloud = _CLOUDS.get(root.partition(":")[0].lower())
+    prefix = _PREFIXES.get(cloud) if (cloud := cloud_of(root)) else None
     for name, value in options.items():
-        if cloud and (named := _NAMES_CLOUD.match(name)) and named[1].lower() != cloud:
+        if prefix and (named := _NAMES_CLOUD.match(name)) and named[1].lower() != prefix:
             continue
         if found := _CLIENT_OPTION.fullmatch(name):
             client[found[1].lower()] = value
@@ -284,7 +278,7 @@ def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _S
 
     try:
         return from_url(
-            root,
+            respelled(root),
             config=config or None,
             client_options=client,
             retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=30)},

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
 from lakeport.engine.storage.disk import LocalFiles
-from lakeport.engine.storage.objects import ObjectFiles, open_object_files, store_root
+from lakeport.engine.storage.objects import ObjectFiles, open_object_files
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
-
-_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # one letter is a drive, not a scheme
-
-
-def is_on_disk(path: str) -> bool:
-    """Whether a path is in the local file system."""
-    return not _URL.match(path)
+from lakeport.locations import file_path, is_url, store_root
 
 
 class Storage:
@@ -43,11 +35,9 @@ class Storage:
 
     def resolve(self, path: str) -> str:
         path = os.fspath(path)
-        if not (match := _URL.match(path)):
-            return os.path.abspath(os.path.expanduser(path))
-        if match[1].lower() == "file":
-            return os.path.abspath(re.sub(r"^file:/*", "/", unquote(path), flags=re.IGNORECASE))
-        return path.rstrip("/")
+        if (local := file_path(path)) is not None:
+            return os.path.abspath(local)
+        return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(path))
 
     def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
         return self._for(directory).list_from(directory, first_name)
@@ -101,7 +91,7 @@ class Storage:
         return place.sign(path, seconds)
 
     def _for(self, path: str) -> LocalFiles | ObjectFiles:
-        if is_on_disk(path):
+        if not is_url(path):
             return self._disk
         root = store_root(path)
         with self._lock:

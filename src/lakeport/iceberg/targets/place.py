@@ -9,6 +9,7 @@ from lakeport.iceberg.targets.target import PathTarget, Target
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import parse_target
 from lakeport.kernel.snapshot import Table
+from lakeport.locations import is_url
 
 _FOLDER = "_iceberg"
 """In the Delta table's directory: VACUUM ignores folders that start with `_`. A mirror in a catalog has its own folder,
@@ -36,7 +37,7 @@ def open_place(
 
 def _without_links(root: str) -> str:
     """A mirror identifies its table and files by path: each must have only one."""
-    return root if "://" in root else os.path.realpath(root)
+    return root if is_url(root) else os.path.realpath(root)
 
 
 def _default_folder(table: str | None) -> str:

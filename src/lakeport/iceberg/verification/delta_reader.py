@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.iceberg.verification.fingerprint import Fingerprint
+from lakeport.locations import is_url
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def ask_another_reader(
         import deltalake
     except ImportError:
         return SecondOpinion(None, "deltalake is not installed")
-    if "://" in root and not options:  # it might search for credentials for minutes
+    if is_url(root) and not options:  # it might search for credentials for minutes
         return SecondOpinion(None, "deltalake needs storage options to read the table")
     names = ours.schema.names
     name = f"deltalake {deltalake.__version__}"

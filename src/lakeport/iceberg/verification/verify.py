@@ -25,6 +25,7 @@ from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
+from lakeport.locations import is_url
 from lakeport.workers.reading import RowReader, read_rows
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class _Comparison:
         yield from self._compare_manifests()
 
     def differences_in_duckdb(self, metadata_path: str, snapshot_id: int) -> Iterator[Difference]:
-        if "://" in metadata_path:
+        if is_url(metadata_path):
             raise ValueError("DuckDB verifies mirrors on disks only: do without it")
         if what := find_difference(metadata_path, snapshot_id, self._read_table):
             yield Difference(metadata_path, f"in DuckDB, {what}")

@@ -14,7 +14,7 @@ from sqlalchemy import Table as SqlTable
 
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.database import Database
-from lakeport.server.catalog.locations import parse_location
+from lakeport.server.catalog.locations import normalize_location
 from lakeport.server.catalog.model import Share, Table
 from lakeport.server.catalog.rules import check_content, check_object_name, check_share, check_table
 from lakeport.server.catalog.sql_source import read_content, read_share, read_table
@@ -167,9 +167,9 @@ def _parsed(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields, with normalised locations."""
     parsed = dict(fields)
     if "location" in fields:
-        parsed["location"] = parse_location(fields["location"])
+        parsed["location"] = normalize_location(fields["location"])
     if "auxiliary_locations" in fields:
-        parsed["auxiliary_locations"] = tuple(map(parse_location, fields["auxiliary_locations"]))
+        parsed["auxiliary_locations"] = tuple(map(normalize_location, fields["auxiliary_locations"]))
     return parsed
 
 

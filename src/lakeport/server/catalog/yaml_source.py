@@ -12,7 +12,7 @@ import msgspec
 
 from lakeport.errors import CatalogError, SharingError
 from lakeport.server.catalog.index import EVERYTHING, token_digest
-from lakeport.server.catalog.locations import parse_location
+from lakeport.server.catalog.locations import normalize_location
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.catalog.rules import check_content, default_id
 from lakeport.server.catalog.yaml_file import convert, empty_keys, read_yaml, unknown_keys
@@ -206,10 +206,10 @@ def _table(share: str, schema: str, table: TableSettings) -> Table:
         share=share,
         schema=schema,
         name=table.name,
-        location=parse_location(table.location),
+        location=normalize_location(table.location),
         history_shared=table.history_shared,
         start_version=table.start_version,
-        auxiliary_locations=tuple(map(parse_location, table.auxiliary_locations)),
+        auxiliary_locations=tuple(map(normalize_location, table.auxiliary_locations)),
         access_modes=table.access_modes,
         storage=table.storage,
     )

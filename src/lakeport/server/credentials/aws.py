@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from lakeport.errors import SharingError
+from lakeport.locations import Location
 from lakeport.server.credentials.cloud import Grant, Granted
 from lakeport.server.credentials.options import AwsOptions, StoreOptions
-from lakeport.server.credentials.places import Place
 from lakeport.sharing.models import AwsTempCredentials
 
 _LONGEST_POLICY = 2048
@@ -82,7 +82,7 @@ def _federate(sts: Any, grant: Grant, policy: str) -> Any:
 
 
 def session_policy(
-    place: Place, region: str, kms_key_arn: str | None, access_points: Mapping[str, str] | None = None
+    place: Location, region: str, kms_key_arn: str | None, access_points: Mapping[str, str] | None = None
 ) -> str:
     """Allow reading and listing everything below the prefix, and nothing else, whatever the role allows.
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakeport.errors import CatalogError, SharingError
+from lakeport.locations import Location
 from lakeport.server.credentials.cloud import Grant, Granted
 from lakeport.server.credentials.options import AzureOptions, StoreOptions
-from lakeport.server.credentials.places import Place
 from lakeport.sharing.models import AzureUserDelegationSas
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AzureVendor:
         return DefaultAzureCredential(managed_identity_client_id=client)
 
 
-def _sign(place: Place, key: str | UserDelegationKey, expiry: datetime, protocol: str) -> str:
+def _sign(place: Location, key: str | UserDelegationKey, expiry: datetime, protocol: str) -> str:
     from azure.storage.filedatalake import generate_directory_sas, generate_file_system_sas
 
     if not place.segments:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lakeport.server.credentials.places import Place
+from lakeport.locations import Location
 from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, GcpOauthToken
 
 
@@ -14,7 +14,7 @@ from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, 
 class Grant:
     """A request to a cloud: read everything in `place`, and nothing else."""
 
-    place: Place
+    place: Location
     storage: Mapping[str, Any]
     """The options with which the server itself reads there."""
     seconds: int

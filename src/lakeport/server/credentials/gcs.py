@@ -6,9 +6,9 @@ import json
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
+from lakeport.locations import Location
 from lakeport.server.credentials.cloud import Grant, Granted
 from lakeport.server.credentials.options import GcsOptions, StoreOptions
-from lakeport.server.credentials.places import Place
 from lakeport.sharing.models import GcpOauthToken
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _open_source(storage: StoreOptions) -> Credentials:
     return source
 
 
-def access_boundary(place: Place) -> dict[str, Any]:
+def access_boundary(place: Location) -> dict[str, Any]:
     """Allow reading and listing the objects below the prefix, whatever the server itself may do."""
     bucket = f"projects/_/buckets/{place.bucket}"
     rule: dict[str, Any] = {

@@ -7,8 +7,10 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from lakeport.errors import SharingError
+from lakeport.locations import Cloud, Location, cloud_of, parse_location
 from lakeport.server.catalog.model import Table
 from lakeport.server.credentials import azure
 from lakeport.server.credentials.aws import AwsVendor
@@ -17,13 +19,13 @@ from lakeport.server.credentials.cache import Fresh, FreshValues
 from lakeport.server.credentials.cloud import CloudVendor, Grant, Granted
 from lakeport.server.credentials.gcs import GcsVendor
 from lakeport.server.credentials.options import StoreOptions, parse_options
-from lakeport.server.credentials.places import Cloud, Place, parse_place
 from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken
 
 _log = logging.getLogger(__name__)
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9-]+")
 _LONGEST_NAME = 64
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class CredentialVendor:
@@ -69,7 +71,7 @@ class CredentialVendor:
             gcp_oauth_token=granted.key if isinstance(granted.key, GcpOauthToken) else None,
         )
 
-    def _grant(self, table: Table, place: Place, storage: Mapping[str, Any]) -> Fresh[Granted]:
+    def _grant(self, table: Table, place: Location, storage: Mapping[str, Any]) -> Fresh[Granted]:
         now = self._now()
         name = _NOT_IN_NAMES.sub("-", f"lakeport-{table.id}")[:_LONGEST_NAME]
         grant = Grant(place=place, storage=storage, seconds=self._validity_seconds, now=now, name=name)
@@ -94,14 +96,14 @@ def _check_shared_by_directory(table: Table) -> None:
         )
 
 
-def _allowed_place(table: Table, location: str | None, account: str | None) -> Place:
+def _allowed_place(table: Table, location: str | None, account: str | None) -> Location:
     """Raises `SharingError` if the location is neither one of the table's nor in one of them."""
     if location is None:
-        return parse_place(table.location, account)
-    roots = (parse_place(root, account) for root in (table.location, *table.auxiliary_locations))
+        return parse_directory(table.location, account)
+    roots = (parse_directory(root, account) for root in (table.location, *table.auxiliary_locations))
     own = next(roots)
     try:
-        place = parse_place(location, account)
+        place = parse_directory(location, account)
     except SharingError as error:
         raise _not_of_table() from error
     if not place.is_within(own) and not any(place.is_within(root) for root in roots):
@@ -109,13 +111,31 @@ def _allowed_place(table: Table, location: str | None, account: str | None) -> P
     return place
 
 
+def parse_directory(location: str, account: str | None = None) -> Location:
+    """Raises `SharingError`: UNSUPPORTED_OPERATION for a location outside the clouds, INVALID_PARAMETER_VALUE for an
+    invalid one."""
+    if cloud_of(location) is None:
+        raise _unsupported(
+            "there are temporary credentials only for tables on S3, Azure and GCS; read this one by signed URLs"
+        )
+    try:
+        parsed = parse_location(location, account)
+    except ValueError as error:
+        raise _invalid(f"the location {error}") from error
+    if _CONTROL.search(parsed.prefix) or any(unquote(segment) in {"", ".", ".."} for segment in parsed.segments):
+        raise _invalid("the location has an empty segment, `.`, `..` or a control character")
+    return parsed
+
+
 def _not_of_table() -> SharingError:
-    return SharingError(
+    return _invalid(
         "the location is not the table's, nor one of its auxiliary locations, nor a directory in one of them: "
-        "take it from the table's `location` or `auxiliaryLocations`",
-        status=400,
-        code="INVALID_PARAMETER_VALUE",
+        "take it from the table's `location` or `auxiliaryLocations`"
     )
+
+
+def _invalid(message: str) -> SharingError:
+    return SharingError(message, status=400, code="INVALID_PARAMETER_VALUE")
 
 
 def _unsupported(message: str) -> SharingError:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from lakeport.errors import AccessDeniedError, MissingFileError, SharingError, StorageError
 from lakeport.server.access.recipients import check_address
 from lakeport.server.catalog.index import Catalog
+from lakeport.server.catalog.locations import table_roots
 from lakeport.server.files.conditions import Part, requested_part
 from lakeport.server.files.opening import FileState, OpenFile, open_file
 from lakeport.server.files.sending import FileSender
@@ -17,7 +18,6 @@ from lakeport.server.http.exchange import Exchange
 from lakeport.server.http.lanes import Lane, Workers
 from lakeport.server.http.refusals import Refusal, error_reply
 from lakeport.server.signing.disk import FileUrl, FileUrls
-from lakeport.server.signing.places import table_roots
 
 _log = logging.getLogger(__name__)
 

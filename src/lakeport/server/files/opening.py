@@ -12,7 +12,7 @@ from threading import Lock
 
 from lakeport.engine.storage.confined import open_within
 from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
-from lakeport.server.signing.places import is_clean
+from lakeport.server.signing.table_signer import is_clean
 
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from lakeport.engine.storage.objects import open_store, store_root
+from lakeport.engine.storage.objects import open_store
+from lakeport.locations import is_url, store_root
+from lakeport.server.catalog.locations import table_roots
 from lakeport.server.catalog.model import Table
 from lakeport.server.signing.disk import DiskPlace, FileUrls
 from lakeport.server.signing.objects import object_place
-from lakeport.server.signing.places import Place, TableSigner, table_roots
+from lakeport.server.signing.table_signer import Place, TableSigner
 
 if TYPE_CHECKING:
     from obstore import SignCapableStore
@@ -66,12 +68,12 @@ class Signers:
         return TableSigner(table, places, self._seconds)
 
     def _place(self, table: Table, root: str, public_url: str, recipient_id: str) -> Place:
-        if root.startswith("/"):
+        if not is_url(root):
             return DiskPlace(root, table.id, self._urls, public_url, self._seconds, self._now, recipient_id)
         options = tuple(sorted(table.storage_options(self._storage).items()))
         return object_place(root, self._stores(store_root(root), options), self._seconds, self._now)
 
 
 def _opened(root: str, options: tuple[tuple[str, Any], ...]) -> SignCapableStore:
-    # Catalogs only allow S3, GCS, Azure and disks (`parse_location`): anything but a disk can sign.
+    # Catalogs only allow S3, GCS, Azure and disks (`normalize_location`): anything but a disk can sign.
     return cast("SignCapableStore", open_store(root, dict(options)))

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lakeport.engine.storage.objects import store_root
+from lakeport.locations import store_root
 from lakeport.server.credentials.azure import PREFIXES
 from lakeport.server.credentials.options import StoreOptions
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakeport.engine.storage.failures import store_errors
-from lakeport.engine.storage.objects import store_root
 from lakeport.engine.storage.signing import SIGNED_FOR_AZURE, sign_keys
 from lakeport.errors import SharingError
+from lakeport.locations import store_root
 from lakeport.server.signing.azure import BlobPlace, account_key, container_url
-from lakeport.server.signing.places import Place
+from lakeport.server.signing.table_signer import Place
 
 if TYPE_CHECKING:
     from obstore import SignCapableStore

@@ -15,6 +15,7 @@ from lakeport.errors import StorageError
 from lakeport.kernel.deletion_vectors import encode_deletion_vector, read_deletion_vector
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import ScanFile
+from lakeport.locations import is_url
 
 WHOLE, WITH_DELETED = "/whole", "/with-deleted"
 """The directories of files without and with deletion vectors."""
@@ -69,7 +70,7 @@ class PlannedScan:
     def url(self, number: int, refused: str | None) -> SignedUrl:
         """A URL to read a file for now. `refused` is the digest of a URL that the storage has rejected."""
         path = self.files[number].path
-        if "://" not in path:
+        if not is_url(path):
             return SignedUrl(Path(path).as_uri())
         signed = self.urls.signed(path)
         signed = self.urls.signed(path, signed.url) if digest(signed.url) == refused else signed

@@ -13,6 +13,7 @@ from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.schema import StructField, StructType
+from lakeport.locations import is_url
 from lakeport.spark.driver.scans import PlannedScan
 from lakeport.spark.driver.service import service_for
 from lakeport.spark.native.conditions import to_spark_condition
@@ -81,7 +82,7 @@ def _why_not(frame: Rows[Any], spark: SparkSession) -> str | None:
 def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | None:
     if any(not _LEAST_BYTES <= file.size <= _MOST_BYTES for file in files):
         return "its log tells wrong sizes of files"
-    remote = [file.path for file in files if "://" in file.path]
+    remote = [file.path for file in files if is_url(file.path)]
     return why_not_signed(remote, storage) if remote and not isinstance(storage, SharedStorage) else None
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from lakeport.client.tables.local_log import SignedUrl
-from lakeport.engine.storage.objects import store_root
 from lakeport.engine.storage.signing import SIGNED_FOR_AZURE
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import StorageClient
+from lakeport.locations import Cloud, cloud_of, store_root
 
 _LIFE_SECONDS = 3600
 _MARGIN = 0.2
 """A URL with less than this share of its lifetime left is not handed out."""
-_AZURE = re.compile(r"(?:az|azure|adl|abfss?)://", re.IGNORECASE)
 
 
 class Signing(Protocol):
@@ -30,7 +28,7 @@ def why_not_signed(paths: Sequence[str], storage: StorageClient) -> str | None:
     """Why Spark's own reader cannot reach files in object stores by URL; None if it can."""
     if not hasattr(storage, "sign"):
         return "the engine's storage does not sign URLs"
-    if any(_AZURE.match(path) and not SIGNED_FOR_AZURE.fullmatch(path) for path in paths):
+    if any(cloud_of(path) is Cloud.AZURE and not SIGNED_FOR_AZURE.fullmatch(path) for path in paths):
         return "names of its files cannot be signed for Azure"
     try:
         for path in {store_root(path): path for path in paths}.values():

@@ -1,4 +1,4 @@
-"""The places that may hold a table's files, and the mapping of paths to them."""
+"""The signer of one table's files, which may be in several places."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
-from lakeport.errors import CatalogError, SharingError
-from lakeport.server.catalog.locations import parse_location
+from lakeport.errors import SharingError
+from lakeport.locations import parse_location
 from lakeport.server.catalog.model import Table
 
 _log = logging.getLogger(__name__)
 
-_OBJECT = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://[^/].*[^/]", re.IGNORECASE | re.DOTALL)
 _STEPS = re.compile(r"(?:^|/)\.{0,2}(?:/|$)")
 """A segment that is empty, `.` or `..`."""
 
@@ -27,11 +26,6 @@ class Place(Protocol):
 
     def sign(self, relative: Sequence[str]) -> list[str]:
         """URLs of files, by their clean paths below the root."""
-
-
-def table_roots(table: Table) -> list[str]:
-    """The table's location and its auxiliary locations."""
-    return [parse_location(location) for location in (table.location, *table.auxiliary_locations)]
 
 
 def is_clean(relative: str) -> bool:
@@ -89,10 +83,8 @@ class TableSigner:
 
 
 def _respelled(path: str) -> str:
-    """The path of an object with the catalog's URL scheme: a log may use `s3a://` for `s3://`."""
-    if not _OBJECT.fullmatch(path):
-        return ""
+    """The path of an object as the catalog spells its location: a log may use `s3a://` for `s3://`."""
     try:
-        return parse_location(path)
-    except CatalogError:
+        return "" if path.endswith("/") else str(parse_location(path))
+    except ValueError:
         return ""
