@@ -218,9 +218,9 @@ FAULTS = (
     Fault(
         "tables-feed-whole-files",
         feature="change data feed of a merge that deletes whole files",
-        file="src/lakeport/tables/rows/changes.py",
-        old="or (imaged and c.deletes_rows)]",
-        new="or (imaged and c.deletes_rows and not c.is_whole)]",
+        file="src/lakeport/tables/rows/execution.py",
+        old="or (self.imaged and change.deletes_rows)",
+        new="or (self.imaged and change.deletes_rows and not change.is_whole)",
         seen="The change feed of a merge misses deleted rows, if a file lost all of its rows.",
         first=("tests/tables/rows/test_row_changes.py", "tests/tables/merge/test_merge.py"),
     ),

@@ -54,6 +54,12 @@ def begin(snapshot: Snapshot, operation: str, application: tuple[str, int] | Non
     return transaction if application is None or claim(transaction, application) else None
 
 
+def snapshot_of(transaction: Transaction) -> Snapshot:
+    """The version that a transaction on an existing table has read."""
+    assert transaction.snapshot is not None, "a new table has no rows"
+    return transaction.snapshot
+
+
 def claim(transaction: Transaction, application: tuple[str, int]) -> bool:
     """Record the application's version in the transaction; false if the table already has it."""
     app_id, version = _parse_application(application)
@@ -80,9 +86,9 @@ def _is_version(number: Any) -> bool:
         return False
 
 
-def finish(transaction: Transaction, written: Iterable[Add] = ()) -> Result:
+def finish(transaction: Transaction, written: Sequence[str] = ()) -> Result:
     """Commit, then run the post-commit work. Commits nothing if nothing changed. If the commit definitely failed,
-    deletes the files written for it."""
+    deletes the files written for it, given by path."""
     metrics = dict(transaction.metrics)
     if transaction.changes_nothing and transaction.snapshot is not None:
         return Result(transaction.snapshot.version, metrics)
@@ -90,7 +96,7 @@ def finish(transaction: Transaction, written: Iterable[Add] = ()) -> Result:
         committed = transaction.commit()
     except Exception as error:
         if has_surely_failed(error):
-            discard(transaction.engine, [resolve_path(transaction.root, add.path) for add in written])
+            discard(transaction.engine, written)
         raise
     finish_commit(transaction.engine, committed, transaction.snapshot)
     return Result(committed.version, metrics)
@@ -99,6 +105,10 @@ def finish(transaction: Transaction, written: Iterable[Add] = ()) -> Result:
 def has_surely_failed(error: BaseException | None) -> bool:
     """Whether a commit that raised this error definitely did not land. An interrupted one may have."""
     return isinstance(error, Exception) and not isinstance(error, CommitUnknownError)
+
+
+def paths_of(root: str, adds: Iterable[Add]) -> list[str]:
+    return [resolve_path(root, add.path) for add in adds]
 
 
 def discard(engine: Engine, paths: Sequence[str]) -> None:

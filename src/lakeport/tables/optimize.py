@@ -14,12 +14,11 @@ from lakeport.kernel.definition import TARGET_FILE_SIZE
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, format_expression, parse_filter
 from lakeport.kernel.maintenance import Bin, plan_bins
-from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.kernel.write import WriteContext
-from lakeport.tables.operation import Progress, Result, StorageOptions, discard, finish, open_snapshot
+from lakeport.tables.operation import Progress, Result, StorageOptions, discard, finish, open_snapshot, paths_of
 from lakeport.workers import Workers, Workplace, open_workers
 from lakeport.workers.reading import RowReader
 from lakeport.workers.writing import write_rows
@@ -60,7 +59,7 @@ def optimize(
     workers = open_workers(snapshot.engine, spark)
     adds = _rewrite(workers, RewriteBin(RowReader.for_scan(scan), context), bins, snapshot.engine, progress)
     _stage(transaction, [file for found in bins for file in found], adds, scan.filter)
-    return finish(transaction, adds)
+    return finish(transaction, paths_of(transaction.root, adds))
 
 
 def _plan_scan(snapshot: Snapshot, where: str | Expression | None) -> Scan:
@@ -129,7 +128,7 @@ def _rewrite(
     """The new files. If it fails, none is left behind."""
 
     def remove(adds: list[Add]) -> None:
-        discard(engine, [resolve_path(task.context.table_root, add.path) for add in adds])
+        discard(engine, paths_of(task.context.table_root, adds))
 
     total, done = sum(map(_size, bins)), 0
     found: list[Add] = []

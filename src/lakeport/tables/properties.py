@@ -24,7 +24,7 @@ from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.kernel.values import to_mask
 from lakeport.kernel.write import format_cell
 from lakeport.tables.input.schema import check_sql, check_text
-from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot
+from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot, snapshot_of
 from lakeport.tables.rows.search import counted_stats
 from lakeport.workers.reading import RowReader
 
@@ -79,8 +79,7 @@ def _tracks_rows(definition: TableDefinition) -> bool:
 
 def _adds_with_counts(transaction: Transaction) -> list[Add]:
     """The table's files without row ids, unchanged except for added row counts."""
-    assert transaction.snapshot is not None
-    files = transaction.plan(transaction.snapshot.scan_builder().with_log_details().build())
+    files = transaction.plan(snapshot_of(transaction).scan_builder().with_log_details().build())
 
     def add(file: ScanFile) -> Add:
         stats = counted_stats(transaction.engine, file)

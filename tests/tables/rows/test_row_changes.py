@@ -1,7 +1,7 @@
 """The building blocks of row-level changes, and what comes of many of them one after the other."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,13 @@ import pytest
 import lakeport
 from lakeport import tables
 from lakeport.errors import InvalidDataError, UnknownColumnError
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.operation import begin, open_snapshot
-from lakeport.tables.rows.changes import FileChange, RowChanges
-from lakeport.tables.rows.output import row_reader, split_rows
+from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
+from lakeport.tables.rows.execution import execute
+from lakeport.tables.rows.output import Inserted, Updated, split_rows
 from lakeport.tables.rows.search import find_rows, parse_condition
 from tests.tables.modelled import FEED, KINDS, SCHEMA, TRACKING, VECTORS, ModelledTable, Row, some_rows
 
@@ -34,10 +36,10 @@ def file_of(records: int | None) -> ScanFile:
     ("change", "whole"),
     [
         (FileChange(file_of(3), deleted=None), True),
-        (FileChange(file_of(3), replaced=None), True),
+        (FileChange(file_of(3), updated=None), True),
         (FileChange(file_of(3), deleted=positions(0, 2)), False),
-        (FileChange(file_of(3), deleted=positions(0, 2), replaced=positions(1)), True),
-        (FileChange(file_of(3), deleted=positions(2), replaced=None), True),
+        (FileChange(file_of(3), deleted=positions(0, 2), updated=positions(1)), True),
+        (FileChange(file_of(3), deleted=positions(2), updated=None), True),
         (FileChange(file_of(None), deleted=positions(0, 1, 2)), False),
     ],
 )
@@ -46,9 +48,8 @@ def test_a_file_is_gone_if_it_keeps_no_row(change: FileChange, whole: bool) -> N
 
 
 def test_the_rows_that_go_are_in_order() -> None:
-    gone = FileChange(file_of(9), deleted=positions(1, 7), replaced=positions(0, 3)).gone
-    assert gone is not None
-    assert gone.tolist() == [0, 1, 3, 7]
+    change = FileChange(file_of(9), deleted=positions(1, 7), updated=positions(0, 3))
+    assert change.gone.tolist() == [0, 1, 3, 7]
 
 
 def test_rows_are_split_by_their_positions() -> None:
@@ -66,9 +67,13 @@ def transaction_on(path: str) -> Transaction:
     return transaction
 
 
-def updated(rows: pa.RecordBatch) -> pa.RecordBatch:
-    index = rows.schema.get_field_index("text")
-    return rows.set_column(index, "text", pa.array(["updated"] * rows.num_rows))
+class SetText:
+    def open(self, engine: Engine) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
+        return self.updated
+
+    def updated(self, rows: pa.RecordBatch) -> Iterator[Updated]:
+        index = rows.schema.get_field_index("text")
+        yield Updated(rows, rows.set_column(index, "text", pa.array(["updated"] * rows.num_rows)))
 
 
 @pytest.mark.parametrize("vectors", [True, False])
@@ -77,20 +82,19 @@ def test_rows_of_one_file_are_deleted_updated_and_inserted_at_once(tmp_path: Pat
     properties = TRACKING | (VECTORS if vectors else {}) | (FEED if feed else {})
     table = ModelledTable.create(tmp_path, properties, (), files=2)
     transaction = transaction_on(table.path)
-    snapshot = transaction.snapshot
-    assert snapshot is not None
-    (found,) = find_rows(transaction, snapshot, parse_condition("id IN (1, 2, 3)", 0))
-    assert found.positions is not None
-    assert found.positions.tolist() == [1, 2, 3]
-    with RowChanges(transaction, updates=True) as changes:
-        assert changes.uses_vectors is vectors
-        changes.take(FileChange(found.file, deleted=positions(1), replaced=positions(2, 3)))
-        for batch in row_reader(snapshot).read(transaction.engine, found.file):
-            before, _ = split_rows(batch, positions(2, 3))
-            changes.update(before, updated(before))
-        changes.insert(pa.RecordBatch.from_pylist([{"id": 100}]))
-        counts = changes.stage()
-        result = changes.commit()
+    ((file, found),) = find_rows(transaction, parse_condition("id IN (1, 2, 3)", 0))
+    assert found is not None
+    assert found.tolist() == [1, 2, 3]
+    seen: list[ChangeCounts] = []
+
+    def metrics(counts: ChangeCounts) -> dict[str, int]:
+        seen.append(counts)
+        return counts.metrics
+
+    change = FileChange(file, deleted=positions(1), updated=positions(2, 3), update=SetText())
+    inserted = Inserted(pa.RecordBatch.from_pylist([{"id": 100}]))
+    result = execute(transaction, RowChanges([change], [inserted], metrics=metrics))
+    (counts,) = seen
     assert (counts.deleted_rows, counts.updated_rows, counts.inserted_rows) == (1, 2, 1)
     assert counts.copied_rows == (0 if vectors else 27)
     assert (counts.removed_files, counts.vectors_added) == ((0, 1) if vectors else (1, 0))
@@ -107,24 +111,24 @@ def test_rows_of_one_file_are_deleted_updated_and_inserted_at_once(tmp_path: Pat
     assert {i for i, version in versions.items() if version == result.version} == {2, 3, 100}
 
 
-def test_whoever_leaves_by_an_exception_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_changes_that_fail_leave_nothing_behind(tmp_path: Path) -> None:
     table = ModelledTable.create(tmp_path, VECTORS | FEED)
     before = table.files_on_disk()
     transaction = transaction_on(table.path)
-    assert transaction.snapshot is not None
-    matches = list(find_rows(transaction, transaction.snapshot, parse_condition("id % 2 = 0", 0)))
+    matches = find_rows(transaction, parse_condition("id % 2 = 0", 0))
 
-    def change_and_fail() -> None:
-        with RowChanges(transaction, updates=True) as changes:
-            for match in matches:
-                changes.take(FileChange(match.file, deleted=match.positions))
-            changes.insert(pa.RecordBatch.from_pylist(some_rows(100, 120), SCHEMA))
-            assert changes.stage().vectors_added > 0
-            assert table.files_on_disk() > before
-            raise KeyboardInterrupt
+    def fail(counts: ChangeCounts) -> dict[str, int]:
+        assert counts.vectors_added > 0
+        assert table.files_on_disk() > before
+        raise KeyboardInterrupt
 
+    changes = RowChanges(
+        (FileChange(file, deleted=found) for file, found in matches),
+        [Inserted(pa.RecordBatch.from_pylist(some_rows(100, 120), SCHEMA))],
+        metrics=fail,
+    )
     with pytest.raises(KeyboardInterrupt):
-        change_and_fail()
+        execute(transaction, changes)
     assert table.files_on_disk() == before
 
 
@@ -149,20 +153,19 @@ def test_new_rows_bring_no_row_ids(tmp_path: Path, properties: Mapping[str, str]
 
 
 def insert_beside_an_update(path: str, rows: pa.RecordBatch) -> None:
-    with RowChanges(transaction_on(path), updates=True) as changes:
-        changes.insert(rows)
+    transaction = transaction_on(path)
+    files = [FileChange(file, updated=None, update=SetText()) for file, _ in find_rows(transaction, None)]
+    execute(transaction, RowChanges(files, [Inserted(rows)]))
 
 
 def test_a_file_from_which_nothing_goes_is_left_alone(tmp_path: Path) -> None:
     table = ModelledTable.create(tmp_path, VECTORS, ())
     version = table.version
     transaction = transaction_on(table.path)
-    assert transaction.snapshot is not None
-    with RowChanges(transaction, updates=False) as changes:
-        for match in find_rows(transaction, transaction.snapshot, None):
-            changes.take(FileChange(match.file))
-        assert changes.stage().removed_files == 0
-        assert changes.commit().version == version
+    files = [FileChange(file) for file, _ in find_rows(transaction, None)]
+    result = execute(transaction, RowChanges(files))
+    assert result.metrics["numRemovedFiles"] == 0
+    assert result.version == version
 
 
 @pytest.mark.parametrize("properties", KINDS.values(), ids=KINDS.keys())

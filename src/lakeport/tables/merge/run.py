@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +19,17 @@ from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import ROW_POSITION
 from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.values import from_numpy, to_integers
-from lakeport.kernel.write import RowTransformer
 from lakeport.tables.merge.clauses import MergeDefinition, choose
 from lakeport.tables.merge.matching import target_filter
 from lakeport.tables.merge.search import Found, FoundIn, SearchTask
 from lakeport.tables.merge.sides import Pairs, RowNumbers
 from lakeport.tables.merge.source import OpenMerge, SharedMerge, shared_merge
-from lakeport.tables.operation import Result, finish
+from lakeport.tables.operation import Result, snapshot_of
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
-from lakeport.tables.rows.output import Copied, RowChange, Updated, row_reader
+from lakeport.tables.rows.execution import execute
+from lakeport.tables.rows.output import Inserted, Updated
 from lakeport.workers import Workers
 from lakeport.workers.reading import RowReader
-from lakeport.workers.writing import write_rows
 
 _INSERTED_ROWS = 1 << 16
 """Source rows processed at a time."""
@@ -42,8 +42,7 @@ class MergeRun:
         self, transaction: Transaction, source: pa.RecordBatch, definition: MergeDefinition, workers: Workers
     ) -> None:
         """Raises `InvalidFilterError`, `UnknownColumnError` and `InvalidDataError` for invalid clauses."""
-        assert transaction.snapshot is not None, "a new table has no rows to merge into"
-        self._transaction, self._snapshot, self._engine = transaction, transaction.snapshot, transaction.engine
+        self._transaction, self._snapshot, self._engine = transaction, snapshot_of(transaction), transaction.engine
         self._source, self._definition, self._workers = source, definition, workers
         self._opened = OpenMerge(definition.bind(transaction.engine), source)
         self._merge, self._clauses = self._opened.merge, self._opened.clauses
@@ -54,8 +53,8 @@ class MergeRun:
         shared = shared_merge(self._opened, self._definition, self._workers, self._engine, self._transaction.root)
         with shared as merge:
             found, is_matched = self._search(merge)
-            unmatched = np.flatnonzero(~is_matched)
-            return self._change(merge, found, unmatched) if found else self._append(unmatched)
+            changes = self._changes(merge, found, np.flatnonzero(~is_matched))
+            return execute(self._transaction, changes, self._workers)
 
     # Search
 
@@ -86,56 +85,33 @@ class MergeRun:
         reader = RowReader(scan.scan_state, scan.scan_state.arrow_schema, None, scan.physical_filter)
         return reader, self._transaction.plan(scan)
 
-    # Writing
+    # Changes
 
-    def _append(self, unmatched: RowNumbers) -> Result:
-        """Append only: no target row changes."""
-        context = self._transaction.write_context()
-        transformer = RowTransformer(self._engine, context)
-        inserted = 0
+    def _changes(self, merge: SharedMerge, found: list[FoundIn], unmatched: RowNumbers) -> RowChanges:
+        if found:
+            self._transaction.check_rows_may_change()
+        return RowChanges(
+            [self._file_change(merge, each) for each in found],
+            inserts=self._inserted(unmatched),
+            metrics=partial(self._metrics, found),
+        )
 
-        def checked() -> Iterator[pa.RecordBatch]:
-            nonlocal inserted
-            for pairs, rows in self._inserted(unmatched):
-                inserted += len(pairs)
-                yield transformer.checked(rows, pairs.name_row)
-
-        adds = write_rows(self._engine, context.for_moved_rows(), checked())
-        self._transaction.add_files(adds)
-        added_bytes = sum(add.size for add in adds)
-        counts = ChangeCounts(inserted_rows=inserted, added_files=len(adds), added_bytes=added_bytes)
-        self._transaction.metrics |= self._metrics(counts, [])
-        return finish(self._transaction, adds)
-
-    def _change(self, merge: SharedMerge, found: list[FoundIn], unmatched: RowNumbers) -> Result:
-        updated = [each for each in found if self._is_update[each.rows.clauses].any()]
-        with RowChanges(self._transaction, updates=bool(updated), workers=self._workers) as changes:
-            for each in found:
-                changes.take(self._file_change(each, changes.uses_vectors))
-            copies = not changes.uses_vectors
-            changes.rewrite(updated, _MergeRows(merge, row_reader(self._snapshot), copies))
-            for pairs, new in self._inserted(unmatched):
-                changes.insert(new, pairs.name_row)
-            self._transaction.metrics |= self._metrics(changes.stage(), found)
-            return changes.commit()
-
-    def _file_change(self, found: FoundIn, uses_vectors: bool) -> FileChange:
-        """Take updated rows from their file; without deletion vectors, take the whole file."""
+    def _file_change(self, merge: SharedMerge, found: FoundIn) -> FileChange:
         is_update = self._is_update[found.rows.clauses]
-        deleted, replaced = (found.rows.rows[mask].astype(np.uint64) for mask in (~is_update, is_update))
-        return FileChange(found.file, deleted, replaced if uses_vectors or not len(replaced) else None)
+        deleted, updated = (found.rows.rows[mask].astype(np.uint64) for mask in (~is_update, is_update))
+        return FileChange(found.file, deleted, updated, _UpdateRows(merge, found.rows) if len(updated) else None)
 
-    def _inserted(self, unmatched: RowNumbers) -> Iterator[tuple[Pairs, pa.RecordBatch]]:
-        """Source rows without a match, and the new rows made from them."""
+    def _inserted(self, unmatched: RowNumbers) -> Iterator[Inserted]:
+        """The new rows for source rows without a match."""
         for start in range(0, len(unmatched), _INSERTED_ROWS):
             pairs = Pairs(None, self._source, None, unmatched[start : start + _INSERTED_ROWS])
             chosen = choose(self._merge.not_matched, pairs)
             for number, clause in enumerate(self._merge.not_matched):
                 if len(rows := np.flatnonzero(chosen == number)):
                     inserting = pairs.take(rows)
-                    yield inserting, clause.inserted(inserting)
+                    yield Inserted(clause.inserted(inserting), inserting.name_row)
 
-    def _metrics(self, counts: ChangeCounts, found: Sequence[FoundIn]) -> dict[str, int]:
+    def _metrics(self, found: Sequence[FoundIn], counts: ChangeCounts) -> dict[str, int]:
         """The metrics, under Spark's names."""
         totals = np.zeros(len(self._clauses), np.int64)
         for each in found:
@@ -168,36 +144,21 @@ class MergeRun:
 
 
 @dataclass(frozen=True)
-class _MergeRows:
-    """The new state of files' rows; with `copies`, unaffected rows too."""
+class _UpdateRows:
+    """Applies the update clauses to rows of a file."""
 
     merge: SharedMerge
-    reader: RowReader
-    copies: bool
+    found: Found
 
-    def open(self, engine: Engine) -> Callable[[FoundIn], Iterator[RowChange]]:
-        opened = self.merge.open(engine)
+    def open(self, engine: Engine) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
+        return partial(self._updated, self.merge.open(engine))
 
-        def merge_rows(item: FoundIn) -> Iterator[RowChange]:
-            found = item.rows
-            for batch in self.reader.read(engine, item.file):
-                positions = to_integers(batch.column(ROW_POSITION.name))
-                places = np.searchsorted(found.rows, positions)
-                places[places == len(found)] = 0
-                is_found = found.rows[places] == positions
-                if self.copies and not is_found.all():
-                    yield Copied(batch.filter(from_numpy(~is_found)))
-                rows = np.flatnonzero(is_found)
-                yield from _updated(opened, batch, rows, found.take(places[rows]))
-
-        return merge_rows
-
-
-def _updated(opened: OpenMerge, batch: pa.RecordBatch, rows: RowNumbers, found: Found) -> Iterator[Updated]:
-    for number, clause in enumerate(opened.clauses):
-        chosen = np.flatnonzero(found.clauses == number)
-        if clause.action == "update" and len(chosen):
-            before = batch.take(from_numpy(rows[chosen]))
-            pairs = Pairs(before, opened.source, None, found.source_rows[chosen])
-            name_row = pairs.name_row if number < len(opened.merge.matched) else None
-            yield Updated(before, clause.updated(before, pairs), name_row)
+    def _updated(self, opened: OpenMerge, rows: pa.RecordBatch) -> Iterator[Updated]:
+        found = self.found.take(np.searchsorted(self.found.rows, to_integers(rows.column(ROW_POSITION.name))))
+        for number, clause in enumerate(opened.clauses):
+            chosen = np.flatnonzero(found.clauses == number)
+            if len(chosen):
+                before = rows.take(from_numpy(chosen))
+                pairs = Pairs(before, opened.source, None, found.source_rows[chosen])
+                name_row = pairs.name_row if number < len(opened.merge.matched) else None
+                yield Updated(before, clause.updated(before, pairs), name_row)

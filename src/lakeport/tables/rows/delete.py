@@ -8,6 +8,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, format_expression
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
 from lakeport.tables.rows.changes import FileChange, RowChanges
+from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.search import find_rows, parse_condition
 from lakeport.workers import open_workers
 
@@ -38,14 +39,12 @@ def delete(
     condition = parse_condition(where, transaction.started)
     transaction.parameters["predicate"] = format_predicate(where)
     workers = open_workers(snapshot.engine, spark)
-    with RowChanges(transaction, updates=False, workers=workers) as changes:
-        for found in find_rows(transaction, snapshot, condition, workers):
-            changes.take(FileChange(found.file, deleted=found.positions))
-        counts = changes.stage()
-        if counts.deleted_rows is not None:
-            transaction.metrics["numDeletedRows"] = counts.deleted_rows
-        transaction.metrics |= counts.metrics
-        return changes.commit()
+    found = find_rows(transaction, condition, workers)
+    changes = RowChanges(
+        [FileChange(file, deleted=positions) for file, positions in found],
+        metrics=lambda counts: counts.deletions | counts.metrics,
+    )
+    return execute(transaction, changes, workers)
 
 
 def format_predicate(where: str | Expression | None) -> Any:

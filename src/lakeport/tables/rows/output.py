@@ -1,17 +1,12 @@
-"""Write the rows of changed files into new ones: fit, check, write, and record them in the change data feed.
-
-A `RowRewrite` computes the changes to a file's rows. It is picklable: in other processes, each task has its own output
-and files.
-"""
+"""Write new, updated and copied rows into files: fit, check, write, and record them in the change data feed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +16,10 @@ from lakeport.kernel.actions import Add
 from lakeport.kernel.data_files import constant_column
 from lakeport.kernel.deletion_vectors import DeletionVector
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import CHANGE_TYPE, ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
-from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.values import from_numpy, to_integers
 from lakeport.kernel.write import RowName, RowNames, RowTransformer, WriteContext, format_row
-from lakeport.workers import Workplace
-from lakeport.workers.reading import RowReader, in_order
+from lakeport.tables.operation import paths_of
 from lakeport.workers.writing import DataWriter
 
 Positions = npt.NDArray[np.uint64]
@@ -59,44 +51,48 @@ class Deleted:
     rows: pa.RecordBatch
 
 
-RowChange = Updated | Copied | Deleted
+@dataclass(frozen=True, eq=False)
+class Inserted:
+    """Rows new to the table, with any of its columns."""
+
+    rows: pa.RecordBatch
+    name_row: RowNames | None = None
+    """Names for the rows in messages; by default, their numbers."""
 
 
-class HasFile(Protocol):
-    @property
-    def file(self) -> ScanFile: ...
-
-
-T = TypeVar("T", bound=HasFile)
-T_contra = TypeVar("T_contra", bound=HasFile, contravariant=True)
-
-
-class RowRewrite(Protocol[T_contra]):
-    """Computes the changes to files' rows; picklable."""
-
-    def open(self, engine: Engine) -> Callable[[T_contra], Iterator[RowChange]]:
-        """A function called once per file, from several threads."""
+RowChange = Updated | Copied | Deleted | Inserted
 
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """Files written by an output, not yet referenced."""
+    """Files of rows, not yet in the table."""
 
-    files: list[Add]
-    images: list[Add]
+    files: Sequence[Add] = ()
+    images: Sequence[Add] = ()
     """Files of the change data feed."""
-    inserted_rows: int
-    updated_rows: int
-    copied_rows: int
+    inserted_rows: int = 0
+    updated_rows: int = 0
+    copied_rows: int = 0
+
+    def __add__(self, other: WrittenRows) -> WrittenRows:
+        return WrittenRows(
+            [*self.files, *other.files],
+            [*self.images, *other.images],
+            self.inserted_rows + other.inserted_rows,
+            self.updated_rows + other.updated_rows,
+            self.copied_rows + other.copied_rows,
+        )
+
+    def paths(self, root: str) -> list[str]:
+        return paths_of(root, [*self.files, *self.images])
 
 
 class RowOutput:
     """Write rows. Not thread-safe. Exiting with an exception removes the written files."""
 
     def __init__(self, engine: Engine, context: WriteContext, *, imaged: bool) -> None:
-        """`context` has the constraints on new rows."""
-        self._engine, self._context, self.imaged = engine, context, imaged
-        """Whether to write separate files for the change data feed."""
+        """`context` has the constraints on new rows; `imaged` says whether to write change files."""
+        self._engine, self._context, self._imaged = engine, context, imaged
         moved = context.for_moved_rows()
         self._stack = ExitStack()
         self._rows = self._stack.enter_context(DataWriter(engine, moved))
@@ -111,12 +107,6 @@ class RowOutput:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def write_all(self, place: Workplace, rewrite: RowRewrite[T], items: Iterable[T]) -> None:
-        """Compute and write the changes to files' rows. Raises `InvalidDataError` and `ConstraintError`."""
-        for change in in_order(items, rewrite.open(place.engine), place.threads):
-            place.check()
-            self.write(change)
-
     def write(self, change: RowChange) -> None:
         """Raises `InvalidDataError` and `ConstraintError`."""
         match change:
@@ -127,17 +117,14 @@ class RowOutput:
                 self._copied_rows += rows.num_rows
             case Deleted(rows):
                 self._write_image(rows, "delete")
+            case Inserted(rows, name_row):
+                self._insert(rows, name_row)
 
-    def insert(self, rows: pa.RecordBatch, name_row: RowNames | None = None) -> pa.RecordBatch:
-        """Insert rows with any of the table's columns; return them as written, with all columns. Messages number the
-        rows unless `name_row` is given.
-
-        Raises `InvalidDataError` and `ConstraintError`."""
+    def _insert(self, rows: pa.RecordBatch, name_row: RowNames | None) -> None:
         complete = self._inserted.checked(rows, name_row)
         self._rows.write(complete)
         self._inserted_rows += rows.num_rows
         self._write_image(complete, "insert")
-        return complete
 
     def _update(self, before: pa.RecordBatch, after: pa.RecordBatch, name_row: RowNames | None) -> None:
         complete = self._updated.checked(_as_updated(after), name_row or _by_values(before))
@@ -164,58 +151,9 @@ class RowOutput:
         return RowTransformer(self._engine, self._context)
 
     def _write_image(self, rows: pa.RecordBatch, change_type: str) -> None:
-        if self.imaged and rows.num_rows:
+        if self._imaged and rows.num_rows:
             kind = constant_column(change_type, pa.string(), rows.num_rows)
             self._images.write(_own_columns(rows).append_column(CHANGE_TYPE.name, kind))
-
-
-@dataclass(frozen=True)
-class RewriteTask(Generic[T]):
-    """A task: rewrite files with its own output. If it fails, no file is left behind."""
-
-    rewrite: RowRewrite[T]
-    context: WriteContext
-    imaged: bool
-
-    def __call__(self, place: Workplace, items: Sequence[T]) -> WrittenRows:
-        with RowOutput(place.engine, self.context, imaged=self.imaged) as output:
-            output.write_all(place, self.rewrite, items)
-            return output.finish()
-
-
-class Split(HasFile, Protocol):
-    """Positions of rows to remove from a file; None means every row not yet deleted."""
-
-    @property
-    def deleted(self) -> Positions | None: ...
-    @property
-    def replaced(self) -> Positions | None: ...
-
-
-@dataclass(frozen=True)
-class SplitRows:
-    """The deleted rows of files, if `imaged`, and the remaining ones, if `copies`."""
-
-    reader: RowReader
-    imaged: bool
-    copies: bool
-
-    def open(self, engine: Engine) -> Callable[[Split], Iterator[RowChange]]:
-        def split(change: Split) -> Iterator[RowChange]:
-            for batch in self.reader.read(engine, change.file):
-                deleted, others = split_rows(batch, change.deleted)
-                if self.imaged:
-                    yield Deleted(deleted)
-                if self.copies:
-                    yield Copied(split_rows(others, change.replaced)[1])
-
-        return split
-
-
-def row_reader(snapshot: Snapshot) -> RowReader:
-    """Read whole rows of a snapshot: columns, positions, and row tracking columns if the table has them."""
-    builder = snapshot.scan_builder().with_row_position()
-    return RowReader.for_scan((builder.with_row_tracking() if snapshot.tracks_rows else builder).build())
 
 
 def split_rows(rows: pa.RecordBatch, positions: Positions | None) -> tuple[pa.RecordBatch, pa.RecordBatch]:

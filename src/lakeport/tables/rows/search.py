@@ -17,20 +17,12 @@ from lakeport.kernel.engine import ROW_INDEX, Engine, FileSplit
 from lakeport.kernel.expressions import Expression, columns_in, parse_filter, replace_now
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.schema import ROW_POSITION, arrow_field
-from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.values import to_integers
+from lakeport.tables.operation import snapshot_of
 from lakeport.tables.rows.output import Positions
 from lakeport.workers import ThreadWorkers, Workers, Workplace
 from lakeport.workers.reading import RowReader
-
-
-@dataclass(frozen=True, eq=False)
-class FoundRows:
-    """Rows of a file, by position; None means every row not deleted."""
-
-    file: ScanFile
-    positions: Positions | None
 
 
 def parse_condition(where: str | Expression | None, now: int) -> Expression | None:
@@ -46,23 +38,22 @@ def parse_condition(where: str | Expression | None, now: int) -> Expression | No
 
 
 def find_rows(
-    transaction: Transaction, snapshot: Snapshot, condition: Expression | None, workers: Workers | None = None
-) -> Iterator[FoundRows]:
-    """The files with rows that satisfy the condition; records the condition as read by the transaction.
+    transaction: Transaction, condition: Expression | None, workers: Workers | None = None
+) -> Iterator[tuple[ScanFile, Positions | None]]:
+    """The rows to change: those that satisfy the condition, by file and position; None means every row not deleted.
+    Records the condition as read by the transaction.
 
     Opens no file if partition values alone decide. Rows for which the condition is null are not found. Raises
-    `InvalidFilterError` and `UnknownColumnError`."""
-    builder = snapshot.scan_builder().with_log_details()
+    `InvalidFilterError` and `UnknownColumnError`, and `UnsupportedFeatureError` for an append-only table."""
+    transaction.check_rows_may_change()
+    builder = snapshot_of(transaction).scan_builder().with_log_details()
     scan = (builder if condition is None else builder.with_filter(condition)).build()
     files = transaction.plan(scan)
     if scan.remaining_filter is None:
-        return (FoundRows(file, None) for file in files)
+        return ((file, None) for file in files)
     search = _Search(_position_reader(scan))
-    return _found(files, (workers or ThreadWorkers(transaction.engine)).map(search, files))
-
-
-def _found(files: list[ScanFile], positions: Iterator[Positions]) -> Iterator[FoundRows]:
-    return (FoundRows(file, rows) for file, rows in zip(files, positions, strict=True) if len(rows))
+    positions = (workers or ThreadWorkers(transaction.engine)).map(search, files)
+    return ((file, rows) for file, rows in zip(files, positions, strict=True) if len(rows))
 
 
 def _position_reader(scan: Scan) -> RowReader:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
@@ -13,10 +15,10 @@ from lakeport.tables.input.assignments import Assignments, Path, Value, parse_as
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
 from lakeport.tables.rows.changes import FileChange, RowChanges
 from lakeport.tables.rows.delete import format_predicate
-from lakeport.tables.rows.output import Copied, RowChange, Updated, row_reader, split_rows
-from lakeport.tables.rows.search import FoundRows, find_rows, parse_condition
+from lakeport.tables.rows.execution import execute
+from lakeport.tables.rows.output import Updated
+from lakeport.tables.rows.search import find_rows, parse_condition
 from lakeport.workers import open_workers
-from lakeport.workers.reading import RowReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,39 +52,20 @@ def update(
     Assignments.bind(snapshot.engine, snapshot.schema, given)  # fail early on invalid expressions
     transaction.parameters["predicate"] = format_predicate(where)
     workers = open_workers(snapshot.engine, spark)
-    with RowChanges(transaction, updates=True, workers=workers) as changes:
-        matches = _taken(changes, find_rows(transaction, snapshot, condition, workers))
-        copies = not changes.uses_vectors
-        changes.rewrite(matches, _UpdateRows(row_reader(snapshot), snapshot.schema, given, copies))
-        counts = changes.stage()
-        transaction.metrics |= {"numUpdatedRows": counts.updated_rows, **counts.metrics}
-        return changes.commit()
-
-
-def _taken(changes: RowChanges, matches: Iterable[FoundRows]) -> Iterator[FoundRows]:
-    """Take updated rows from their files; without deletion vectors, take whole files."""
-    for found in matches:
-        changes.take(FileChange(found.file, replaced=found.positions if changes.uses_vectors else None))
-        yield found
+    update = _SetColumns(snapshot.schema, given)
+    found = find_rows(transaction, condition, workers)
+    changes = RowChanges(
+        [FileChange(file, updated=positions, update=update) for file, positions in found],
+        metrics=lambda counts: {"numUpdatedRows": counts.updated_rows, **counts.metrics},
+    )
+    return execute(transaction, changes, workers)
 
 
 @dataclass(frozen=True)
-class _UpdateRows:
-    """The found rows with new values; with `copies`, the other rows of their files too."""
-
-    reader: RowReader
+class _SetColumns:
     schema: StructType
     given: Mapping[Path, Value]
-    copies: bool
 
-    def open(self, engine: Engine) -> Callable[[FoundRows], Iterator[RowChange]]:
+    def open(self, engine: Engine) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
         assignments = Assignments.bind(engine, self.schema, self.given)
-
-        def update_rows(found: FoundRows) -> Iterator[RowChange]:
-            for batch in self.reader.read(engine, found.file):
-                before, others = split_rows(batch, found.positions)
-                yield Updated(before, assignments(before))
-                if self.copies:
-                    yield Copied(others)
-
-        return update_rows
+        return lambda rows: iter([Updated(rows, assignments(rows))])

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from lakeport.kernel.actions import Add
-from lakeport.kernel.data_files import parse_partition_value
+from lakeport.kernel.data_files import decode_num_records, parse_partition_value
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, Or, chain, format_expression, lit
 from lakeport.kernel.schema import MAPPING_PREFIX, StructField, StructType, arrow_field, schema_from_arrow
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction
-from lakeport.kernel.write import partition_codes
 from lakeport.tables.input.rows import to_reader
-from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
-from lakeport.tables.rows.changes import FileChange, RowChanges
+from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot, snapshot_of
+from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
 from lakeport.tables.rows.delete import format_predicate
+from lakeport.tables.rows.execution import execute
+from lakeport.tables.rows.output import Inserted, WrittenRows
 from lakeport.tables.rows.search import find_rows, parse_condition
 from lakeport.tables.write.append import add_missing_columns
+from lakeport.workers.writing import write_rows
 
 
 def overwrite(
@@ -53,34 +54,25 @@ def overwrite(
     transaction = begin(snapshot, "WRITE", application)
     if transaction is None:
         return Result(snapshot.version)
-    condition = replacing.condition(transaction)
     reader = to_reader(data, None if overwrite_schema else snapshot.schema)
     replacing.define(transaction, reader.schema)
-    with RowChanges(transaction, updates=False, constraints=replacing.constraints) as changes:
-        if partitions == "dynamic" and snapshot.partition_columns:
-            condition = _insert_and_find_partitions(changes, snapshot, reader)
-            _delete(changes, transaction, snapshot, condition)
-        else:
-            _delete(changes, transaction, snapshot, condition)
-            for batch in reader:
-                changes.insert(batch)
-        return _commit(changes, transaction)
+    if replacing.is_by_partition(snapshot):
+        files = write_rows(snapshot.engine, transaction.write_context(), reader)
+        return replace_by_files(transaction, replacing, files)
+    inserts = map(Inserted, reader)
+    found = _deletions(transaction, replacing)
+    changes = RowChanges(found, inserts, constraints=replacing.constraints, metrics=_metrics)
+    return execute(transaction, changes)
 
 
 def replace_by_files(
-    transaction: Transaction, replacing: Replacing, files: Sequence[Add], images: Sequence[Add]
+    transaction: Transaction, replacing: Replacing, files: Sequence[Add], images: Sequence[Add] = ()
 ) -> Result:
     """Commit files written elsewhere in place of rows; `replacing` must have defined the transaction."""
-    snapshot = transaction.snapshot
-    assert snapshot is not None, "a new table has no rows to replace"
-    with RowChanges(transaction, updates=False) as changes:
-        changes.insert_files(files, images)
-        if replacing.partitions == "dynamic" and snapshot.partition_columns:
-            condition: Expression | None = _in_partitions_of(files, snapshot)
-        else:
-            condition = replacing.condition(transaction)
-        _delete(changes, transaction, snapshot, condition)
-        return _commit(changes, transaction)
+    rows = sum(decode_num_records(add.stats) or 0 for add in files)
+    found = _deletions(transaction, replacing, files)
+    changes = RowChanges(found, written=WrittenRows(files, images, inserted_rows=rows), metrics=_metrics)
+    return execute(transaction, changes)
 
 
 @dataclass(frozen=True)
@@ -113,12 +105,17 @@ class Replacing:
             return {}
         return {"where": self.where if isinstance(self.where, str) else format_expression(self.where)}
 
+    def is_by_partition(self, snapshot: Snapshot) -> bool:
+        return self.partitions == "dynamic" and bool(snapshot.partition_columns)
+
     def condition(self, transaction: Transaction) -> Expression | None:
         """The rows to replace, unless chosen by partition; None means all."""
         return parse_condition(self.where, transaction.started)
 
     def define(self, transaction: Transaction, given: pa.Schema | StructType) -> None:
-        """Set the table's columns and record the operation's parameters."""
+        """Set the table's columns and record the operation's parameters. Raises `UnsupportedFeatureError` for an
+        append-only table."""
+        transaction.check_rows_may_change()
         if self.overwrite_schema:
             columns = given if isinstance(given, StructType) else schema_from_arrow(given)
             _redefine(transaction, columns, self.partition_by)
@@ -131,23 +128,13 @@ class Replacing:
             transaction.parameters["partitionOverwriteMode"] = "dynamic"
 
 
-def _delete(changes: RowChanges, transaction: Transaction, snapshot: Snapshot, condition: Expression | None) -> None:
-    for found in find_rows(transaction, snapshot, condition):
-        changes.take(FileChange(found.file, deleted=found.positions))
-
-
-def _insert_and_find_partitions(
-    changes: RowChanges, snapshot: Snapshot, batches: Iterable[pa.RecordBatch]
-) -> Expression:
-    """Insert rows and return a condition that selects their partitions."""
-    fields = snapshot.partition_fields
-    found: dict[tuple[Any, ...], None] = {}
-    for batch in batches:
-        rows = changes.insert(batch)
-        codes, values_of = partition_codes([rows.column(f.name) for f in fields])
-        for row in np.unique(codes, return_index=True)[1].tolist():
-            found[tuple(values_of(row))] = None
-    return _any_of(fields, found)
+def _deletions(transaction: Transaction, replacing: Replacing, files: Sequence[Add] = ()) -> Iterator[FileChange]:
+    """The rows to replace. A generator, so that `execute` deletes the files if the search fails."""
+    snapshot = snapshot_of(transaction)
+    by_partition = replacing.is_by_partition(snapshot)
+    condition = _in_partitions_of(files, snapshot) if by_partition else replacing.condition(transaction)
+    for file, positions in find_rows(transaction, condition):
+        yield FileChange(file, deleted=positions)
 
 
 def _in_partitions_of(files: Iterable[Add], snapshot: Snapshot) -> Expression:
@@ -172,17 +159,14 @@ def _is(field: StructField, value: Any) -> Expression:
     return column.equals_null_safe(lit(value))
 
 
-def _commit(changes: RowChanges, transaction: Transaction) -> Result:
-    counts = changes.stage()
-    if counts.deleted_rows is not None:
-        transaction.metrics["numDeletedRows"] = counts.deleted_rows
-    transaction.metrics |= {
+def _metrics(counts: ChangeCounts) -> dict[str, int]:
+    return {
+        **counts.deletions,
         "numFiles": counts.added_files,
         "numOutputRows": counts.inserted_rows + counts.copied_rows,
         "numOutputBytes": counts.added_bytes,
         **counts.metrics,
     }
-    return changes.commit()
 
 
 def _redefine(transaction: Transaction, given: StructType, partition_by: Sequence[str] | None) -> None:

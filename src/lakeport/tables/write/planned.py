@@ -21,14 +21,13 @@ from lakeport.kernel.actions import Add
 from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.schema import DEFAULT, GENERATION_EXPRESSION, StructType
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import ParkedTransaction, Transaction, park
 from lakeport.kernel.write import RowTransformer, WriteContext, decode_adds, encode_adds
-from lakeport.tables.operation import Result, begin, claim, discard, finish
-from lakeport.tables.rows.changes import uses_vectors
-from lakeport.tables.rows.output import RowOutput
+from lakeport.tables.operation import Result, begin, claim, discard, finish, paths_of
+from lakeport.tables.rows.execution import uses_vectors
+from lakeport.tables.rows.output import Inserted, RowOutput
 from lakeport.tables.write.append import add_missing_columns, begin_create, describe_append, stage_files
 from lakeport.tables.write.overwrite import Replacing, replace_by_files
 from lakeport.workers.writing import write_rows
@@ -97,7 +96,6 @@ def plan_overwrite(
     transaction = begin(snapshot, "WRITE", application)
     if transaction is None:
         return None
-    transaction.check_rows_may_change()
     replacing.define(transaction, columns)
     context = transaction.write_context()
     strict = msgspec.structs.replace(context, constraints={**context.constraints, **replacing.constraints})
@@ -138,7 +136,7 @@ def write_task(engine: Engine, planned: PlannedWrite, batches: Iterable[pa.Recor
         return WrittenFiles(encode_adds(write_rows(engine, planned.context, batches, lanes=1)))
     with RowOutput(engine, planned.context, imaged=True) as output:
         for batch in batches:
-            output.insert(batch)
+            output.write(Inserted(batch))
         written = output.finish()
     return WrittenFiles(encode_adds(written.files), encode_adds(written.images))
 
@@ -165,13 +163,13 @@ def commit_files(
     if planned.replacing is not None:
         return replace_by_files(transaction, planned.replacing, files, images)
     stage_files(transaction, files)
-    return finish(transaction, files)
+    return finish(transaction, paths_of(transaction.root, files))
 
 
 def discard_files(engine: Engine, planned: PlannedWrite, written: Iterable[WrittenFiles]) -> None:
     """Delete the tasks' files, which must never be committed."""
     adds = _files(chain.from_iterable((task.adds, task.images) for task in written))
-    discard(engine, [resolve_path(planned.root, add.path) for add in adds])
+    discard(engine, paths_of(planned.root, adds))
 
 
 def _files(encoded: Iterable[bytes]) -> list[Add]:

@@ -1,0 +1,235 @@
+"""Execute row changes: write files, deletion vectors and change files, and commit.
+
+A file without remaining rows is removed. Of others, rows are marked as deleted if the table has deletion vectors;
+otherwise the remaining rows are copied into new files. If anything fails, no written file is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import partial
+
+import msgspec
+
+from lakeport.kernel.data_files import decode_num_records
+from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED, ENABLE_DELETION_VECTORS, TARGET_FILE_SIZE
+from lakeport.kernel.deletion_vectors import read_deletion_vector, union, write_deletion_vectors
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.transaction import Transaction
+from lakeport.kernel.write import WriteContext
+from lakeport.tables.operation import Result, discard, finish, snapshot_of
+from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
+from lakeport.tables.rows.output import Copied, Deleted, Positions, RowChange, RowOutput, WrittenRows, split_rows
+from lakeport.tables.rows.search import count_rows
+from lakeport.workers import ThreadWorkers, Workers, Workplace
+from lakeport.workers.reading import RowReader, in_order
+
+_OPEN_COST = 1 << 20
+"""The cost of opening a file, as the bytes that could be read meanwhile."""
+
+
+def execute(transaction: Transaction, changes: RowChanges, workers: Workers | None = None) -> Result:
+    """Make the changes in one commit, or none if there are none. `workers` rewrite files; threads by default.
+
+    Raises `InvalidDataError` and `ConstraintError` for new rows that the table rejects, and `CommitConflictError`."""
+    made = changes.written.paths(transaction.root)
+    try:
+        counts = _Execution(transaction, workers or ThreadWorkers(transaction.engine), made).stage(changes)
+        transaction.metrics |= changes.metrics(counts)
+    except BaseException:
+        discard(transaction.engine, made)
+        raise
+    return finish(transaction, made)
+
+
+def uses_vectors(transaction: Transaction) -> bool:
+    """Whether rows are marked as deleted rather than copied away from."""
+    supported = transaction.protocol.has_reader_feature("deletionVectors")
+    return supported and ENABLE_DELETION_VECTORS.of(transaction.metadata.configuration)
+
+
+class _Way(Enum):
+    """How a file loses rows."""
+
+    REMOVE = auto()
+    """With the file: no other row is left."""
+    MARK = auto()
+    """In a deletion vector."""
+    COPY = auto()
+    """The others are copied to a new file."""
+
+
+def _way(change: FileChange, vectors: bool) -> _Way:
+    if change.is_whole:
+        return _Way.REMOVE
+    return _Way.MARK if vectors else _Way.COPY
+
+
+@dataclass(frozen=True)
+class _Execution:
+    transaction: Transaction
+    workers: Workers
+    made: list[str]
+    """The paths of all files written so far."""
+
+    def stage(self, changes: RowChanges) -> ChangeCounts:
+        """Write everything and hand it to the transaction."""
+        transaction, vectors = self.transaction, uses_vectors(self.transaction)
+        files = [change for change in changes.files if change.deletes_rows or change.updates_rows]
+        files = self._counted(files) if vectors else files
+        written = self._write(changes, files, self._rewrite(changes, files, vectors))
+        marked = [change for change in files if _way(change, vectors) is _Way.MARK]
+        removed = [change.file for change in files if _way(change, vectors) is not _Way.MARK]
+        transaction.remove_files(removed)
+        self._mark(marked)
+        transaction.add_files(written.files)
+        transaction.add_changes(written.images)
+        return _count(files, removed, marked, written)
+
+    def _counted(self, files: list[FileChange]) -> list[FileChange]:
+        """The changes, with `numRecords` in every file's statistics: the protocol requires it with deletion vectors."""
+        unknown = [
+            change.file for change in files if not change.is_whole and decode_num_records(change.file.stats) is None
+        ]
+        counted = {
+            file.path: msgspec.structs.replace(file, stats=stats)
+            for file, stats in zip(unknown, self.workers.map(count_rows, unknown), strict=True)
+        }
+        return [replace(change, file=counted.get(change.file.path, change.file)) for change in files]
+
+    def _rewrite(self, changes: RowChanges, files: list[FileChange], vectors: bool) -> _Rewrite:
+        moves_rows = any(change.updates_rows or _way(change, vectors) is _Way.COPY for change in files)
+        context = self.transaction.write_context(keep_row_ids=moves_rows)
+        strict = msgspec.structs.replace(context, constraints={**context.constraints, **changes.constraints})
+        # Change files, if present, must describe the whole commit: its adds and removes would also show rows that were
+        # only copied, and would misrepresent updates.
+        feed = ENABLE_CHANGE_DATA_FEED.of(self.transaction.metadata.configuration)
+        imaged = (feed and moves_rows) or bool(changes.written.images)
+        return _Rewrite(row_reader(snapshot_of(self.transaction)), strict, vectors, imaged)
+
+    def _write(self, changes: RowChanges, files: list[FileChange], rewrite: _Rewrite) -> WrittenRows:
+        to_read = [change for change in files if rewrite.reads(change)]
+        with rewrite.output(self.transaction.engine) as output:
+            for rows in changes.inserts:
+                output.write(rows)
+            if self.workers.here is not None:
+                rewrite.write(self.workers.here, to_read, output)
+                by_tasks = WrittenRows()
+            else:
+                by_tasks = self._distribute(rewrite, to_read)
+            written = output.finish()
+        self.made.extend(written.paths(self.transaction.root))
+        return changes.written + by_tasks + written
+
+    def _distribute(self, rewrite: _Rewrite, files: list[FileChange]) -> WrittenRows:
+        transaction, root = self.transaction, self.transaction.root
+
+        def undo(written: WrittenRows) -> None:
+            discard(transaction.engine, written.paths(root))
+
+        # Keep a partition's files together, so that fewer tasks write to it.
+        most = TARGET_FILE_SIZE.of(transaction.metadata.configuration)
+        groups = self.workers.groups(sorted(files, key=_partition), _weight, most)
+        written = sum(self.workers.map(rewrite, groups, undo=undo), WrittenRows())
+        self.made.extend(written.paths(root))
+        return written
+
+    def _mark(self, changes: list[FileChange]) -> None:
+        """Set deletion vectors."""
+        transaction, root = self.transaction, self.transaction.root
+        united = self.workers.map(partial(_united, root), [c for c in changes if c.file.deletion_vector is not None])
+        vectors = (change.gone if change.file.deletion_vector is None else next(united) for change in changes)
+        written = write_deletion_vectors(transaction.engine.storage, root, vectors)
+        self.made.extend({descriptor.location(root) or "" for descriptor in written if descriptor})
+        for change, descriptor in zip(changes, written, strict=True):
+            assert descriptor is not None, "a file that changes loses a row"
+            transaction.set_deletion_vector(change.file, descriptor)
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """Writes the changes to files' rows; as a task, to files of its own, of which none is left behind if it fails."""
+
+    reader: RowReader
+    context: WriteContext
+    vectors: bool
+    imaged: bool
+    """Whether to write change files."""
+
+    def __call__(self, place: Workplace, files: Sequence[FileChange]) -> WrittenRows:
+        with self.output(place.engine) as output:
+            self.write(place, files, output)
+            return output.finish()
+
+    def output(self, engine: Engine) -> RowOutput:
+        return RowOutput(engine, self.context, imaged=self.imaged)
+
+    def write(self, place: Workplace, files: Iterable[FileChange], output: RowOutput) -> None:
+        for change in in_order(files, partial(self._rows, place.engine), place.threads):
+            place.check()
+            output.write(change)
+
+    def reads(self, change: FileChange) -> bool:
+        """Whether rows of the file are needed."""
+        copies = _way(change, self.vectors) is _Way.COPY
+        return copies or change.updates_rows or (self.imaged and change.deletes_rows)
+
+    def _rows(self, engine: Engine, change: FileChange) -> Iterator[RowChange]:
+        update = None if change.update is None else change.update.open(engine)
+        copies = _way(change, self.vectors) is _Way.COPY
+        for batch in self.reader.read(engine, change.file):
+            deleted, others = split_rows(batch, change.deleted)
+            updated, remaining = split_rows(others, change.updated)
+            if self.imaged:
+                yield Deleted(deleted)
+            if updated.num_rows:
+                assert update is not None, "updated rows have new values"
+                yield from update(updated)
+            if copies:
+                yield Copied(remaining)
+
+
+def row_reader(snapshot: Snapshot) -> RowReader:
+    """Read whole rows of a snapshot: columns, positions, and row tracking columns if the table has them."""
+    builder = snapshot.scan_builder().with_row_position()
+    return RowReader.for_scan((builder.with_row_tracking() if snapshot.tracks_rows else builder).build())
+
+
+def _united(root: str, place: Workplace, change: FileChange) -> Positions:
+    """A task: all deleted rows of a file, including earlier ones."""
+    before = change.file.deletion_vector
+    assert before is not None
+    return union(read_deletion_vector(before, root, place.engine.storage).positions, change.gone)
+
+
+def _partition(change: FileChange) -> list[tuple[str, str]]:
+    return sorted((name, value or "") for name, value in change.file.partition_values.items())
+
+
+def _weight(change: FileChange) -> int:
+    return change.file.size + _OPEN_COST
+
+
+def _count(
+    files: list[FileChange], removed: list[ScanFile], marked: list[FileChange], written: WrittenRows
+) -> ChangeCounts:
+    deleted = [c.file.num_records if c.deleted is None else len(c.deleted) for c in files]
+    renewed = sum(change.file.deletion_vector is not None for change in marked)
+    return ChangeCounts(
+        deleted_rows=None if None in deleted else sum(count or 0 for count in deleted),
+        updated_rows=written.updated_rows,
+        inserted_rows=written.inserted_rows,
+        copied_rows=written.copied_rows,
+        removed_files=len(removed),
+        removed_bytes=sum(file.size for file in removed),
+        added_files=len(written.files),
+        added_bytes=sum(add.size for add in written.files),
+        change_files=len(written.images),
+        vectors_added=len(marked) - renewed,
+        vectors_updated=renewed,
+        vectors_removed=sum(file.deletion_vector is not None for file in removed),
+    )
