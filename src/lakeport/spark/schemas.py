@@ -1,4 +1,4 @@
-"""Table schemas in Spark."""
+"""Table schemas in Spark, and frames' schemas in tables."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from lakeport.errors import CorruptTableError, InvalidDataError, UnsupportedFeatureError
 from lakeport.kernel.schema import (
-    ArrayType,
+    COMMENT,
     DataType,
-    MapType,
     StructField,
     StructType,
+    all_nullable,
     format_schema,
+    map_fields,
     parse_schema,
+    parts_of,
+    same_shape,
 )
 
-_KEPT = ("comment",)
-"""Column metadata to keep; the rest matters only to file readers."""
+_KEPT = (COMMENT, "__CHAR_VARCHAR_TYPE_STRING")
+"""Column metadata that tables keep: comments, and the lengths of `char` and `varchar`."""
 
 FIRST_CERTAIN_YEAR = 1901
 """Spark passes dates and times through Java's old calendar, in which early ones differ or are missing."""
@@ -31,8 +35,16 @@ FIRST_CERTAIN_YEAR = 1901
 
 def to_spark_schema(schema: StructType) -> spark.StructType:
     """The same columns and nullability; of their metadata, Spark gets only comments."""
-    plain = StructType(tuple(map(_plain, schema)))
-    return spark.StructType.fromJson(json.loads(format_schema(plain)))
+
+    def plain(field: StructField) -> StructField:
+        return replace(field, metadata={key: field.metadata[key] for key in (COMMENT,) if key in field.metadata})
+
+    return spark_struct(map_fields(schema, plain))
+
+
+def spark_struct(schema: StructType) -> spark.StructType:
+    """The same columns, with all of their metadata."""
+    return spark.StructType.fromJson(json.loads(format_schema(schema)))
 
 
 def spark_arrow_schema(schema: spark.StructType) -> pa.Schema:
@@ -58,7 +70,7 @@ def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -
         )
     if isinstance(found.type, StructType) and isinstance(wanted.type, StructType):
         return [column for field in wanted.type for column in _columns(table, field, path)]
-    if any_nullable(found.type) != any_nullable(wanted.type):
+    if not same_shape(found.type, wanted.type):
         known, given = (to_spark_schema(StructType((f,)))[0].dataType.simpleString() for f in (found, wanted))
         raise ValueError(
             f"the column {'.'.join(path)!r} is {known} in the table, and {given} in the schema that was given; cast it "
@@ -70,36 +82,24 @@ def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -
 def _nullable_parts(nullable: bool, data_type: DataType) -> Iterator[bool]:
     """The nullability of a column and of its array elements and map values; struct fields have their own."""
     yield nullable
-    match data_type:
-        case ArrayType(element, contains_null):
-            yield from _nullable_parts(contains_null, element)
-        case MapType(_, value, contains_null):
-            yield from _nullable_parts(contains_null, value)
+    for part in () if isinstance(data_type, StructType) else parts_of(data_type):
+        yield from _nullable_parts(part.nullable, part.type)
 
 
-def _plain(field: StructField) -> StructField:
-    kept = {name: value for name, value in field.metadata.items() if name in _KEPT}
-    return replace(field, type=_plain_type(field.type), metadata=kept)
+def to_table_schema(schema: spark.StructType) -> StructType:
+    """The table columns for a frame's rows. All are nullable, as in every table that Spark creates from a frame: later
+    frames may have nulls even if this one has none.
+
+    Raises `InvalidDataError` for a type that Delta lacks."""
+    return all_nullable(StructType(tuple(map(_parse, schema.fields))), keep=_KEPT)
 
 
-def _plain_type(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType(fields):
-            return StructType(tuple(map(_plain, fields)))
-        case ArrayType(element, contains_null):
-            return ArrayType(_plain_type(element), contains_null)
-        case MapType(key, value, contains_null):
-            return MapType(_plain_type(key), _plain_type(value), contains_null)
-    return data_type
-
-
-def any_nullable(data_type: DataType) -> DataType:
-    """The type with all parts nullable, and without their metadata."""
-    match data_type:
-        case StructType(fields):
-            return StructType(tuple(StructField(f.name, any_nullable(f.type)) for f in fields))
-        case ArrayType(element):
-            return ArrayType(any_nullable(element))
-        case MapType(key, value):
-            return MapType(any_nullable(key), any_nullable(value))
-    return data_type
+def _parse(field: spark.StructField) -> StructField:
+    try:
+        return parse_schema(spark.StructType([field]).json()).fields[0]
+    except (UnsupportedFeatureError, CorruptTableError) as error:
+        raise InvalidDataError(
+            f"the column {field.name!r} has the type {field.dataType.simpleString()}, which Delta does not have: cast "
+            "it to another one first",
+            column=field.name,
+        ) from error

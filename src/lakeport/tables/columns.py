@@ -25,12 +25,12 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.schema import (
     DEFAULT,
     GENERATION_EXPRESSION,
-    DataType,
     PrimitiveType,
     StructField,
     StructType,
     format_column_list,
     format_schema,
+    logical_path,
     parse_path,
     parse_type,
 )
@@ -267,20 +267,8 @@ def _uses(definition: TableDefinition, dropped: _Path = ()) -> dict[str, tuple[_
 def _clustering(definition: TableDefinition) -> tuple[_Path, ...]:
     """The clustering columns, by logical name."""
     mode = _mode(definition)
-    return tuple(_logical_path(definition.schema, path, mode) for path in definition.clustering_columns)
-
-
-def _logical_path(schema: StructType, physical: _Path, mode: str) -> _Path:
-    names: list[str] = []
-    struct: DataType = schema
-    for part in physical:
-        fields = struct.fields if isinstance(struct, StructType) else ()
-        found = next((field for field in fields if field.physical_name(mode) == part), None)
-        if found is None:
-            break
-        names.append(found.name)
-        struct = found.type
-    return tuple(names)
+    paths = (logical_path(definition.schema, path, mode) for path in definition.clustering_columns)
+    return tuple(path for path in paths if path is not None)
 
 
 def _with_name(definition: TableDefinition, path: _Path, name: str | None) -> TableDefinition:

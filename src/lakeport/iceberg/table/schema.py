@@ -10,6 +10,9 @@ from typing import Any
 from lakeport.errors import ConversionError
 from lakeport.iceberg.table.field_ids import FieldIds, Path
 from lakeport.kernel.schema import (
+    COMMENT,
+    NESTED_IDS,
+    TYPE_CHANGES,
     ArrayType,
     DataType,
     MapType,
@@ -37,7 +40,6 @@ _PRIMITIVES: Mapping[str, str] = {
     "timestamp_ntz": "timestamp",
 }
 _PROMOTIONS = {("int", "long"), ("float", "double")}
-_NESTED_IDS = "delta.columnMapping.nested.ids"
 _CHANGE_TYPE = "_change_type"
 _ROW_TRACKING_COLUMNS = (
     "delta.rowTracking.materializedRowIdColumnName",
@@ -94,10 +96,10 @@ class _Builder:
 
     def _field(self, field: StructField, path: Path) -> Json:
         number = self._named(path, field.field_id if self._mode != "none" else None)
-        nested = field.metadata.get(_NESTED_IDS) or {} if self._mode != "none" else {}
+        nested = field.metadata.get(NESTED_IDS) or {} if self._mode != "none" else {}
         found: Json = {"id": number, "name": field.name, "required": not field.nullable}
         found["type"] = self._type(field.type, path, _NestedIds(nested, path), field.name)
-        if isinstance(comment := field.metadata.get("comment"), str):
+        if isinstance(comment := field.metadata.get(COMMENT), str):
             found["doc"] = comment
         return found
 
@@ -181,7 +183,7 @@ def iceberg_primitive(data_type: PrimitiveType) -> str | None:
 def _check_type_changes(schema: StructType) -> None:
     """Older files have the old type: Iceberg must be able to promote it to the new one."""
     for field in fields_in(schema):
-        for change in field.metadata.get("delta.typeChanges") or ():
+        for change in field.metadata.get(TYPE_CHANGES) or ():
             before, after = str(change.get("fromType")), str(change.get("toType"))
             if not _promotes(PrimitiveType(before), PrimitiveType(after)):
                 raise ConversionError(

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakeport.kernel.data_files.columns import cast
 from lakeport.kernel.data_files.skipping import Bounds
 from lakeport.kernel.expressions import Column
-from lakeport.kernel.schema import DataType, PrimitiveType, StructType, arrow_type, is_variant
+from lakeport.kernel.schema import VOID, DataType, PrimitiveType, StructType, arrow_type, is_variant, leaves_of
 from lakeport.kernel.values import (
     EXACT,
     FALSE,
@@ -77,14 +77,8 @@ def stats_type(schema: StructType, columns: Iterable[Column], mapping_mode: str)
 def whole_stats_type(schema: StructType, partition_columns: Iterable[str], mapping_mode: str) -> pa.DataType:
     """The type of the statistics of all columns."""
     skip = set(partition_columns)
-    leaves = [Column(path) for path in _leaves(schema, ()) if path[0] not in skip]
+    leaves = [Column(tuple(f.name for f in way)) for way in leaves_of(schema) if way[0].name not in skip]
     return stats_type(schema, leaves, mapping_mode)
-
-
-def _leaves(data_type: DataType, path: tuple[str, ...]) -> list[tuple[str, ...]]:
-    if isinstance(data_type, StructType):
-        return [leaf for f in data_type for leaf in _leaves(f.type, (*path, f.name))]
-    return [path]
 
 
 def _is_ordered(data_type: DataType) -> bool:
@@ -117,7 +111,7 @@ class FileStatistics:
         data_type = self._schema.resolve(column.path)[-1].type
         if isinstance(data_type, StructType):
             return None  # only its leaves have statistics
-        if data_type == PrimitiveType("void"):
+        if data_type == VOID:
             ones = from_numpy(np.ones(len(self._stats), np.int64))
             return Bounds(None, None, nulls=ones, rows=ones)
         rows = self._at("numRecords")

@@ -13,12 +13,11 @@ from lakeport.kernel.expressions import bind, bind_value, columns_in, parse_expr
 from lakeport.kernel.schema import (
     GENERATION_EXPRESSION,
     INVARIANTS,
-    ArrayType,
     DataType,
-    MapType,
-    StructField,
+    Place,
     StructType,
     format_column_list,
+    places_in,
 )
 
 _Path = tuple[str, ...]
@@ -52,13 +51,13 @@ class TableExpression:
             return tuple(column.path for column in columns_in(parse_expression(self.sql)))
         except InvalidFilterError:
             text = self.sql.lower().replace("``", "`")
-            return tuple(place.path for place in _places(schema) if place.path[-1].lower() in text)
+            return tuple(place.path for place in places_in(schema) if place.path[-1].lower() in text)
 
 
 def expressions_in(configuration: Configuration, schema: StructType) -> list[TableExpression]:
     """All expressions of a table. Raises `ValueError` for an invalid invariant."""
     found = [TableExpression(f"the constraint {name!r}", sql) for name, sql in constraints_in(configuration).items()]
-    for place in _places(schema):
+    for place in places_in(schema):
         found += _expressions_of(place)
     return found
 
@@ -103,30 +102,7 @@ class _Invariant(msgspec.Struct):
     expression: _InvariantExpression
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A field and its path; through lists and maps by `element`, `key` and `value`."""
-
-    path: _Path
-    field: StructField
-    is_repeated: bool
-
-
-def _places(data_type: DataType, parents: _Path = (), is_repeated: bool = False) -> Iterator[_Place]:
-    match data_type:
-        case StructType(fields):
-            for field in fields:
-                path = (*parents, field.name)
-                yield _Place(path, field, is_repeated)
-                yield from _places(field.type, path, is_repeated)
-        case ArrayType(element):
-            yield from _places(element, (*parents, "element"), True)
-        case MapType(key, value):
-            yield from _places(key, (*parents, "key"), True)
-            yield from _places(value, (*parents, "value"), True)
-
-
-def _expressions_of(place: _Place) -> Iterator[TableExpression]:
+def _expressions_of(place: Place) -> Iterator[TableExpression]:
     metadata, name = place.field.metadata, ".".join(place.path)
     if (sql := metadata.get(GENERATION_EXPRESSION)) is not None:
         yield TableExpression(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.definition.properties import COLUMN_MAPPING_MODE
-from lakeport.kernel.schema import StructType, fields_in, parse_schema, widens
+from lakeport.kernel.schema import TYPE_CHANGES, StructType, fields_in, parse_schema, widens
 
 CATALOG_MANAGED = frozenset({"catalogManaged", "catalogOwned-preview"})
 READER_FEATURES = CATALOG_MANAGED | {
@@ -79,9 +79,9 @@ def _check_one_name(mode: str, metadata: Metadata, path: str) -> None:
 def check_type_changes(schema: StructType, path: str) -> None:
     """Raises `UnsupportedFeatureError` for a recorded type change unknown to readers."""
     for field in fields_in(schema):
-        for change in field.metadata.get("delta.typeChanges") or ():
+        for change in field.metadata.get(TYPE_CHANGES) or ():
             if not isinstance(change, dict):
-                raise CorruptTableError(f"delta.typeChanges of the column {field.name!r} is not valid", path=path)
+                raise CorruptTableError(f"{TYPE_CHANGES} of the column {field.name!r} is not valid", path=path)
             before, after = str(change.get("fromType")), str(change.get("toType"))
             if not widens(before, after):
                 raise UnsupportedFeatureError(

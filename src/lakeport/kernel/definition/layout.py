@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.definition.features import check_type_changes, column_mapping_mode
 from lakeport.kernel.schema import (
+    VOID,
     ArrayType,
     DataType,
     MapType,
@@ -20,10 +21,9 @@ from lakeport.kernel.schema import (
     StructField,
     StructType,
     parse_schema,
+    parts_of,
     widens,
 )
-
-_VOID = PrimitiveType("void")
 
 
 @dataclass(frozen=True)
@@ -80,28 +80,21 @@ class _Comparison:
         return field.field_id if self.newer_mode == "id" else field.physical_name(mode)
 
     def _of_fields(self, older: StructField, newer: StructField, name: str) -> _Findings:
-        yield from self._of_nullability(older.nullable, newer.nullable, name)
-        yield from self._of_types(older.type, newer.type, name)
-
-    def _of_nullability(self, older: bool, newer: bool, name: str) -> _Findings:
-        if older and not newer:
+        if older.nullable and not newer.nullable:
             yield name, "null was allowed in it, and no longer is"
+        yield from self._of_types(older.type, newer.type, name)
 
     def _of_types(self, older: DataType, newer: DataType, name: str) -> _Findings:
         match older, newer:
             case StructType(), StructType():
                 yield from self.of_structs(older, newer, f"{name}.")
-            case ArrayType(), ArrayType():
-                yield from self._of_nullability(older.contains_null, newer.contains_null, f"{name}.element")
-                yield from self._of_types(older.element, newer.element, f"{name}.element")
-            case MapType(), MapType():
-                yield from self._of_types(older.key, newer.key, f"{name}.key")
-                yield from self._of_nullability(older.value_contains_null, newer.value_contains_null, f"{name}.value")
-                yield from self._of_types(older.value, newer.value, f"{name}.value")
+            case (ArrayType(), ArrayType()) | (MapType(), MapType()):
+                for before, after in zip(parts_of(older), parts_of(newer), strict=True):
+                    yield from self._of_fields(before, after, f"{name}.{after.name}")
             case PrimitiveType(), PrimitiveType():
-                if older != _VOID and not widens(older.name, newer.name):
+                if older != VOID and not widens(older.name, newer.name):
                     yield name, f"it was {older.name}, and is {newer.name}"
-            case _ if older != _VOID:
+            case _ if older != VOID:
                 yield name, f"it was {_kind(older)}, and is {_kind(newer)}"
 
 

@@ -23,11 +23,11 @@ from lakeport.kernel.schema import (
     ROW_COMMIT_VERSION,
     ROW_ID,
     ROW_POSITION,
-    DataType,
     PrimitiveType,
     StructType,
     arrow_type,
     find_twice_mapped,
+    logical_path,
     types_in,
 )
 
@@ -109,19 +109,8 @@ def _problems_of_clustering(definition: Definition, mapping_mode: str) -> _Probl
     if definition.clustering_columns and definition.metadata.partition_columns:
         yield "a table is either partitioned or clustered, not both: leave one of them out"
     for path in definition.clustering_columns:
-        if not _has(definition.schema, path, mapping_mode):
+        if logical_path(definition.schema, path, mapping_mode) is None:
             yield "the table is clustered by a column that it would no longer have: keep the column, with its type"
-
-
-def _has(schema: StructType, physical: _Path, mapping_mode: str) -> bool:
-    data_type: DataType = schema
-    for part in physical:
-        fields = data_type.fields if isinstance(data_type, StructType) else ()
-        found = next((f for f in fields if f.physical_name(mapping_mode) == part), None)
-        if found is None:
-            return False
-        data_type = found.type
-    return True
 
 
 def _reserved_names(schema: StructType, configuration: Configuration) -> _Problems:

@@ -30,6 +30,7 @@ from lakeport.kernel.schema import (
     DEFAULT,
     GENERATION_EXPRESSION,
     INVARIANTS,
+    TYPE_CHANGES,
     PrimitiveType,
     StructType,
     fields_in,
@@ -95,7 +96,7 @@ _BY_COLUMN_METADATA = {
     DEFAULT: "allowColumnDefaults",
     GENERATION_EXPRESSION: "generatedColumns",
     INVARIANTS: "invariants",
-    "delta.typeChanges": "typeWidening",
+    TYPE_CHANGES: "typeWidening",
 }
 _BY_TYPE = {PrimitiveType("timestamp_ntz"): "timestampNtz", PrimitiveType("variant"): "variantType"}
 

@@ -47,8 +47,8 @@ from lakeport.kernel.expressions.tree import (
     operands,
 )
 from lakeport.kernel.expressions.value_binding import ValueBinder, as_written, convert, plain, type_of
-from lakeport.kernel.expressions.value_types import BOOLEAN, FLOATS, STRING, VOID, literal_type
-from lakeport.kernel.schema import DataType, PrimitiveType, StructType, format_type
+from lakeport.kernel.expressions.value_types import BOOLEAN, FLOATS, STRING, literal_type
+from lakeport.kernel.schema import VOID, DataType, PrimitiveType, StructType, format_type
 from lakeport.kernel.values import MOMENT_KINDS, microseconds_of
 
 _NULL, _FALSE = Literal(None), Literal(False)

@@ -36,7 +36,6 @@ from lakeport.kernel.expressions.value_types import (
     MOMENTS,
     STRING,
     TIMESTAMP,
-    VOID,
     arithmetic_types,
     common_type,
     decimal_of,
@@ -48,9 +47,8 @@ from lakeport.kernel.expressions.value_types import (
     literal_digits,
     literal_type,
     parse_type_name,
-    same_shape,
 )
-from lakeport.kernel.schema import DataType, PrimitiveType, StructType, format_type
+from lakeport.kernel.schema import VOID, DataType, PrimitiveType, StructType, format_type, same_shape
 from lakeport.kernel.values import from_datetime64
 
 Typed = tuple[Expression, DataType]

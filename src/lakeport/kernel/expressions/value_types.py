@@ -8,10 +8,10 @@ from typing import Any
 
 from lakeport.errors import InvalidFilterError
 from lakeport.kernel.expressions.literals import INTEGER_BITS
-from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
+from lakeport.kernel.schema import VOID, DataType, PrimitiveType, same_shape
 from lakeport.kernel.values import FarDate, FarTime
 
-BOOLEAN, VOID, STRING = PrimitiveType("boolean"), PrimitiveType("void"), PrimitiveType("string")
+BOOLEAN, STRING = PrimitiveType("boolean"), PrimitiveType("string")
 DATE, TIMESTAMP, TIMESTAMP_NTZ = PrimitiveType("date"), PrimitiveType("timestamp"), PrimitiveType("timestamp_ntz")
 BINARY, INTEGER, LONG = PrimitiveType("binary"), PrimitiveType("integer"), PrimitiveType("long")
 FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
@@ -186,19 +186,6 @@ def _common_decimal(left: Digits, right: Digits) -> PrimitiveType:
     whole, scale = max(left[0] - left[1], right[0] - right[1]), max(left[1], right[1])
     precision = min(whole + scale, _MOST_DIGITS)
     return decimal_of(precision, max(0, precision - whole) if whole + scale > _MOST_DIGITS else scale)
-
-
-def same_shape(left: DataType, right: DataType) -> bool:
-    """Whether two types are equal, ignoring nullability and metadata of fields."""
-    match left, right:
-        case StructType(ours), StructType(theirs):
-            names = [f.name for f in ours] == [f.name for f in theirs]
-            return names and all(same_shape(a.type, b.type) for a, b in zip(ours, theirs, strict=True))
-        case ArrayType(a), ArrayType(b):
-            return same_shape(a, b)
-        case MapType(a_key, a_value), MapType(b_key, b_value):
-            return same_shape(a_key, b_key) and same_shape(a_value, b_value)
-    return left == right
 
 
 def is_assignable(source: DataType, target: DataType) -> bool:

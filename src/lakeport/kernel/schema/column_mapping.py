@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from lakeport.kernel.schema.types import ArrayType, DataType, MapType, StructField, StructType, fields_in, types_in
-
-COLUMN_ID = "delta.columnMapping.id"
-PHYSICAL_NAME = "delta.columnMapping.physicalName"
-MAPPING_PREFIX = "delta.columnMapping."
-"""Prefix of all column metadata about mapping."""
-_NESTED_IDS = "delta.columnMapping.nested.ids"
-
-_Change = Callable[[StructField], StructField]
+from lakeport.kernel.schema.keys import COLUMN_ID, MAPPING_PREFIX, NESTED_IDS, PHYSICAL_NAME
+from lakeport.kernel.schema.types import StructField, StructType
+from lakeport.kernel.schema.walks import fields_in, map_fields, types_in
 
 
 def assign_mapping(schema: StructType, mode: str, max_id: int, *, keep_names: bool) -> tuple[StructType, int]:
@@ -38,13 +32,13 @@ def assign_mapping(schema: StructType, mode: str, max_id: int, *, keep_names: bo
             metadata[PHYSICAL_NAME] = field.name if keep_names else f"col-{uuid.uuid4()}"
         return replace(field, metadata=metadata)
 
-    assigned = _in_struct(without_mapping(schema) if keep_names else schema, assign)
+    assigned = map_fields(without_mapping(schema) if keep_names else schema, assign)
     return assigned, next(ids) - 1
 
 
 def without_mapping(schema: StructType) -> StructType:
     """The schema without ids and physical names, which are valid only in the table that assigned them."""
-    return _in_struct(schema, lambda field: replace(field, metadata=_unmapped(field.metadata)))
+    return map_fields(schema, lambda field: replace(field, metadata=_unmapped(field.metadata)))
 
 
 def _unmapped(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,23 +62,7 @@ def _ids_in(schema: StructType) -> Iterator[int]:
     for field in fields_in(schema):
         if field.field_id is not None:
             yield field.field_id
-        yield from (field.metadata.get(_NESTED_IDS) or {}).values()
-
-
-def _in_struct(struct: StructType, change: _Change) -> StructType:
-    """Apply `change` to every field in the struct, outer fields first."""
-    return StructType(tuple(replace(f, type=_in_type(f.type, change)) for f in map(change, struct)))
-
-
-def _in_type(data_type: DataType, change: _Change) -> DataType:
-    match data_type:
-        case StructType():
-            return _in_struct(data_type, change)
-        case ArrayType(element):
-            return replace(data_type, element=_in_type(element, change))
-        case MapType(key, value):
-            return replace(data_type, key=_in_type(key, change), value=_in_type(value, change))
-    return data_type
+        yield from (field.metadata.get(NESTED_IDS) or {}).values()
 
 
 def check_mode_change(before: str, after: str) -> None:

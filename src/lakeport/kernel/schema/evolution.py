@@ -12,13 +12,12 @@ from typing import Any
 
 from lakeport.errors import UnknownColumnError
 from lakeport.kernel.schema.column_mapping import without_mapping
-from lakeport.kernel.schema.keys import DEFAULT, GENERATION_EXPRESSION
-from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema.keys import DEFAULT, GENERATION_EXPRESSION, TYPE_CHANGES
+from lakeport.kernel.schema.types import VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema.walks import all_nullable, parts_of, with_parts
 from lakeport.kernel.schema.widening import widens
 
-TYPE_CHANGES = "delta.typeChanges"
 _INTEGERS = ("byte", "short", "integer", "long")
-_VOID = PrimitiveType("void")
 
 _Path = tuple[str, ...]
 Uses = Mapping[str, Collection[_Path]]
@@ -107,9 +106,9 @@ def widen_column(schema: StructType, path: _Path, to: PrimitiveType, *, enabled:
         where = ".".join(path)
         if not isinstance(before, PrimitiveType):
             raise ValueError(f"the column {where!r} is no primitive type: change the columns in it")
-        if before != _VOID and not widens(before.name, to.name):
+        if before != VOID and not widens(before.name, to.name):
             raise ValueError(f"the column {where!r} cannot change from {before.name} to {to.name}: it is not wider")
-        if before not in (_VOID, to) and not enabled:
+        if before not in (VOID, to) and not enabled:
             raise ValueError(
                 f"the column {where!r} cannot change from {before.name} to {to.name}: set delta.enableTypeWidening to "
                 "'true' first"
@@ -143,7 +142,7 @@ def _merge_struct(table: StructType, data: StructType, widen: bool, path: _Path)
     for new in data:
         where = (*path, new.name)
         if (old := table.find(new.name)) is None:
-            merged[new.name] = replace(new, type=_all_nullable(new.type), nullable=True)
+            merged[new.name] = replace(new, type=all_nullable(new.type), nullable=True)
         else:
             merged[old.name] = replace(old, type=_merge_type(old.type, new.type, widen, where))
     return StructType(tuple(merged.values()))
@@ -152,16 +151,15 @@ def _merge_struct(table: StructType, data: StructType, widen: bool, path: _Path)
 def _merge_type(table: DataType, data: DataType, widen: bool, path: _Path) -> DataType:
     match table, data:
         case PrimitiveType("void"), _:
-            return _all_nullable(data)
+            return all_nullable(data)
         case _, PrimitiveType("void"):
             return table
         case StructType(), StructType():
             return _merge_struct(table, data, widen, path)
-        case ArrayType(old), ArrayType(new):
-            return replace(table, element=_merge_type(old, new, widen, (*path, "element")))
-        case MapType(old_key, old_value), MapType(new_key, new_value):
-            key = _merge_type(old_key, new_key, widen, (*path, "key"))
-            return replace(table, key=key, value=_merge_type(old_value, new_value, widen, (*path, "value")))
+        case (ArrayType(), ArrayType()) | (MapType(), MapType()):
+            pairs = zip(parts_of(table), parts_of(data), strict=True)
+            merged = (replace(a, type=_merge_type(a.type, b.type, widen, (*path, a.name))) for a, b in pairs)
+            return with_parts(table, merged)
         case PrimitiveType(before), PrimitiveType(after):
             return data if widen and _widens_in_kind(before, after) else table
     raise ValueError(
@@ -178,17 +176,6 @@ def _widens_in_kind(before: str, after: str) -> bool:
 def _kind(data_type: DataType) -> str:
     kinds = {StructType: "a struct", ArrayType: "a list", MapType: "a map"}
     return data_type.name if isinstance(data_type, PrimitiveType) else kinds[type(data_type)]
-
-
-def _all_nullable(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType(fields):
-            return StructType(tuple(replace(f, type=_all_nullable(f.type), nullable=True) for f in fields))
-        case ArrayType(element):
-            return ArrayType(_all_nullable(element))
-        case MapType(key, value):
-            return MapType(key, _all_nullable(value))
-    return data_type
 
 
 def record_type_changes(before: StructType, after: StructType) -> StructType:
@@ -212,12 +199,11 @@ def _record_in_type(before: DataType, after: DataType, path: _Path, changes: lis
     match before, after:
         case StructType(), StructType():
             return record_type_changes(before, after)
-        case ArrayType(old), ArrayType(new):
-            return replace(after, element=_record_in_type(old, new, (*path, "element"), changes))
-        case MapType(old_key, old_value), MapType(new_key, new_value):
-            key = _record_in_type(old_key, new_key, (*path, "key"), changes)
-            return replace(after, key=key, value=_record_in_type(old_value, new_value, (*path, "value"), changes))
-        case PrimitiveType(old_name), PrimitiveType(new_name) if before not in (_VOID, after):
+        case (ArrayType(), ArrayType()) | (MapType(), MapType()):
+            pairs = zip(parts_of(before), parts_of(after), strict=True)
+            recorded = (replace(b, type=_record_in_type(a.type, b.type, (*path, b.name), changes)) for a, b in pairs)
+            return with_parts(after, recorded)
+        case PrimitiveType(old_name), PrimitiveType(new_name) if before not in (VOID, after):
             change = {"fromType": old_name, "toType": new_name}
             changes.append({**change, "fieldPath": ".".join(path)} if path else change)
     return after
@@ -233,17 +219,11 @@ def _edit(schema: StructType, path: _Path, edit: Callable[[DataType], DataType])
 def _edit_type(data_type: DataType, path: _Path, depth: int, edit: Callable[[DataType], DataType]) -> DataType:
     if depth == len(path):
         return edit(data_type)
-    match data_type, path[depth]:
-        case StructType(fields), name if old := data_type.find(name):
-            inner = _edit_type(old.type, path, depth + 1, edit)
-            return StructType(tuple(replace(f, type=inner) if f is old else f for f in fields))
-        case ArrayType(element), "element":
-            return replace(data_type, element=_edit_type(element, path, depth + 1, edit))
-        case MapType(key), "key":
-            return replace(data_type, key=_edit_type(key, path, depth + 1, edit))
-        case MapType(_, value), "value":
-            return replace(data_type, value=_edit_type(value, path, depth + 1, edit))
-    raise _unknown(path)
+    parts = parts_of(data_type)
+    if (old := StructType(parts).find(path[depth])) is None:
+        raise _unknown(path)
+    edited = replace(old, type=_edit_type(old.type, path, depth + 1, edit))
+    return with_parts(data_type, (edited if part is old else part for part in parts))
 
 
 def _edit_field(

@@ -13,16 +13,9 @@ from typing import Any
 import msgspec
 
 from lakeport.errors import LakeportError
+from lakeport.kernel.schema.json import parse_schema
 from lakeport.kernel.schema.keys import DEFAULT, GENERATION_EXPRESSION
-from lakeport.kernel.schema.types import (
-    ArrayType,
-    DataType,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-    parse_schema,
-)
+from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
 _NAME = re.compile(r"\s*(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)")
 _CLAUSE = re.compile(

@@ -21,7 +21,7 @@ from lakeport.kernel.schema import (
     GENERATION_EXPRESSION,
     ROW_COMMIT_VERSION,
     ROW_ID,
-    PrimitiveType,
+    VOID,
     StructField,
     StructType,
     format_schema,
@@ -30,7 +30,6 @@ from lakeport.kernel.schema import (
 )
 
 CHANGE_DIRECTORY = "_change_data"
-_VOID = PrimitiveType("void")
 
 
 class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -76,7 +75,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def stored_fields(self) -> tuple[StructField, ...]:
         """The columns of complete logical rows that are stored in data files."""
-        return tuple(f for f in self.logical_fields if f.name not in self.partition_columns and f.type != _VOID)
+        return tuple(f for f in self.logical_fields if f.name not in self.partition_columns and f.type != VOID)
 
     def _physical(self, field: StructField) -> pa.Field:
         if field is ROW_ID:
@@ -136,8 +135,8 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def check_storable(schema: StructType, partition_columns: Iterable[str], path: str) -> None:
     """Raises `UnsupportedFeatureError` for a table that cannot hold rows: a void column is never stored, so it cannot
     be nested in another one, nor can all columns be void (section "Void Type")."""
-    inside = [f.name for f in schema if f.type != _VOID and _VOID in types_in(f.type)]
-    stored = [f for f in schema if f.type != _VOID and f.name not in set(partition_columns)]
+    inside = [f.name for f in schema if f.type != VOID and VOID in types_in(f.type)]
+    stored = [f for f in schema if f.type != VOID and f.name not in set(partition_columns)]
     if inside or not stored:
         what = f"the column {inside[0]!r} has a void part" if inside else "there is no column to store"
         raise UnsupportedFeatureError(f"no rows can be written: {what}; give it a type [{path}]", features=["void"])

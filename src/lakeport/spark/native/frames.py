@@ -12,14 +12,14 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import Scan, ScanFile
-from lakeport.kernel.schema import StructField, StructType
+from lakeport.kernel.schema import VOID, StructField, StructType
 from lakeport.locations import is_url
 from lakeport.spark.driver.scans import PlannedScan
 from lakeport.spark.driver.service import service_for
 from lakeport.spark.native.conditions import to_spark_condition
 from lakeport.spark.native.directories import partition_directories
 from lakeport.spark.native.jar import scan_frames, why_not
-from lakeport.spark.native.readable import VOID, needed_settings, physical_schema, why_not_readable
+from lakeport.spark.native.readable import needed_settings, physical_schema, why_not_readable
 from lakeport.spark.native.signing import SignedObjects, why_not_signed
 from lakeport.spark.schemas import to_spark_schema
 

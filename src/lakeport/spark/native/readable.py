@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as spark_types
 
-from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, types_in
+from lakeport.kernel.schema import VOID, PrimitiveType, StructField, StructType, map_fields, types_in
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.spark.schemas import to_spark_schema
+from lakeport.spark.schemas import spark_struct
 
 FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 _V1 = "spark.sql.sources.useV1SourceList"
@@ -21,7 +20,7 @@ _SETTINGS = {
     "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
 }
 """Session settings, and the values required for the same rows as the kernel's. They are the defaults."""
-VOID, _BINARY = PrimitiveType("void"), PrimitiveType("binary")
+_BINARY = PrimitiveType("binary")
 _SPARKS_OWN = {"_metadata", "_tmp_metadata_row_index"}
 
 
@@ -67,39 +66,10 @@ def _column_against(field: StructField) -> str | None:
 
 def physical_schema(schema: StructType, mode: str) -> spark_types.StructType:
     """The columns with the names or ids they have in data files, without those that no file has."""
-    stored = StructType(tuple(_physical(field, mode) for field in schema if field.type != VOID))
-    plain = to_spark_schema(stored)
-    return plain if mode != "id" else _with_ids(plain, stored)
 
+    def stored(field: StructField) -> StructField:
+        has_id = mode == "id" and field.field_id is not None
+        metadata = {"parquet.field.id": field.field_id} if has_id else {}
+        return replace(field, name=field.physical_name(mode), metadata=metadata)
 
-def _physical(field: StructField, mode: str) -> StructField:
-    return replace(field, name=field.physical_name(mode), type=_physical_type(field.type, mode))
-
-
-def _physical_type(data_type: DataType, mode: str) -> DataType:
-    match data_type:
-        case StructType(fields):
-            return StructType(tuple(_physical(field, mode) for field in fields))
-        case ArrayType(element, contains_null):
-            return ArrayType(_physical_type(element, mode), contains_null)
-        case MapType(key, value, contains_null):
-            return MapType(_physical_type(key, mode), _physical_type(value, mode), contains_null)
-    return data_type
-
-
-def _with_ids(plain: Any, stored: DataType) -> Any:
-    """The same Spark type, with field ids where its reader expects them."""
-    match stored:
-        case StructType(fields):
-            return spark_types.StructType([_field_with_id(p, f) for p, f in zip(plain, fields, strict=True)])
-        case ArrayType(element):
-            return spark_types.ArrayType(_with_ids(plain.elementType, element), plain.containsNull)
-        case MapType(key, value):
-            parts = _with_ids(plain.keyType, key), _with_ids(plain.valueType, value)
-            return spark_types.MapType(*parts, plain.valueContainsNull)
-    return plain
-
-
-def _field_with_id(plain: spark_types.StructField, field: StructField) -> spark_types.StructField:
-    metadata = {} if field.field_id is None else {"parquet.field.id": field.field_id}
-    return spark_types.StructField(plain.name, _with_ids(plain.dataType, field.type), plain.nullable, metadata)
+    return spark_struct(map_fields(StructType(tuple(f for f in schema if f.type != VOID)), stored))
