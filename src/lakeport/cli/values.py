@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.kernel.schema import is_variant_field
+from lakeport.kernel.values import child_arrays, child_fields, with_child_fields, with_children
 from lakeport.kernel.variant import decode_variant, format_variant_json
 
 ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
@@ -109,31 +110,20 @@ def _times(array: pa.Array) -> pa.Array:
 
 
 def _plain_field(field: pa.Field) -> pa.Field:
-    data_type, types = field.type, pa.types
+    data_type = field.type
     if is_variant_field(field):
         data_type = pa.string()
-    elif types.is_struct(data_type):
-        data_type = pa.struct([_plain_field(inner) for inner in data_type])
-    elif types.is_list(data_type):
-        data_type = pa.list_(_plain_field(data_type.value_field))
-    elif types.is_map(data_type):
-        data_type = pa.map_(_plain_field(data_type.key_field), _plain_field(data_type.item_field))
+    elif children := child_fields(data_type):
+        data_type = with_child_fields(data_type, list(map(_plain_field, children)))
     return pa.field(field.name, data_type, field.nullable)
 
 
 def _plain(array: pa.Array, field: pa.Field) -> pa.Array:
-    target, types = _plain_field(field).type, pa.types
+    target = _plain_field(field).type
     if is_variant_field(field):
         texts = (None if v is None else format_variant_json(v["metadata"], v["value"]) for v in array.to_pylist())
         return pa.array(texts, pa.string())
     if array.type == target:
         return array
-    if types.is_struct(target):
-        children = [_plain(array.field(i), inner) for i, inner in enumerate(field.type)]
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
-    if types.is_list(target):
-        children = [_plain(array.values, field.type.value_field)]
-    else:
-        parts = [_plain(array.keys, field.type.key_field), _plain(array.items, field.type.item_field)]
-        children = [pa.StructArray.from_arrays(parts, fields=[target.key_field, target.item_field])]
-    return pa.Array.from_buffers(target, len(array), array.buffers()[:2], array.null_count, array.offset, children)
+    children = zip(child_arrays(array), child_fields(field.type), strict=True)
+    return with_children(array, target, [_plain(*child) for child in children])

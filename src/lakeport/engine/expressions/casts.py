@@ -21,7 +21,7 @@ from lakeport.engine.expressions.nodes import Datum, by_row
 from lakeport.errors import UnsupportedExpressionError
 from lakeport.kernel.expressions import cast_text, round_decimal
 from lakeport.kernel.schema import PrimitiveType, arrow_type
-from lakeport.kernel.values import EXACT, array_of, scalar_of
+from lakeport.kernel.values import EXACT, array_of, is_number, is_text, scalar_of
 
 Cast = Callable[[Datum], Datum]
 
@@ -38,7 +38,7 @@ def caster(source: pa.DataType, target: PrimitiveType) -> tuple[Cast, bool]:
         return _arrow_cast(goal), True
     if types.is_string(goal):
         return _to_text(source)
-    if _is_text(source):
+    if is_text(source):
         return (lambda datum: _parsed(datum, target, goal)), target.name == "binary"
     if types.is_decimal(goal):
         return _to_decimal(source, goal)
@@ -53,14 +53,6 @@ def caster(source: pa.DataType, target: PrimitiveType) -> tuple[Cast, bool]:
     if _is_moment(source) and _is_moment(goal):
         return _arrow_cast(goal), True
     raise UnsupportedExpressionError(f"this engine cannot cast {source} to {target.name}")
-
-
-def is_number(data_type: pa.DataType) -> bool:
-    return bool(types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type))
-
-
-def _is_text(data_type: pa.DataType) -> bool:
-    return bool(types.is_string(data_type) or types.is_large_string(data_type))
 
 
 def _is_moment(data_type: pa.DataType) -> bool:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.engine.expressions.arithmetic import arithmetic
-from lakeport.engine.expressions.casts import caster, is_number, to_float
+from lakeport.engine.expressions.casts import caster, to_float
 from lakeport.engine.expressions.functions import function_kernel
 from lakeport.engine.expressions.literals import LOCAL, MOMENT, fits, fitting_scalar, own_literal
 from lakeport.engine.expressions.nodes import (
@@ -54,7 +54,7 @@ from lakeport.kernel.expressions import (
     format_expression,
 )
 from lakeport.kernel.schema import PrimitiveType, arrow_type
-from lakeport.kernel.values import FALSE, TRUE, array_of, decimal_type, null_of
+from lakeport.kernel.values import FALSE, TRUE, array_of, decimal_type, is_number, null_of
 
 _NULL = null_of(pa.bool_())
 

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.engine.expressions import far_years
-from lakeport.engine.expressions.casts import is_number, to_decimal
+from lakeport.engine.expressions.casts import to_decimal
 from lakeport.engine.expressions.literals import LOCAL, MOMENT
 from lakeport.engine.expressions.nodes import Datum, Kernel, as_array, by_row
 from lakeport.errors import UnsupportedExpressionError
 from lakeport.kernel.expressions import FORMAT_LETTERS, Call, Literal, rounded_digits
-from lakeport.kernel.values import DAY_MICROSECONDS, FALSE, own_scalar, scalar_of, to_mask
+from lakeport.kernel.values import DAY_MICROSECONDS, FALSE, is_number, own_scalar, scalar_of, to_mask
 
 _HALF_UP = "half_towards_infinity"
 _NAN = scalar_of(float("nan"), pa.float64())

@@ -20,7 +20,7 @@ from lakeport.errors import CorruptTableError, LakeportError
 from lakeport.kernel.data_files import columns_to_read, conform
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.values import from_numpy
+from lakeport.kernel.values import child_arrays, from_numpy
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -119,19 +119,12 @@ def _read_split(
 def _check_text(array: pa.Array) -> None:
     """Raises `ArrowInvalid` for text that is not UTF-8: neither Arrow nor consumers of the rows check it. Most text is
     ASCII, which the greatest byte alone shows."""
-    types = pa.types
-    if types.is_string(array.type):
+    if pa.types.is_string(array.type):
         text = array.buffers()[2]
         if text is not None and np.frombuffer(text, np.uint8).max(initial=0) >= 0x80:
             array.validate(full=True)
-    elif types.is_struct(array.type):
-        for index in range(array.type.num_fields):
-            _check_text(array.field(index))
-    elif types.is_map(array.type):
-        _check_text(array.keys)
-        _check_text(array.items)
-    elif types.is_list(array.type):
-        _check_text(array.values)
+    for child in child_arrays(array):
+        _check_text(child)
 
 
 def _complete(batch: pa.RecordBatch, schema: pa.Schema, position: int) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ from lakeport.errors import ConversionError, CorruptTableError, MissingFileError
 from lakeport.iceberg.table.field_ids import FIRST_NESTED_ID, FieldIds, Path
 from lakeport.kernel.engine import FIELD_ID, Engine
 from lakeport.kernel.scan import ScanFile
-from lakeport.kernel.schema import is_any_list
+from lakeport.kernel.values import child_fields, child_names
 
 _FOREIGN_IDS = "field ids in files"
 _OLD_CALENDAR = "Java's old calendar"
@@ -40,7 +40,7 @@ def check_footers(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, i
     owners = {number: path for path, number in ids.by_path.items()}
     with ThreadPoolExecutor(min(_THREADS, len(files)), "lakeport-footers") as pool:
         for file, schema in zip(files, pool.map(lambda file: _checked_schema(engine, file), files), strict=True):
-            _check_file(file, dict(_ids_in(schema, ())), ids, owners, is_mapped)
+            _check_file(file, dict(_ids_in(pa.struct(list(schema)), ())), ids, owners, is_mapped)
 
 
 def _checked_schema(engine: Engine, file: ScanFile) -> pa.Schema:
@@ -93,18 +93,8 @@ def _refusal(path: Path, what: str, file: ScanFile) -> ConversionError:
     )
 
 
-def _ids_in(fields: pa.Schema | pa.DataType, parents: Path) -> Iterator[tuple[Path, int | None]]:
-    for field in fields:
-        yield from _ids_of(field, (*parents, field.name))
-
-
-def _ids_of(field: pa.Field, path: Path) -> Iterator[tuple[Path, int | None]]:
-    text = (field.metadata or {}).get(FIELD_ID)
-    yield path, None if text is None else int(text)
-    if pa.types.is_struct(field.type):
+def _ids_in(data_type: pa.DataType, parents: Path) -> Iterator[tuple[Path, int | None]]:
+    for name, field in zip(child_names(data_type), child_fields(data_type), strict=True):
+        path, text = (*parents, name), (field.metadata or {}).get(FIELD_ID)
+        yield path, None if text is None else int(text)
         yield from _ids_in(field.type, path)
-    elif pa.types.is_map(field.type):
-        yield from _ids_of(field.type.key_field, (*path, "key"))
-        yield from _ids_of(field.type.item_field, (*path, "value"))
-    elif is_any_list(field.type):
-        yield from _ids_of(field.type.value_field, (*path, "element"))

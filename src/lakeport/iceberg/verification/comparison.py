@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
+from lakeport.kernel.values import is_any_list, is_bytes, is_text
+
 _NAN = "not a number"
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -107,11 +109,11 @@ def _kind(data_type: pa.DataType) -> Any:
     """Equal for types that differ only in width, and that Arrow casts without loss."""
     if types.is_integer(data_type) or types.is_decimal(data_type):
         return "decimal" if types.is_decimal(data_type) else "integer"
-    if types.is_string(data_type) or types.is_large_string(data_type):
+    if is_text(data_type):
         return "text"
-    if types.is_binary(data_type) or types.is_large_binary(data_type):
+    if is_bytes(data_type):
         return "bytes"
-    if types.is_list(data_type) or types.is_large_list(data_type):
+    if is_any_list(data_type):
         return [_kind(data_type.value_type)]
     if types.is_map(data_type):
         return _kind(data_type.key_type), _kind(data_type.item_type)
@@ -134,7 +136,7 @@ def comparable(scalar: pa.Scalar) -> Any:
         return [] if _holds_structs(data_type) else None
     if types.is_map(data_type):
         return [(comparable(entry[0]), comparable(entry[1])) for entry in scalar.values]
-    if types.is_list(data_type) or types.is_large_list(data_type):
+    if is_any_list(data_type):
         return [comparable(item) for item in scalar.values]
     if types.is_struct(data_type):
         return {field.name: comparable(scalar[field.name]) for field in data_type}
@@ -149,5 +151,4 @@ def comparable(scalar: pa.Scalar) -> Any:
 def _holds_structs(data_type: pa.DataType) -> bool:
     if types.is_map(data_type):
         return bool(types.is_struct(data_type.item_type))
-    is_list = types.is_list(data_type) or types.is_large_list(data_type)
-    return is_list and bool(types.is_struct(data_type.value_type))
+    return is_any_list(data_type) and bool(types.is_struct(data_type.value_type))

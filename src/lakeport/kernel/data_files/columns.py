@@ -17,9 +17,17 @@ from lakeport.kernel.schema import (
     VARIANT_METADATA,
     StructField,
     arrow_type,
-    is_any_list,
     is_variant,
     is_variant_field,
+)
+from lakeport.kernel.values import (
+    child_arrays,
+    child_fields,
+    child_names,
+    is_any_list,
+    is_bytes,
+    is_text,
+    with_children,
 )
 from lakeport.kernel.variant import rebuild_variant
 
@@ -110,20 +118,15 @@ def _conform_type(array: pa.Array, target: pa.DataType, name: str, path: str) ->
     source = array.type
     if pa.types.is_struct(target) and pa.types.is_struct(source):
         fields = list(source)
-        children = []
-        for inner in target:
-            index = find_field(fields, inner)
-            child = None if index is None else array.field(index)
-            children.append(_conform(child, inner, len(array), f"{name}.{inner.name}", path))
-        return _struct(children, target, array)
+        indices = [find_field(fields, inner) for inner in target]
+        sources = [None if index is None else array.field(index) for index in indices]
+        return with_children(array, target, _conform_all(sources, target, len(array), name, path))
     if pa.types.is_list(target) and is_any_list(source):
         array = array if pa.types.is_list(source) else array.cast(pa.list_(source.value_field))
-        values = _conform(array.values, target.value_field, len(array.values), f"{name}.element", path)
-        return _with_children(array, pa.list_(target.value_field.with_type(values.type)), [values])
+        return with_children(array, target, _conform_all([array.values], target, len(array.values), name, path))
     if pa.types.is_map(target) and pa.types.is_map(source):
-        keys = _conform(array.keys, target.key_field, len(array.keys), f"{name}.key", path)
-        items = _conform(array.items, target.item_field, len(array.items), f"{name}.value", path)
-        return _map(array, target, keys, items)
+        parts = [array.keys, array.items]
+        return with_children(array, target, _conform_all(parts, target, len(array.keys), name, path))
     try:
         return cast(array, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
@@ -131,6 +134,13 @@ def _conform_type(array: pa.Array, target: pa.DataType, name: str, path: str) ->
             f"the column {name!r} has the type {source} in the data file, which cannot be read as {target}: {error}",
             path=path,
         ) from error
+
+
+def _conform_all(
+    sources: Sequence[pa.Array | None], target: pa.DataType, length: int, name: str, path: str
+) -> list[pa.Array]:
+    inner = zip(sources, child_fields(target), child_names(target), strict=True)
+    return [_conform(source, field, length, f"{name}.{label}", path) for source, field, label in inner]
 
 
 def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -176,22 +186,9 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
         return bool(types.is_integer(target) and source.bit_width <= target.bit_width)
     if types.is_decimal(source):
         return bool(types.is_decimal(target))
-    if _is_bytes(source):
-        return _is_bytes(target)
+    if is_text(source) or is_bytes(source):
+        return is_text(target) or is_bytes(target)
     return bool(types.is_date(source) and types.is_date(target))
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(data_type)
-        or types.is_large_string(data_type)
-        or types.is_string_view(data_type)
-        or types.is_binary(data_type)
-        or types.is_large_binary(data_type)
-        or types.is_binary_view(data_type)
-        or types.is_fixed_size_binary(data_type)
-    )
 
 
 def to_logical(array: pa.Array, physical: pa.Field, logical: pa.Field) -> pa.Array:
@@ -208,31 +205,16 @@ def _relabelled(
     array: pa.Array, source: pa.Field, target: pa.Field, convert: Callable[[pa.Array, pa.Field, pa.Field], pa.Array]
 ) -> pa.Array:
     """Rename a column to match `target`; `convert` does the same for its children."""
-    if array.type == target.type:
+    if array.type == target.type or not pa.types.is_nested(target.type):
         return array
-    if pa.types.is_struct(target.type):
-        pairs = zip(range(array.type.num_fields), source.type, target.type, strict=True)
-        return _struct([convert(array.field(i), inner, out) for i, inner, out in pairs], target.type, array)
-    if pa.types.is_list(target.type):
-        values = convert(array.values, source.type.value_field, target.type.value_field)
-        return _with_children(array, target.type, [values])
-    if pa.types.is_map(target.type):
-        keys = convert(array.keys, source.type.key_field, target.type.key_field)
-        items = convert(array.items, source.type.item_field, target.type.item_field)
-        return _map(array, target.type, keys, items)
-    return array
+    children = zip(child_arrays(array), child_fields(source.type), child_fields(target.type), strict=True)
+    return with_children(array, target.type, [convert(*child) for child in children])
 
 
 def map_leaves(array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """Apply `change`, which keeps types and nulls, to every primitive column in the array."""
-    if pa.types.is_struct(array.type):
-        children = [map_leaves(array.field(i), change) for i in range(array.type.num_fields)]
-        return _struct(children, array.type, array)
-    if pa.types.is_list(array.type):
-        return _with_children(array, array.type, [map_leaves(array.values, change)])
-    if pa.types.is_map(array.type):
-        return _map(array, array.type, map_leaves(array.keys, change), map_leaves(array.items, change))
-    return change(array)
+    children = [map_leaves(child, change) for child in child_arrays(array)]
+    return with_children(array, array.type, children) if children else change(array)
 
 
 def without_hidden_nulls(array: pa.Array) -> pa.Array:
@@ -240,19 +222,15 @@ def without_hidden_nulls(array: pa.Array) -> pa.Array:
     reader could see it. Visible required fields must not have nulls."""
     if not _has_required(array.type):
         return array
+    children = list(map(without_hidden_nulls, child_arrays(array)))
     if pa.types.is_struct(array.type):
-        pairs = zip(map(array.field, range(array.type.num_fields)), array.type, strict=True)
-        return _struct([_filled(without_hidden_nulls(child), field) for child, field in pairs], array.type, array)
-    if pa.types.is_list(array.type):
-        return _with_children(array, array.type, [without_hidden_nulls(array.values)])
-    return _map(array, array.type, without_hidden_nulls(array.keys), without_hidden_nulls(array.items))
+        children = [_filled(child, field) for child, field in zip(children, array.type, strict=True)]
+    return with_children(array, array.type, children)
 
 
 def _has_required(data_type: pa.DataType) -> bool:
     """Whether any struct in the type has a required field."""
-    inner = [data_type.field(i) for i in range(data_type.num_fields)]
-    if pa.types.is_map(data_type):
-        inner = [data_type.key_field, data_type.item_field]
+    inner = child_fields(data_type)
     is_required = pa.types.is_struct(data_type) and not all(field.nullable for field in inner)
     return is_required or any(_has_required(field.type) for field in inner)
 
@@ -262,30 +240,7 @@ def _filled(array: pa.Array, field: pa.Field) -> pa.Array:
     if field.nullable or not array.null_count:
         return array
     if pa.types.is_struct(array.type):
-        return pa.StructArray.from_arrays(
-            [array.field(i) for i in range(array.type.num_fields)], fields=list(array.type)
-        )
+        return pa.StructArray.from_arrays(child_arrays(array), fields=list(array.type))
     nested = pa.types.is_nested(array.type)
     buffers = [None, *array.buffers()[1 : 2 if nested else None]]
     return pa.Array.from_buffers(array.type, len(array), buffers, 0, array.offset, [array.values] if nested else None)
-
-
-def _struct(children: list[pa.Array], target: pa.DataType, parent: pa.StructArray) -> pa.StructArray:
-    fields = [f.with_type(child.type) for f, child in zip(target, children, strict=True)]
-    if not fields:
-        return pa.Array.from_buffers(
-            pa.struct([]), len(parent), [None if not parent.null_count else parent.is_valid().buffers()[1]]
-        )
-    mask = pc.is_null(parent) if parent.null_count else None
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
-
-
-def _map(array: pa.MapArray, target: pa.DataType, keys: pa.Array, items: pa.Array) -> pa.MapArray:
-    data_type = pa.map_(target.key_field.with_type(keys.type), target.item_field.with_type(items.type))
-    entries = pa.StructArray.from_arrays([keys, items], fields=[data_type.key_field, data_type.item_field])
-    return _with_children(array, data_type, [entries])
-
-
-def _with_children(array: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:
-    """A list or map with the same offsets and nulls over other children."""
-    return pa.Array.from_buffers(target, len(array), array.buffers()[:2], array.null_count, array.offset, children)

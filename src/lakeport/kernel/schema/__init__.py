@@ -8,7 +8,6 @@ from lakeport.kernel.schema.arrow import (
     arrow_field,
     arrow_schema,
     arrow_type,
-    is_any_list,
     is_variant,
     is_variant_field,
     nullable,
@@ -57,7 +56,7 @@ __all__ = [
     "ROW_POSITION", "TYPE_CHANGES", "VARIANT_METADATA", "VOID", "ArrayType", "DataType", "MapType", "Place",
     "PrimitiveType", "StructField", "StructType", "all_nullable", "arrow_field", "arrow_schema", "arrow_type",
     "assign_mapping", "check_mode_change", "fields_in", "find_twice_mapped", "format_column_list", "format_schema",
-    "format_type", "is_any_list", "is_variant", "is_variant_field", "leaves_of", "logical_path", "map_fields",
-    "nullable", "parse_column_list", "parse_path", "parse_schema", "parse_schema_text", "parse_type", "parts_of",
-    "places_in", "same_shape", "schema_from_arrow", "types_in", "widens", "without_mapping",
+    "format_type", "is_variant", "is_variant_field", "leaves_of", "logical_path", "map_fields", "nullable",
+    "parse_column_list", "parse_path", "parse_schema", "parse_schema_text", "parse_type", "parts_of", "places_in",
+    "same_shape", "schema_from_arrow", "types_in", "widens", "without_mapping",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from pyarrow import types
 from lakeport.kernel.schema.keys import COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS, MAPPING_PREFIX
 from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.schema.walks import parts_of
+from lakeport.kernel.values import is_any_list, is_bytes, is_text
 
 VARIANT_METADATA = {b"ARROW:extension:name": b"arrow.parquet.variant", b"ARROW:extension:metadata": b""}
 """Metadata of a variant's Arrow field: Arrow's extension type over a struct. Consumers that know the type, such as
@@ -85,22 +86,10 @@ _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (types.is_float16, "float"),
     (types.is_float32, "float"),
     (types.is_float64, "double"),
-    (types.is_string, "string"),
-    (types.is_large_string, "string"),
-    (types.is_string_view, "string"),
-    (types.is_binary, "binary"),
-    (types.is_large_binary, "binary"),
-    (types.is_binary_view, "binary"),
-    (types.is_fixed_size_binary, "binary"),
+    (is_text, "string"),
+    (is_bytes, "binary"),
     (types.is_date, "date"),
     (types.is_null, "void"),
-)
-_LISTS = (
-    types.is_list,
-    types.is_large_list,
-    types.is_fixed_size_list,
-    types.is_list_view,
-    types.is_large_list_view,
 )
 _INSTEAD = (
     (types.is_time, "cast it to a string, or to int64 of the units since midnight"),
@@ -111,11 +100,6 @@ _INSTEAD = (
 
 
 _HONOURED = (COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS)
-
-
-def is_any_list(arrow: pa.DataType) -> bool:
-    """Whether an Arrow type maps to Delta's array."""
-    return any(is_a(arrow) for is_a in _LISTS)
 
 
 def schema_from_arrow(schema: pa.Schema, *, with_metadata: bool = False) -> StructType:

@@ -37,10 +37,26 @@ from lakeport.kernel.values.moments import (
     moment_at,
     utc_text,
 )
+from lakeport.kernel.values.nested import (
+    child_arrays,
+    child_fields,
+    child_names,
+    is_any_list,
+    is_bytes,
+    is_number,
+    is_text,
+    item_offsets,
+    visible_children,
+    with_child_fields,
+    with_children,
+    with_items,
+)
 
 __all__ = [
     "CYCLE_DAYS", "CYCLE_YEARS", "DAY_MICROSECONDS", "EXACT", "FALSE", "MOMENT_KINDS", "TRUE", "Day", "FarDate",
-    "FarTime", "Moment", "array_of", "day_at", "day_of", "days_of", "decimal_type", "from_datetime64", "from_numpy",
+    "FarTime", "Moment", "array_of", "child_arrays", "child_fields", "child_names", "day_at", "day_of", "days_of",
+    "decimal_type", "from_datetime64", "from_numpy", "is_any_list", "is_bytes", "is_number", "is_text", "item_offsets",
     "microseconds_of", "moment_at", "null_of", "own_copy", "own_scalar", "python_value", "repeat_all", "scalar_of",
-    "take_or_null", "to_integers", "to_mask", "utc_text",
+    "take_or_null", "to_integers", "to_mask", "utc_text", "visible_children", "with_child_fields", "with_children",
+    "with_items",
 ]  # fmt: skip

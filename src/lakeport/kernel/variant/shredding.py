@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.schema import PrimitiveType, arrow_type, is_any_list
-from lakeport.kernel.values import array_of
+from lakeport.kernel.schema import PrimitiveType, arrow_type
+from lakeport.kernel.values import array_of, is_any_list, is_text
 from lakeport.kernel.variant import decoding as v
 
 VARIANT_TYPE = arrow_type(PrimitiveType("variant"))
@@ -180,7 +180,7 @@ def _scalar_encoder(data_type: pa.DataType) -> tuple[list[pa.DataType], Callable
         return [], lambda raw: _primitive(v.UUID, raw)
     if types.is_binary(data_type) or types.is_large_binary(data_type) or types.is_binary_view(data_type):
         return [], _encode_binary
-    if types.is_string(data_type) or types.is_large_string(data_type) or types.is_string_view(data_type):
+    if is_text(data_type):
         return [], _encode_string
     raise ValueError(f"it is shredded as {data_type}, which no variant is")
 

@@ -17,8 +17,21 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.errors import InvalidDataError
-from lakeport.kernel.schema import is_any_list, is_variant_field
-from lakeport.kernel.values import from_numpy, to_integers, to_mask
+from lakeport.kernel.schema import is_variant_field
+from lakeport.kernel.values import (
+    child_arrays,
+    child_fields,
+    child_names,
+    is_any_list,
+    is_bytes,
+    is_number,
+    is_text,
+    item_offsets,
+    to_mask,
+    visible_children,
+    with_children,
+    with_items,
+)
 
 _ALL_INTEGERS = pa.decimal128(20, 0)
 _Row = TypeVar("_Row")
@@ -96,61 +109,31 @@ def _fit_nested(array: pa.Array, target: pa.Field, name: str, row_of: RowNames) 
     wanted, given = target.type, array.type
     if types.is_struct(wanted) and types.is_struct(given):
         return _fit_struct(array, target, name, row_of)
-    if types.is_list(wanted) and is_any_list(given):
-        offsets = _offsets_of(array)
-        inner = _fit(array.flatten(), wanted.value_field, f"{name}.element", _row_of_items(offsets, row_of))
-        return _rebuilt(array, wanted, offsets, inner)
-    if types.is_map(wanted) and types.is_map(given):
-        array = array if not array.null_count and not array.offset else array.take(_all_rows(array))
-        offsets = _offsets_of(array)
-        keys = _fit(array.keys, wanted.key_field, f"{name}.key", _row_of_items(offsets, row_of))
-        items = _fit(array.items, wanted.item_field, f"{name}.value", _row_of_items(offsets, row_of))
-        entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
-        return _rebuilt(array, wanted, offsets, entries)
-    raise _misfit(name, given, wanted)
-
-
-def _all_rows(array: pa.Array) -> pa.Array:
-    """The indices of all rows: taking them drops values outside the rows."""
-    return from_numpy(np.arange(len(array), dtype=np.int64))
+    is_list = types.is_list(wanted) and is_any_list(given)
+    if not is_list and not (types.is_map(wanted) and types.is_map(given)):
+        raise _misfit(name, given, wanted)
+    offsets = item_offsets(array)
+    children = [
+        _fit(items, inner, f"{name}.{label}", _row_of_items(offsets, row_of))
+        for items, inner, label in zip(visible_children(array), child_fields(wanted), child_names(wanted), strict=True)
+    ]
+    return with_items(array, wanted, offsets, children)
 
 
 def _fit_struct(array: pa.StructArray, target: pa.Field, name: str, row_of: RowNames) -> pa.StructArray:
     places = match_columns([f.name for f in array.type], pa.schema(list(target.type)), name)
     if is_variant_field(target) and None in places:
         raise _misfit(name, array.type, target.type)
-    given = array.flatten()  # unlike field(), applies the parents' nulls
+    given = visible_children(array)
     children = [
         pa.nulls(len(array), inner.type) if place is None else _fit(given[place], inner, f"{name}.{inner.name}", row_of)
         for inner, place in zip(target.type, places, strict=True)
     ]
-    if not children:
-        return array
-    return pa.StructArray.from_arrays(children, fields=list(target.type), mask=_nulls(array))
-
-
-def _nulls(array: pa.Array) -> pa.BooleanArray | None:
-    return pc.is_null(array) if array.null_count else None
-
-
-def _offsets_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Offsets of each list or map into its items, without the items of null ones; and the end."""
-    lists = array.cast(_as_list(array.type)) if types.is_map(array.type) else array
-    lengths = to_integers(pc.list_value_length(lists).cast(pa.int64()))
-    if array.null_count:
-        lengths = np.where(to_mask(array.is_valid()), lengths, 0)
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+    return with_children(array, target.type, children)
 
 
 def _row_of_items(offsets: npt.NDArray[np.int64], row_of: Callable[[int], _Row]) -> Callable[[int], _Row]:
     return lambda item: row_of(int(np.searchsorted(offsets, item, side="right")) - 1)
-
-
-def _rebuilt(array: pa.Array, target: pa.DataType, offsets: npt.NDArray[np.int64], items: pa.Array) -> pa.Array:
-    """The same lists or maps with other items."""
-    valid = None if not array.null_count else pa.py_buffer(np.packbits(to_mask(array.is_valid()), bitorder="little"))
-    buffers = [valid, pa.py_buffer(offsets.astype(np.int32))]
-    return pa.Array.from_buffers(target, len(array), buffers, array.null_count, 0, [items])
 
 
 def _fit_values(array: pa.Array, target: pa.DataType, name: str, row_of: RowNames) -> pa.Array:
@@ -209,32 +192,15 @@ def _time_cast(target: pa.DataType) -> Callable[[pa.Array], pa.Array]:
 
 
 def _may_become(source: pa.DataType, target: pa.DataType) -> bool:
-    if _is_number(target):
-        return _is_number(source)
+    if is_number(target):
+        return is_number(source)
     if types.is_timestamp(target):
         return bool(types.is_timestamp(source) or (types.is_date(source) and target.tz is None))
     if types.is_date(target):
         return bool(types.is_date(source))
     if types.is_string(target) or types.is_binary(target):
-        return _is_text(source) if types.is_string(target) else _is_text(source) or _is_bytes(source)
+        return is_text(source) if types.is_string(target) else is_text(source) or is_bytes(source)
     return bool(source == target)
-
-
-def _is_number(data_type: pa.DataType) -> bool:
-    return bool(types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type))
-
-
-def _is_text(data_type: pa.DataType) -> bool:
-    return bool(types.is_string(data_type) or types.is_large_string(data_type) or types.is_string_view(data_type))
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    return bool(
-        types.is_binary(data_type)
-        or types.is_large_binary(data_type)
-        or types.is_binary_view(data_type)
-        or types.is_fixed_size_binary(data_type)
-    )
 
 
 def _first_failure(array: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> int:
@@ -254,36 +220,15 @@ def first_null(array: pa.Array, field: pa.Field) -> tuple[str, int] | None:
     """The first null where `field` is required, as dotted column name and row."""
     if not field.nullable and array.null_count:
         return field.name, int(to_mask(array.is_null()).argmax())
-    if types.is_struct(field.type) and not is_variant_field(field):
-        living = array.drop_null() if array.null_count else array
-        for index, inner in enumerate(field.type):
-            if (found := first_null(living.field(index), inner)) is not None:
-                return f"{field.name}.{found[0]}", _row_of(array, found[1])
-    elif types.is_list(field.type):
-        return _null_inside(array, array.flatten(), field, field.type.value_field)
-    elif types.is_map(field.type):
-        return _null_inside(array, _living_items(array), field, field.type.item_field)
-    return None
-
-
-def _living_items(array: pa.MapArray) -> pa.Array:
-    # No cast: Arrow's rejects nulls in required fields even below a null parent.
-    buffers = array.buffers()[:2]
-    lists = pa.Array.from_buffers(
-        _as_list(array.type), len(array), buffers, array.null_count, array.offset, [array.values]
-    )
-    return lists.flatten().field(1)
-
-
-def _as_list(data_type: pa.MapType) -> pa.DataType:
-    return pa.list_(pa.struct([data_type.key_field, data_type.item_field]))
-
-
-def _null_inside(array: pa.Array, inner: pa.Array, field: pa.Field, inner_field: pa.Field) -> tuple[str, int] | None:
-    found = first_null(inner, inner_field)
-    if found is None:
+    children = child_fields(field.type)
+    if is_variant_field(field) or not children:
         return None
-    return f"{field.name}.{found[0]}", _row_of_items(_offsets_of(array), int)(found[1])
+    if types.is_struct(field.type):
+        living = array.drop_null() if array.null_count else array
+        found = next(filter(None, map(first_null, child_arrays(living), children)), None)
+        return found and (f"{field.name}.{found[0]}", _row_of(array, found[1]))
+    found = first_null(visible_children(array)[-1], children[-1])  # a map's keys are never null
+    return found and (f"{field.name}.{found[0]}", _row_of_items(item_offsets(array), int)(found[1]))
 
 
 def _row_of(array: pa.Array, living_row: int) -> int:
