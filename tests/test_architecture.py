@@ -80,7 +80,6 @@ TESTED_WITH_OTHERS: dict[str, set[str]] = {
     "spark/native": {"spark.driver"},
     "spark/processes/test_session.py": {"spark.launch", "spark.session"},
     "spark/test_frames.py": {"spark.loading"},
-    "spark/write": {"spark.write_schema"},
     "tables/test_alter.py": {"tables.columns", "tables.log", "tables.operation", "tables.properties"},
     "tables/test_vacuum.py": {"engine.clock"},
     "test_public_surface.py": {"__init__"},
