@@ -31,8 +31,6 @@ MOST_MODULES = 13
 TYPES_ABOVE = {
     ("kernel.scan", "kernel.snapshot"),
     ("server.http", "server.catalog"),
-    ("frame", "client.options"),
-    ("connection", "client.options"),
     ("spark.frames", "frame"),
     ("spark.native", "frame"),
 }

@@ -9,8 +9,7 @@ from lakeport.sharing.models import Schema, Share, Table
 from lakeport.sharing.names import TableName, parse_table_name
 
 if TYPE_CHECKING:
-    from lakeport.client import ClientOptions, GivenProfile, SharingServer
-    from lakeport.client.options import ClientChoices
+    from lakeport.client import ClientChoices, ClientOptions, GivenProfile, SharingServer
 
 
 def connect(profile: GivenProfile = None, **options: Unpack[ClientChoices]) -> Connection:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from lakeport.kernel.paths import parse_target
 from lakeport.kernel.scan import PlanBuilder, Scan, ScanBuilder, ScanFile, scan_files_in
 from lakeport.kernel.schema import CHANGE_COLUMNS, ROW_COMMIT_VERSION, ROW_ID, StructType, arrow_field
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.sharing.names import is_table_url
+from lakeport.sharing.names import is_table_url, parse_table_name, parse_table_url
 from lakeport.source import LATEST, At, PathTable, Selection, TableSource, TableVersion, VersionRange
 from lakeport.workers.reading import RowReader, read_rows
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.client.options import AccessMode
+    from lakeport.client import AccessMode, ClientChoices, GivenProfile
 
 
 def scan(
@@ -50,17 +50,30 @@ def scan(
     (`dir`); the default is what the provider offers. `cache` is a directory for data read through signed URLs.
     `storage_options` are obstore's; missing ones come from the environment, or from the server for a shared table read
     in its directory. `engine` is for tables at a path. Raises `ValueError` for options that do not fit together."""
-    text = parse_target(target)
-    if is_table_url(text):
-        if engine is not None:
-            raise ValueError("a shared table is read with the client's own engine: engine is for tables at a path")
-        from lakeport.client import ClientOptions, open_shared  # lazy: local tables do not need the client
+    options = storage_options or {}
+    return Frame.of(open_source(target, engine=engine, access=access, cache=cache, storage_options=options))
 
-        options = ClientOptions(access=access, cache=cache, storage_options=storage_options or {})
-        return Frame.of(open_shared(text, options))
-    if access is not None or cache is not None:
-        raise ValueError(f"access and cache are for shared tables, PROFILE#share.schema.table, not for {text}")
-    return Frame.of(PathTable(engine or default_engine(storage_options), text))
+
+def open_source(
+    target: str, *, profile: GivenProfile = None, engine: Engine | None = None, **options: Unpack[ClientChoices]
+) -> TableSource:
+    """The table that `scan` takes; given a profile, the shared table `share.schema.table`. Sends no request yet.
+
+    Raises the errors of `scan`, and `OSError` if the profile cannot be read."""
+    text = parse_target(target)
+    if profile is None and not is_table_url(text):
+        if options.get("access") is not None or options.get("cache") is not None:
+            raise ValueError(f"access and cache are for shared tables, PROFILE#share.schema.table, not for {text}")
+        return PathTable(engine or default_engine(options.get("storage_options")), text)
+    if engine is not None:
+        raise ValueError("a shared table is read with the client's own engine: engine is for tables at a path")
+    from lakeport.client import ClientOptions, open_server, open_table  # lazy: local tables do not need the client
+
+    client = ClientOptions(**options)
+    if profile is not None:
+        return open_table(open_server(profile, client), parse_table_name(text), client)
+    url = parse_table_url(text)
+    return open_table(open_server(url.profile, client), url.name, client)
 
 
 _Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)

@@ -199,7 +199,9 @@ class TableVersion:
 
     def _open_once(self, key: str, open_snapshot: Callable[[], Snapshot]) -> Snapshot:
         if key not in self._opened:
-            self._opened.setdefault(key, open_snapshot())
+            snapshot = open_snapshot()
+            key = key if self.source.prunes else "head"  # a shared table may turn out to be offered by its directory
+            self._opened.setdefault(key, snapshot)
         return self._opened[key]
 
 

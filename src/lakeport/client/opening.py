@@ -9,16 +9,8 @@ from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_directory import DirectoryTable
 from lakeport.client.tables.by_urls import SharedTable
 from lakeport.client.tables.offered import OfferedTable
-from lakeport.sharing.names import TableName, parse_table_url
+from lakeport.sharing.names import TableName
 from lakeport.source import TableSource
-
-
-def open_shared(text: str, options: ClientOptions = ClientOptions()) -> TableSource:  # noqa: B008  # frozen
-    """Open the table `profile#share.schema.table`. Sends no request yet.
-
-    Raises `ValueError` for invalid text or an invalid profile, and `OSError` if the profile cannot be read."""
-    url = parse_table_url(text)
-    return open_table(open_server(url.profile, options), url.name, options)
 
 
 def open_server(profile: GivenProfile, options: ClientOptions) -> SharingServer:

@@ -47,11 +47,10 @@ def sql(
     comes from --profile or LAKEPORT_PROFILE."""
     from lakeport.cli.sql.session import SqlSession
     from lakeport.cli.sql.tables import Catalog
-    from lakeport.client import ClientOptions
 
     kind = Format.jsonl if json else format or (format_of(out) if out is not None else None)
-    options = ClientOptions(access=access, cache=cache, storage_options=parse_options(option or []))
-    with SqlSession(Catalog(profile or [], options)) as session:
+    catalog = Catalog(profile or [], access=access, cache=cache, storage_options=parse_options(option or []))
+    with SqlSession(catalog) as session:
         if query is None and sys.stdin.isatty():
             from lakeport.cli.sql.prompt import prompt
 

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
-from lakeport.client import ClientOptions, GivenProfile, open_server, open_shared
-from lakeport.connection import Connection
-from lakeport.frame import Frame, scan
+from lakeport.client import ClientChoices, GivenProfile
+from lakeport.connection import Connection, connect
+from lakeport.frame import Frame, open_source, scan
 from lakeport.locations import cloud_of, file_path
 from lakeport.sharing.names import TableName, is_table_url
 
@@ -55,14 +55,13 @@ _EXPLAIN = re.compile(r"^\s*EXPLAIN(\s+ANALYZE)?\b(\s*\([^)]*\))?", re.IGNORECAS
 class Catalog:
     """Opens frames over the tables that SQL names. Without profiles, uses the one in the environment when needed."""
 
-    def __init__(self, profiles: Sequence[GivenProfile], options: ClientOptions) -> None:
+    def __init__(self, profiles: Sequence[GivenProfile], **options: Unpack[ClientChoices]) -> None:
         self._profiles, self._options = profiles, options
 
     @cached_property
     def connections(self) -> list[Connection]:
         """Raises `ValueError` if there is no profile."""
-        options = self._options
-        return [Connection(open_server(profile, options), options) for profile in self._profiles or [None]]
+        return [connect(profile, **self._options) for profile in self._profiles or [None]]
 
     def close(self) -> None:
         for connection in self.__dict__.get("connections", []):
@@ -75,8 +74,8 @@ class Catalog:
         if table.schema or not _is_place(table.name):
             return None
         if is_table_url(table.name):
-            return Frame.of(open_shared(table.name, self._options))
-        return scan(table.name, storage_options=self._options.storage_options)
+            return Frame.of(open_source(table.name, **self._options))
+        return scan(table.name, storage_options=self._options.get("storage_options"))
 
     def _connection(self, table: NamedTable) -> Connection:
         """The connection that has the share."""

@@ -30,14 +30,12 @@ class DirectorySource:
         self.name = name
         self._storage = DirectoryStorage(server, name, storage_options)
 
-    @property
-    def location(self) -> str:
-        """The directory. Raises `SharingError` if the server gives no credentials for it."""
-        return self._storage.location
+    def check(self) -> None:
+        _ = self._table  # asks for credentials
 
     @cached_property
     def _table(self) -> Table:
-        return Table.for_path(engine_over(self._storage), self.location)
+        return Table.for_path(engine_over(self._storage), self._storage.location)
 
     def head(self) -> Snapshot:
         return self._table.latest_snapshot()

@@ -30,9 +30,10 @@ class UrlSource:
     def __init__(self, server: SharingServer, name: TableName) -> None:
         self._server, self.name = server, name
 
+    def check(self) -> None:
+        self.head()
+
     def head(self) -> Snapshot:
-        """The latest version, without files. Raises `SharingError` with the code `DIRECTORY_ONLY` if the table is not
-        offered by URLs."""
         return SharedTable(self._server, self.name).head(LATEST)
 
     def versions(self, last: int, latest: int) -> Iterator[SharedVersion]:

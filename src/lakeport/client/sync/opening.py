@@ -7,7 +7,7 @@ from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync.by_directory import DirectorySource
 from lakeport.client.sync.by_urls import UrlSource
 from lakeport.client.sync.source import SyncSource
-from lakeport.client.tables.by_directory import DIRECTORY_ONLY
+from lakeport.client.tables.offered import read_offered
 from lakeport.errors import AuthenticationError, SharingError, UnavailableError
 from lakeport.sharing.names import TableName
 
@@ -20,23 +20,15 @@ def open_source(server: SharingServer, name: TableName, client: ClientOptions, k
         return by_directory if client.access == "dir" else by_urls
     if known == "dir" and _gives_credentials(by_directory):
         return by_directory
-    return by_urls if _gives_urls(by_urls) else by_directory
+    ways: tuple[SyncSource, ...] = (by_urls, by_directory)
+    return read_offered(ways, lambda way: way.check())[0]
 
 
 def _gives_credentials(source: DirectorySource) -> bool:
     try:
-        return bool(source.location)
+        source.check()
     except (AuthenticationError, UnavailableError):
         raise
     except SharingError:
-        return False
-
-
-def _gives_urls(source: UrlSource) -> bool:
-    try:
-        source.head()
-    except SharingError as error:
-        if error.code != DIRECTORY_ONLY:
-            raise
         return False
     return True

@@ -52,6 +52,9 @@ class SyncSource(Protocol):
     @property
     def name(self) -> TableName: ...
 
+    def check(self) -> None:
+        """Raises `SharingError` if the provider does not offer this access mode."""
+
     def head(self) -> Snapshot:
         """The latest version, possibly without its files."""
 

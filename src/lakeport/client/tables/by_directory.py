@@ -4,7 +4,7 @@ protocol."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from threading import Lock
 from typing import Any, NoReturn, TypeVar
@@ -18,15 +18,11 @@ from lakeport.engine import engine_over
 from lakeport.engine.storage.objects import open_ranges
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, SharingError, StorageError
-from lakeport.kernel.changes import ChangeFile, TableChanges, TableCommits
-from lakeport.kernel.engine import Engine, FileStatus, OutputFile
-from lakeport.kernel.expressions import Expression
-from lakeport.kernel.log import CommitInfo
+from lakeport.kernel.engine import FileStatus, OutputFile
 from lakeport.kernel.paths import is_within
-from lakeport.kernel.scan import ScanFile
-from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.snapshot import Table
 from lakeport.sharing.names import TableName
-from lakeport.source import At, Moment, PathTable
+from lakeport.source import PathTable
 
 T = TypeVar("T")
 
@@ -64,54 +60,16 @@ def _places(metadata_line: bytes) -> _Places:
         return _Places()  # the error is reported when the line is read for its schema
 
 
-class DirectoryTable:
-    """The table's own log, read by the kernel; a `lakeport.source.TableSource`. An opened version stays open, for all
-    threads. `storage_options` are obstore's, without the credentials."""
-
-    prunes = False
+class DirectoryTable(PathTable):
+    """The table's own log, read by the kernel. `storage_options` are obstore's, without the credentials."""
 
     def __init__(self, server: SharingServer, name: TableName, storage_options: Mapping[str, Any]) -> None:
-        self._name = name
         self._storage = DirectoryStorage(server, name, storage_options)
-        self._snapshots: dict[At, Snapshot] = {}
-        self.engine: Engine = engine_over(self._storage)
-
-    @property
-    def target(self) -> str:
-        return str(self._name)
+        super().__init__(engine_over(self._storage), str(name))
 
     @cached_property
-    def _table(self) -> PathTable:
-        return PathTable(self.engine, self._storage.location)
-
-    def head(self, at: At) -> Snapshot:
-        return self.snapshot(at)
-
-    def snapshot(self, at: At, condition: Expression | None = None, limit: int | None = None) -> Snapshot:
-        if at not in self._snapshots:
-            self._snapshots.setdefault(at, self._table.snapshot(at))
-        return self._snapshots[at]
-
-    def changes(self, start: At, end: At) -> TableChanges:
-        return self._table.changes(start, end)
-
-    def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
-        return self._table.history(snapshot, limit)
-
-    def latest_version(self) -> int:
-        return self._table.latest_version()
-
-    def version_since(self, moment: Moment) -> int:
-        return self._table.version_since(moment)
-
-    def commits(self, start: int, end: int) -> TableCommits:
-        return self._table.commits(start, end)
-
-    def forget(self, root: str) -> None:
-        """Nothing to release: the log is in the table's own directory."""
-
-    def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
-        return self.engine
+    def _table(self) -> Table:
+        return Table.for_path(self.engine, self._storage.location)
 
 
 class DirectoryStorage:

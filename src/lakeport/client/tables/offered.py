@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_directory import DIRECTORY_ONLY
 from lakeport.errors import SharingError
-from lakeport.kernel.changes import ChangeFile, TableChanges, TableCommits
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression
-from lakeport.kernel.log import CommitInfo
-from lakeport.kernel.scan import ScanFile
-from lakeport.kernel.snapshot import Snapshot
 from lakeport.sharing.names import TableName
-from lakeport.source import At, Moment, TableSource
+from lakeport.source import TableSource
 
+P = ParamSpec("P")
 T = TypeVar("T")
+W = TypeVar("W")
 
 _NEAR = 0.8
 _MOST_NAMES = 3
 
 
+def read_offered(ways: Sequence[W], read: Callable[[W], T]) -> tuple[W, T]:
+    """Read by the first way that the provider offers; by signed URLs before the directory. Raises `SharingError`."""
+    for way in ways[:-1]:
+        try:
+            return way, read(way)
+        except SharingError as error:
+            if error.code != DIRECTORY_ONLY:
+                raise
+    return ways[-1], read(ways[-1])
+
+
+def _offered(method: Callable[Concatenate[TableSource, P], T]) -> Callable[Concatenate[OfferedTable, P], T]:
+    """The same method, of the source that the provider offers."""
+
+    def read(self: OfferedTable, /, *args: P.args, **options: P.kwargs) -> T:
+        found: T = self._read(lambda way: getattr(way, method.__name__)(*args, **options))
+        return found
+
+    return read
+
+
 class OfferedTable:
-    """A `TableSource` that uses the first access mode until the server says that only the second is offered."""
+    """A `TableSource` that is read by the first way, until the server says that only the second is offered."""
 
-    def __init__(self, server: SharingServer, name: TableName, way: TableSource, other: TableSource | None = None):
-        self._server, self._name = server, name
-        self._ways = (way, other)
-        """The current access mode, and the other one while it may still turn out to be the only one offered."""
-
-    @property
-    def _way(self) -> TableSource:
-        return self._ways[0]
+    def __init__(self, server: SharingServer, name: TableName, *ways: TableSource) -> None:
+        self._server, self._name, self._ways = server, name, ways
 
     @property
     def engine(self) -> Engine:
-        return self._way.engine
+        return self._ways[0].engine
 
     @property
     def target(self) -> str:
@@ -46,46 +58,29 @@ class OfferedTable:
 
     @property
     def prunes(self) -> bool:
-        return self._way.prunes
+        return self._ways[0].prunes
 
-    def head(self, at: At) -> Snapshot:
-        return self._read(lambda way: way.head(at))
-
-    def snapshot(self, at: At, condition: Expression | None = None, limit: int | None = None) -> Snapshot:
-        return self._read(lambda way: way.snapshot(at, condition, limit))
-
-    def changes(self, start: At, end: At) -> TableChanges:
-        return self._read(lambda way: way.changes(start, end))
-
-    def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
-        return self._read(lambda way: way.history(snapshot, limit))
-
-    def latest_version(self) -> int:
-        return self._read(lambda way: way.latest_version())
-
-    def version_since(self, moment: Moment) -> int:
-        return self._read(lambda way: way.version_since(moment))
-
-    def commits(self, start: int, end: int) -> TableCommits:
-        return self._read(lambda way: way.commits(start, end))
-
-    def forget(self, root: str) -> None:
-        self._way.forget(root)
-
-    def engine_for(self, files: Iterable[ScanFile | ChangeFile]) -> Engine:
-        return self._way.engine_for(files)
+    head = _offered(TableSource.head)
+    snapshot = _offered(TableSource.snapshot)
+    changes = _offered(TableSource.changes)
+    history = _offered(TableSource.history)
+    latest_version = _offered(TableSource.latest_version)
+    version_since = _offered(TableSource.version_since)
+    commits = _offered(TableSource.commits)
+    forget = _offered(TableSource.forget)
+    engine_for = _offered(TableSource.engine_for)
 
     def _read(self, read: Callable[[TableSource], T]) -> T:
-        way, other = self._ways
+        ways = self._ways
         try:
-            return read(way)
+            way, found = read_offered(ways, read)
         except SharingError as error:
-            if error.status == 404:
-                raise self._not_found(error) from error
-            if error.code != DIRECTORY_ONLY or other is None:
+            if error.status != 404:
                 raise
-        self._ways = (other, None)
-        return self._read(read)
+            raise self._not_found(error) from error
+        if way is not ways[0]:
+            self._ways = (way,)
+        return found
 
     def _not_found(self, error: SharingError) -> SharingError:
         near = near_names(self._server, self._name)

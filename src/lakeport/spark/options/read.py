@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import msgspec
 from msgspec.structs import fields
 
-from lakeport.client.opening import open_server, open_table
-from lakeport.client.options import ClientOptions
 from lakeport.client.rest.pages import FORMATS
-from lakeport.engine import default_engine
-from lakeport.frame import Changes, Frame
+from lakeport.frame import Changes, Frame, open_source
 from lakeport.kernel.schema import CHANGE_COLUMNS, StructType, format_column_list, parse_column_list
-from lakeport.sharing.names import is_table_url, parse_table_name, parse_table_url
-from lakeport.source import PathTable
+from lakeport.sharing.names import is_table_url
+from lakeport.source import TableSource
 from lakeport.spark.options.given import Flag, Form, Number, Options, Positive, Size, number, word
 
 _CONF = "spark.delta.sharing.streaming."
@@ -166,18 +163,15 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
             )
         return frame
 
-    def _source(self) -> Any:
-        if not self.profile and not is_table_url(self.path):
-            return PathTable(default_engine(self.storage_options), self.path)
-        formats = ("parquet",) if self.response_format == "parquet" else FORMATS
-        options = ClientOptions(
-            storage_options=self.storage_options, cache=self.cache, formats=formats, caller_org=self.caller_org
+    def _source(self) -> TableSource:
+        return open_source(
+            self.path,
+            profile=self.profile or None,
+            storage_options=self.storage_options,
+            cache=self.cache,
+            formats=("parquet",) if self.response_format == "parquet" else FORMATS,
+            caller_org=self.caller_org,
         )
-        url = None if self.profile else parse_table_url(self.path)
-        profile: Any = self.profile if url is None else url.profile
-        name = parse_table_name(self.path) if url is None else url.name
-        server = open_server(profile, options)
-        return open_table(server, name, options)
 
 
 def _without_prefix(options: Mapping[str, str]) -> dict[str, str]:
