@@ -17,10 +17,12 @@ demo: setup ## follow a table from a provider through a pipeline on Spark to rea
 
 test: setup ## run a sample of the tests, without interop, that still covers everything; DuckDB is put into .peers
 	scripts/peers.sh duckdb
+	$(PY) -m tests.class_archive
 	$(PY) -m pytest -n 3 --dist loadfile --sample --durations 15 --ignore=tests/interop
 
 test-all: setup ## run every test, interop included; servers and other clients are put into .peers
 	scripts/peers.sh
+	$(PY) -m tests.class_archive
 	$(PY) -m pytest -n 3 --dist loadfile --durations 15 --ignore=tests/interop
 	$(PY) -m pytest -n 3 --dist loadfile --durations 15 tests/interop
 
@@ -32,6 +34,7 @@ check: setup ## lint, format check, mypy --strict, and who may import whom
 
 interop: setup ## run a sample of the tests against S3, Azure and GCS servers and Delta on Spark, put into .peers
 	scripts/peers.sh
+	$(PY) -m tests.class_archive
 	$(PY) -m pytest -n 3 --dist loadfile --sample --durations 15 tests/interop
 
 soak: setup ## many writers, readers and streams, under load, faults and kills; random operations

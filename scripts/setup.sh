@@ -139,5 +139,6 @@ else
     say "No JDK was found: Spark reads shared tables in Python, which is slower."
 fi
 
+rm -f .venv/spark-classes.jsa # tests make it anew, of the Spark that is there now
 touch "$READY"
 say "Set-up is done."

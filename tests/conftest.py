@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from hypothesis import settings
 
+from tests.class_archive import java_options
 from tests.examples import take_few
 from tests.sampling import Sample
 
 if TYPE_CHECKING:
     from tests.server.running import Running
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of Java for processes that end before thorough compilation pays: a quarter less CPU. Spark's drivers and
-daemons take them from the environment."""
-for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-    os.environ.setdefault(_variable, SHORT_LIVED)
+for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):  # of Spark's drivers and daemons
+    os.environ.setdefault(_variable, java_options())
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"

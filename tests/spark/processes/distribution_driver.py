@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine
 from lakeport.workers import Workplace, open_workers
-from tests.conftest import SHORT_LIVED
+from tests.class_archive import java_options
 from tests.spark.distributed import operate
 
 
@@ -38,7 +38,7 @@ def _session(master: str) -> SparkSession:
         return SparkSession.builder.remote(master).getOrCreate()
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "4").config("spark.executor.memory", "600m")
-    builder = builder.config("spark.executor.extraJavaOptions", SHORT_LIVED)
+    builder = builder.config("spark.executor.extraJavaOptions", java_options())
     return builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
 
 

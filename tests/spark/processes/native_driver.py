@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakeport
 from lakeport.spark.native.frames import to_native_frame, why_not_native
-from tests.conftest import SHORT_LIVED
+from tests.class_archive import java_options
 from tests.spark.processes.servers import spark_worker
 
 
@@ -77,7 +77,7 @@ def session(master: str, folder: str, settings: Mapping[str, str] | None = None)
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": SHORT_LIVED,
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"file://{folder}/events",
