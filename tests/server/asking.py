@@ -13,7 +13,8 @@ from lakeport.server.access.tokens import TokenSigner
 from lakeport.server.answers.answer import Answer
 from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.opened_tables import TableCache
-from lakeport.server.answers.service import QueryRules, TableService
+from lakeport.server.answers.service import TableService
+from lakeport.server.answers.versions import QueryRules, Versions
 from lakeport.server.catalog.model import Recipient, Table
 from lakeport.server.signing import Signers
 from lakeport.sharing.capabilities import parse_capabilities
@@ -43,10 +44,8 @@ def service(clock: Clock | None = None, *, stale_is_fine: bool = False, **rules:
     clock = clock or Clock()
     key = b"a key that tests share"
     return TableService(
-        TableCache({}, 10, stale_is_fine),
+        Versions(TableCache({}, 10, stale_is_fine), TokenSigner(key, clock), QueryRules(**rules)),
         Signers(key, endpoint="/sharing", seconds=3600, now=clock),
-        TokenSigner(key, clock),
-        QueryRules(**rules),
         clock,
     )
 
@@ -73,7 +72,7 @@ def changes(to: TableService, by: Caller, start: int, **request: Any) -> Answer:
 
 
 def lines(answer: Answer) -> list[Line]:
-    return [json.loads(line) for line in b"".join(answer.chunks).splitlines()]
+    return [json.loads(line) for line in b"".join(chunk.lines for chunk in answer.chunks).splitlines()]
 
 
 def told(some: Iterable[Line]) -> list[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.answer import Answer, Chunk
 from lakeport.server.answers.caller import Caller
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 
@@ -31,7 +31,7 @@ class ScriptedTables:
             version=7,
             response_format="parquet",
             end_stream_action=caller.capabilities.include_end_stream_action,
-            chunks=self.chunks(caller, request),
+            chunks=(Chunk(lines) for lines in self.chunks(caller, request)),
         )
 
     def changes(self, caller: Caller, request: ChangesRequest) -> Answer:

@@ -15,7 +15,8 @@ from lakeport.server.access.recipients import Doorkeeper, Proxies
 from lakeport.server.access.tokens import TokenSigner
 from lakeport.server.answers.opened_tables import TableCache
 from lakeport.server.answers.pending import AsyncQueries
-from lakeport.server.answers.service import QueryRules, TableService
+from lakeport.server.answers.service import TableService
+from lakeport.server.answers.versions import QueryRules, Versions
 from lakeport.server.catalog.model import CatalogSource
 from lakeport.server.catalog.sql_source import SqlSource
 from lakeport.server.catalog.watcher import CatalogWatcher
@@ -66,7 +67,7 @@ def _services(config: ServerConfig, watcher: CatalogWatcher, key: bytes, tables:
     if tables is None:
         cache = TableCache(config.storage, config.delta_table_cache_size, config.staleness_acceptable)
         measured.watch("tables_cached", "Tables whose snapshots are kept.", lambda: len(cache))
-        tables = TableService(cache, _signers(config, key), tokens, _rules(config))
+        tables = TableService(Versions(cache, tokens, _rules(config)), _signers(config, key))
     audit = AuditLog(config.audit_log, required=config.audit_required)
     measured.watch("audit_log_failing", "Whether the audit log cannot be written.", lambda: audit.problem is not None)
     measured.watch("audit_lines_waiting", "Lines that the audit log cannot take at the moment.", lambda: audit.waiting)

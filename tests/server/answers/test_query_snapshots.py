@@ -17,6 +17,7 @@ from lakeport.errors import CorruptTableError, SharingError, VersionNotFoundErro
 from lakeport.kernel.log import format_time
 from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.server.answers import snapshot as snapshot_query
+from lakeport.server.answers.answer import error_line
 from lakeport.server.answers.service import TableService
 from lakeport.sharing.requests import parse_changes_request
 from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
@@ -128,10 +129,10 @@ def test_without_pages_every_file_is_told(tmp_path: Path) -> None:
 def test_files_and_bytes_are_counted_as_they_are_told(tmp_path: Path, build: Any, capabilities: str) -> None:
     table = build(tmp_path / "t")
     answer = query(service(), caller(table.root, capabilities))
-    assert (answer.files, answer.size) == (0, 0)
-    found = lines(answer)
-    metadata = found[1]["metaData"]
-    assert (answer.files, answer.size) == (metadata["numFiles"], metadata["size"])
+    protocol, metadata, *rest = answer.chunks
+    assert protocol[1:] == metadata[1:] == (0, 0)
+    told = json.loads(metadata.lines)["metaData"]
+    assert (sum(chunk.files for chunk in rest), sum(chunk.size for chunk in rest)) == (told["numFiles"], told["size"])
     assert answer.details["version"] == table.version
 
 
@@ -532,11 +533,11 @@ def test_a_failure_in_the_middle_comes_after_what_was_told_before_it(tmp_path: P
     Path(table.log_file(f"{1:020d}.json")).write_text('{"add": {"path": 5}}\n')
     to, by = service(), caller(table.root)
     for answer in (query(to, by, starting_version=0), changes(to, by, 0)):
-        found = [next(answer.chunks), next(answer.chunks)]
-        assert [line.count(b"\n") for line in found] == [2, 1]
+        found = [next(answer.chunks), next(answer.chunks), next(answer.chunks)]
+        assert [(chunk.lines.count(b"\n"), chunk.files) for chunk in found] == [(1, 0), (1, 0), (1, 1)]
         with pytest.raises(CorruptTableError):
             next(answer.chunks)
-        line = json.loads(answer.error_line("it broke", 500))
+        line = json.loads(error_line("it broke", 500))
         assert line == {"endStreamAction": {"errorMessage": "it broke", "httpStatusErrorCode": 500}}
 
 

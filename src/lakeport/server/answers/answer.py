@@ -1,37 +1,38 @@
-"""An answer about a table: headers, and lines that are made lazily."""
+"""From a plan to an answer: URLs signed in bulk, lines made lazily."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
-from lakeport.server.answers.file_rows import FileRow
-from lakeport.server.answers.lines import LineWriter, Moment, SignedRow, encode_line
+from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.formats import choose_format
+from lakeport.server.answers.lines import LineWriter, Urls, encode_line, line_writer
+from lakeport.server.answers.plan import Files, Page, Plan, State
 from lakeport.server.signing import UrlSigner
 from lakeport.sharing.capabilities import Capabilities, format_capabilities
 from lakeport.sharing.lines import EndStreamAction
 
-CHUNK_FILES = 2000
-"""Files signed and written per batch: large enough to be fast, small enough for memory and for other requests."""
 
-T = TypeVar("T")
+class Chunk(NamedTuple):
+    """Whole lines, and how many files of how many bytes they grant."""
+
+    lines: bytes
+    files: int = 0
+    size: int = 0
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """The answer to a request on a table. Iterating over `chunks` blocks and may raise."""
 
     version: int
     """For the `Delta-Table-Version` header."""
     response_format: str
-    end_stream_action: bool = False
+    end_stream_action: bool
     """Whether the client reads `EndStreamAction`, and so errors in it."""
-    chunks: Iterator[bytes] = field(default_factory=lambda: iter(()))
-    files: int = 0
-    size: int = 0
-    """Files, and their total bytes, granted so far."""
+    chunks: Iterator[Chunk]
     details: dict[str, Any] = field(default_factory=dict)
     """Request parameters, for the audit log."""
 
@@ -42,62 +43,74 @@ class Answer:
             Capabilities(response_formats=(self.response_format,), include_end_stream_action=self.end_stream_action)
         )
 
-    def error_line(self, message: str, status: int) -> bytes:
-        """The last line of an answer that fails midway."""
-        return encode_line("endStreamAction", EndStreamAction(error_message=message, http_status_error_code=status))
+
+@dataclass(frozen=True)
+class End:
+    """What the last line says besides the expiry of URLs."""
+
+    page_token: Callable[[Page[Any]], str]
+    refresh_token: str | None = None
 
 
-class FileLines:
-    """Signs files, writes their lines, and counts them in the answer."""
+def write_answer(plan: Plan, caller: Caller, signer: FileSigner, end: End | None) -> Answer:
+    """Without `end`, there is no `EndStreamAction`. Raises `SharingError` (400) if the client cannot read the table."""
+    response_format = choose_format(plan.needs, caller.capabilities, caller.table_name)
+    writer = line_writer(response_format, caller.table, caller.capabilities, caller.file_id_hash)
+    return Answer(
+        version=plan.version,
+        response_format=response_format,
+        end_stream_action=end is not None,
+        chunks=_chunks(plan, writer, signer, end),
+        details=plan.details,
+    )
 
-    def __init__(self, answer: Answer, writer: LineWriter, signer: UrlSigner, now: Callable[[], int]) -> None:
-        self._answer, self._writer, self._signer, self._now = answer, writer, signer, now
-        self._alike: dict[str, str] = {}
+
+def error_line(message: str, status: int) -> bytes:
+    """The last line of an answer that fails midway."""
+    return encode_line("endStreamAction", EndStreamAction(error_message=message, http_status_error_code=status))
+
+
+class FileSigner:
+    """Signs the files of one answer."""
+
+    def __init__(self, signer: UrlSigner, now: Callable[[], float]) -> None:
+        self._signer, self._now = signer, now
+        self._replaced: Collection[str] = ()
+        self._urls_of_replaced: dict[str, str] = {}
         self.expires: int | None = None
         """The earliest expiry of the URLs so far, in milliseconds since the epoch."""
 
-    def chunks(self, kind: str, rows: Iterable[FileRow], moment: Moment) -> Iterator[bytes]:
-        for some in chunked(rows, CHUNK_FILES):
-            yield self.lines(kind, self.sign(some), moment)
+    def sign(self, files: Files) -> Urls:
+        """The URLs of the files and of their deletion vectors."""
+        if files.replaced is not self._replaced:
+            self._replaced, self._urls_of_replaced = files.replaced, self._sign(files.replaced)
+        known = self._urls_of_replaced
+        paths: dict[str, None] = dict.fromkeys(row.path for row in files.rows if row.path not in known)
+        paths |= dict.fromkeys(row.vector_path for row in files.rows if row.vector_path is not None)
+        return self._sign(paths) | known
 
-    def sign_alike(self, paths: list[str]) -> None:
-        """Give each of these files one URL from now on: clients take a file that is removed and added under two URLs
-        for two files."""
-        self._alike = self._urls(dict.fromkeys(paths))
-
-    def sign(self, rows: list[FileRow]) -> list[SignedRow]:
-        """Sign the files; those with the same path get the same URL."""
-        paths: dict[str, None] = dict.fromkeys(row.path for row in rows if row.path not in self._alike)
-        paths |= dict.fromkeys(row.vector_path for row in rows if row.vector_path is not None)
-        urls = self._urls(paths) | self._alike
-        return [SignedRow(row, urls[row.path], row.vector_path and urls[row.vector_path]) for row in rows]
-
-    def _urls(self, paths: dict[str, None]) -> dict[str, str]:
-        expires = self._signer.expires(self._now())
+    def _sign(self, paths: Collection[str]) -> dict[str, str]:
+        expires = self._signer.expires(int(self._now() * 1000))
         self.expires = min(expires, self.expires or expires)
         return dict(zip(paths, self._signer.sign(list(paths)), strict=True)) if paths else {}
 
-    def lines(self, kind: str, rows: list[SignedRow], moment: Moment) -> bytes:
-        self._answer.files += len(rows)
-        self._answer.size += sum(signed.row.size or 0 for signed in rows)
-        assert self.expires is not None
-        return self._writer.files(kind, rows, moment, self.expires)
 
-    def end(self, *, next_page_token: str | None = None, refresh_token: str | None = None) -> bytes:
+def _chunks(plan: Plan, writer: LineWriter, signer: FileSigner, end: End | None) -> Iterator[Chunk]:
+    following: Page[Any] | None = None
+    for part in plan.parts:
+        if isinstance(part, Files):
+            urls = signer.sign(part)
+            assert signer.expires is not None
+            lines = writer.files(part, urls, signer.expires)
+            yield Chunk(lines, len(part.rows), sum(row.size or 0 for row in part.rows))
+        elif isinstance(part, State):
+            yield Chunk(writer.state(part))
+        else:
+            following = part
+    if end is not None:
         action = EndStreamAction(
-            next_page_token=next_page_token,
-            refresh_token=refresh_token,
-            min_url_expiration_timestamp=self.expires,
+            next_page_token=end.page_token(following) if following else None,
+            refresh_token=end.refresh_token,
+            min_url_expiration_timestamp=signer.expires,
         )
-        return encode_line("endStreamAction", action)
-
-
-def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while some := list(islice(iterator, size)):
-        yield some
-
-
-def wants_end(capabilities: Capabilities, *others: object) -> bool:
-    """Whether the answer ends with an `EndStreamAction`: the header asks for one, or one of `others` needs it."""
-    return capabilities.include_end_stream_action or any(other is not None and other is not False for other in others)
+        yield Chunk(encode_line("endStreamAction", action))

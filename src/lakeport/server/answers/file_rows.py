@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import msgspec
@@ -13,6 +13,9 @@ from lakeport.kernel.actions import to_action
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.log import decode_paths
 from lakeport.kernel.paths import whole_path
+
+CHUNK_FILES = 2000
+"""Files planned, signed and written at once: enough to be fast, few enough for memory and for other requests."""
 
 _DETAILS = {
     "tags": "tags",
@@ -54,6 +57,12 @@ def rows_of_actions(actions: pa.StructArray, root: str) -> Iterator[FileRow]:
     columns = dict(zip(actions.type.names, actions.flatten(), strict=True))
     partitions = (dict(pairs or ()) for pairs in columns["partitionValues"].to_pylist())
     return _rows(columns, decode_paths(columns["path"], root).to_pylist(), partitions, root)
+
+
+def chunked(rows: Iterable[FileRow]) -> Iterator[list[FileRow]]:
+    iterator = iter(rows)
+    while some := list(islice(iterator, CHUNK_FILES)):
+        yield some
 
 
 def _rows(

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 
-from lakeport.kernel.actions import Add, AddCdc, Metadata, Remove
-from lakeport.kernel.actions import Protocol as DeltaProtocolAction
+from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove
 from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.server.answers.file_rows import FileRow
 from lakeport.server.answers.formats import PARQUET, metadata_for, protocol_for
-from lakeport.server.answers.opened_tables import Totals
+from lakeport.server.answers.plan import ADD, CDC, FILE, REMOVE, Files, State
 from lakeport.server.catalog.locations import shown_places
 from lakeport.server.catalog.model import Table
 from lakeport.sharing import lines
@@ -23,72 +22,51 @@ from lakeport.sharing.capabilities import Capabilities
 
 _ENCODER = msgspec.json.Encoder()
 
-FILE, ADD, REMOVE, CDC = "file", "add", "remove", "cdc"
-"""The kinds of file lines: in the snapshot; or added, removed, or written as change data by a commit."""
-
-
-class SignedRow(msgspec.Struct, frozen=True):
-    """A file with signed URLs for itself and its deletion vector."""
-
-    row: FileRow
-    url: str
-    vector_url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The version of a line, if the answer spans several versions or a version was requested."""
-
-    version: int | None = None
-    timestamp: int | None = None
-
-
-class LineWriter(Protocol):
-    """Writes the lines of one answer; each method returns whole lines."""
-
-    def protocol(self, protocol: DeltaProtocolAction, version: int | None = None) -> bytes: ...
-
-    def metadata(self, metadata: Metadata, version: int | None = None, totals: Totals | None = None) -> bytes: ...
-
-    def files(self, kind: str, rows: Iterable[SignedRow], moment: Moment, expires: int) -> bytes: ...
-
-
-def line_writer(response_format: str, table: Table, capabilities: Capabilities, file_id_hash: str | None) -> LineWriter:
-    """`file_id_hash` is the format whose file ids the client wants."""
-    digest = hashlib.md5 if (file_id_hash or response_format) == PARQUET else hashlib.sha256
-    kind = ParquetLines if response_format == PARQUET else DeltaLines
-    return kind(table, capabilities, digest)
+Urls: TypeAlias = Mapping[str, str]
+"""Signed URLs by path, of data files and of deletion vectors."""
 
 
 def encode_line(kind: str, content: msgspec.Struct) -> bytes:
     return _ENCODER.encode({kind: content}) + b"\n"
 
 
-class _Lines:
+class LineWriter(ABC):
+    """Writes the lines of one answer; each method returns whole lines."""
+
     def __init__(self, table: Table, capabilities: Capabilities, digest: Any) -> None:
         self._table, self._capabilities, self._digest = table, capabilities, digest
+
+    def state(self, state: State) -> bytes:
+        if isinstance(state.action, Protocol):
+            return encode_line("protocol", self._protocol(state.action, state.version))
+        totals, places = state.totals, shown_places(self._table)
+        amounts = {} if totals is None else {"size": totals.size, "num_files": totals.files}
+        access = places | {"access_modes": self._table.access_modes} if places else {}
+        return encode_line("metaData", self._metadata(state.action, {"version": state.version} | amounts | access))
+
+    @abstractmethod
+    def files(self, files: Files, urls: Urls, expires: int) -> bytes: ...
+
+    @abstractmethod
+    def _protocol(self, protocol: Protocol, version: int | None) -> msgspec.Struct: ...
+
+    @abstractmethod
+    def _metadata(self, metadata: Metadata, more: dict[str, Any]) -> msgspec.Struct:
+        """`more` are values of either format: version, totals, and locations that clients may access directly."""
 
     def _id(self, key: str) -> str:
         text: str = self._digest(key.encode()).hexdigest()
         return text
 
-    def _places(self) -> dict[str, Any]:
-        """The table's locations, for clients that may access them directly."""
-        places = shown_places(self._table)
-        return places | {"access_modes": self._table.access_modes} if places else {}
 
-    def _amounts(self, totals: Totals | None) -> dict[str, Any]:
-        return {} if totals is None else {"size": totals.size, "num_files": totals.files}
-
-
-class ParquetLines(_Lines):
+class ParquetLines(LineWriter):
     """The parquet format, for tables without advanced features."""
 
-    def protocol(self, protocol: DeltaProtocolAction, version: int | None = None) -> bytes:
-        return encode_line("protocol", lines.Protocol())
+    def _protocol(self, protocol: Protocol, version: int | None) -> lines.Protocol:
+        return lines.Protocol()
 
-    def metadata(self, metadata: Metadata, version: int | None = None, totals: Totals | None = None) -> bytes:
-        content = lines.Metadata(
+    def _metadata(self, metadata: Metadata, more: dict[str, Any]) -> lines.Metadata:
+        return lines.Metadata(
             id=metadata.id,
             name=metadata.name,
             description=metadata.description,
@@ -96,11 +74,8 @@ class ParquetLines(_Lines):
             schema_string=_plain_schema(metadata.schema_string),
             partition_columns=list(metadata.partition_columns),
             configuration=self._configuration(metadata),
-            version=version,
-            **self._amounts(totals),
-            **self._places(),
+            **more,
         )
-        return encode_line("metaData", content)
 
     def _configuration(self, metadata: Metadata) -> dict[str, str]:
         """Of the table's properties, only whether the change data feed is enabled."""
@@ -110,100 +85,96 @@ class ParquetLines(_Lines):
             has_feed = False
         return {"enableChangeDataFeed": "true"} if has_feed and self._table.history_shared else {}
 
-    def files(self, kind: str, rows: Iterable[SignedRow], moment: Moment, expires: int) -> bytes:
-        key = "cdf" if kind == CDC else kind
-        version, timestamp, with_stats = moment.version, moment.timestamp, kind in (FILE, ADD)
+    def files(self, files: Files, urls: Urls, expires: int) -> bytes:
+        key = "cdf" if files.kind == CDC else files.kind
+        with_stats = files.kind in (FILE, ADD)
         return _ENCODER.encode_lines(
             {
                 key: lines.File(
-                    url=signed.url,
-                    id=self._id(signed.row.key),
-                    partition_values=signed.row.partition_values,
-                    size=signed.row.size or 0,
-                    stats=signed.row.stats if with_stats else None,
-                    version=version,
-                    timestamp=timestamp,
+                    url=urls[row.path],
+                    id=self._id(row.key),
+                    partition_values=row.partition_values,
+                    size=row.size or 0,
+                    stats=row.stats if with_stats else None,
+                    version=files.version,
+                    timestamp=files.timestamp,
                     expiration_timestamp=expires,
                 )
             }
-            for signed in rows
+            for row in files.rows
         )
 
 
-class DeltaLines(_Lines):
+class DeltaLines(LineWriter):
     """The delta format: log actions with URLs in place of paths."""
 
-    def protocol(self, protocol: DeltaProtocolAction, version: int | None = None) -> bytes:
-        content = lines.DeltaProtocol(delta_protocol=protocol_for(protocol, self._capabilities), version=version)
-        return encode_line("protocol", content)
+    def _protocol(self, protocol: Protocol, version: int | None) -> lines.DeltaProtocol:
+        return lines.DeltaProtocol(delta_protocol=protocol_for(protocol, self._capabilities), version=version)
 
-    def metadata(self, metadata: Metadata, version: int | None = None, totals: Totals | None = None) -> bytes:
-        content = lines.DeltaMetadata(
-            delta_metadata=metadata_for(metadata, self._capabilities),
-            version=version,
-            **self._amounts(totals),
-            **self._places(),
-        )
-        return encode_line("metaData", content)
+    def _metadata(self, metadata: Metadata, more: dict[str, Any]) -> lines.DeltaMetadata:
+        return lines.DeltaMetadata(delta_metadata=metadata_for(metadata, self._capabilities), **more)
 
-    def files(self, kind: str, rows: Iterable[SignedRow], moment: Moment, expires: int) -> bytes:
-        wrap = {FILE: _add, ADD: _add, REMOVE: _remove, CDC: _cdc}[kind]
-        key = ADD if kind == FILE else kind
+    def files(self, files: Files, urls: Urls, expires: int) -> bytes:
+        key = ADD if files.kind == FILE else files.kind
+        action = {ADD: _add, REMOVE: _remove, CDC: _cdc}[key]
         return _ENCODER.encode_lines(
             {
                 "file": lines.DeltaFile(
-                    id=self._id(signed.row.key),
-                    deletion_vector_file_id=signed.row.vector_path and self._id(signed.row.vector_path),
-                    size=signed.row.size or 0,
-                    version=moment.version,
-                    timestamp=moment.timestamp,
+                    id=self._id(row.key),
+                    deletion_vector_file_id=row.vector_path and self._id(row.vector_path),
+                    size=row.size or 0,
+                    version=files.version,
+                    timestamp=files.timestamp,
                     expiration_timestamp=expires,
-                    delta_single_action={key: wrap(signed)},
+                    delta_single_action={key: action(row, urls)},
                 )
             }
-            for signed in rows
+            for row in files.rows
         )
 
 
-def _add(signed: SignedRow) -> Add:
-    row = signed.row
+def line_writer(response_format: str, table: Table, capabilities: Capabilities, file_id_hash: str | None) -> LineWriter:
+    """`file_id_hash` is the format whose file ids the client wants."""
+    digest = hashlib.md5 if (file_id_hash or response_format) == PARQUET else hashlib.sha256
+    kind = ParquetLines if response_format == PARQUET else DeltaLines
+    return kind(table, capabilities, digest)
+
+
+def _add(row: FileRow, urls: Urls) -> Add:
     return Add(
-        path=signed.url,
+        path=urls[row.path],
         partition_values=row.partition_values,
         size=row.size or 0,
         modification_time=row.modification_time,
         data_change=True,
         stats=row.stats,
-        deletion_vector=_vector(signed),
+        deletion_vector=_vector(row, urls),
         **row.details,
     )
 
 
-def _remove(signed: SignedRow) -> Remove:
-    row = signed.row
+def _remove(row: FileRow, urls: Urls) -> Remove:
     details = {name: value for name, value in row.details.items() if name != "clustering_provider"}
     return Remove(
-        path=signed.url,
+        path=urls[row.path],
         data_change=True,
         extended_file_metadata=True,
         partition_values=row.partition_values,
         size=row.size or 0,
-        deletion_vector=_vector(signed),
+        deletion_vector=_vector(row, urls),
         **details,
     )
 
 
-def _cdc(signed: SignedRow) -> AddCdc:
-    row = signed.row
-    return AddCdc(path=signed.url, partition_values=row.partition_values, size=row.size or 0, data_change=False)
+def _cdc(row: FileRow, urls: Urls) -> AddCdc:
+    return AddCdc(path=urls[row.path], partition_values=row.partition_values, size=row.size or 0, data_change=False)
 
 
-def _vector(signed: SignedRow) -> DeletionVectorDescriptor | None:
+def _vector(row: FileRow, urls: Urls) -> DeletionVectorDescriptor | None:
     """The descriptor on the wire: a vector in a file becomes type `p`, with its URL as the path."""
-    vector, url = signed.row.vector, signed.vector_url
-    if vector is None or url is None:
-        return vector
-    return msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=url)
+    if row.vector is None or row.vector_path is None:
+        return row.vector
+    return msgspec.structs.replace(row.vector, storage_type="p", path_or_inline_dv=urls[row.vector_path])
 
 
 def _plain_schema(schema_string: str) -> str:

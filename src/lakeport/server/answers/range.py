@@ -7,7 +7,8 @@ second yields the files, commit by commit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import msgspec
 import pyarrow as pa
@@ -16,12 +17,13 @@ from lakeport.errors import ChangeFeedError
 from lakeport.kernel.actions import Metadata, Protocol
 from lakeport.kernel.changes import CommitRange
 from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED, check_readable
+from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import CommitActions, FileColumns
 from lakeport.kernel.paths import whole_path
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.server.answers.answer import CHUNK_FILES, FileLines, chunked
-from lakeport.server.answers.file_rows import FileRow, rows_of_actions
-from lakeport.server.answers.lines import ADD, CDC, REMOVE, LineWriter, Moment
+from lakeport.server.answers.file_rows import FileRow, chunked, rows_of_actions
+from lakeport.server.answers.formats import needs_of_range, protocol_of_range
+from lakeport.server.answers.plan import ADD, CDC, REMOVE, Files, Page, Part, Plan, State
 
 _COLUMNS = FileColumns(row_tracking=True, stats=True)
 
@@ -60,8 +62,8 @@ class SharedRange:
     def commit(self, version: int) -> CommitActions:
         return self._commits.read_changes(version, _COLUMNS)
 
-    def moment(self, commit: CommitActions) -> Moment:
-        return Moment(commit.version, self._commits.time_of(commit))
+    def time_of(self, commit: CommitActions) -> int:
+        return self._commits.time_of(commit)
 
     def has_vectors(self, feed: bool) -> bool:
         """Whether a file in the answer has a deletion vector."""
@@ -101,80 +103,79 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     index: int = 0
 
 
-@dataclass(frozen=True)
-class RangeOptions:
-    """The contents of an answer besides the files."""
+@dataclass(frozen=True, kw_only=True)
+class RangeFiles:
+    """The files of a range of commits, with later changes of the protocol and the metadata between them."""
 
+    commits: SharedRange
     feed: bool
     """The change data feed: a commit's change files, if it has any, instead of those it added and removed."""
     metadata: bool
-    """Later metadata, each at its version."""
+    """Include later metadata, each at its version."""
     protocol: bool
 
+    def plan(self, page: Page[Cursor], size: int | None) -> Plan:
+        """The files from the start of the page on, at most `size`."""
+        first, last, states = self.commits.first, self.commits.last, list(self.commits.all_states())
+        needs = needs_of_range(states, self.commits.root, lambda: self.commits.has_vectors(self.feed))
+        protocol = State(first.protocol, page.first) if self.protocol else State(protocol_of_range(states, needs))
+        # Rows are read under one schema: the first if later ones are included, otherwise the last.
+        metadata = State((first if self.metadata else last).metadata, page.first)
+        parts = chain((protocol, metadata), self._parts(page, size))
+        return Plan(page.first, needs, parts, {"startingVersion": page.first, "endingVersion": page.last})
 
-class RangeFiles:
-    """The lines of a range of commits."""
-
-    def __init__(self, commits: SharedRange, options: RangeOptions, writer: LineWriter, lines: FileLines) -> None:
-        self._commits, self._options = commits, options
-        self._writer, self._lines = writer, lines
-        self.next: Cursor | None = None
-        """The start of the next page, set once `chunks` is exhausted; None if nothing is left."""
-
-    def chunks(self, cursor: Cursor, size: int | None) -> Iterator[bytes]:
-        """The lines from the cursor on, with at most `size` files."""
-        left = size
-        told = b""  # state lines, held back until they are known to be on this page
-        told_since = cursor.version
-        for version in range(cursor.version, self._commits.end + 1):
-            index = cursor.index if version == cursor.version else 0
-            told_since = told_since if told else version
-            told += b"" if index else self._state_lines(version)
-            commit = self._commits.commit(version)
-            moment = self._commits.moment(commit)
-            for kind, rows in self._rows(commit, index):
-                taken = rows if left is None else rows[:left]
+    def _parts(self, page: Page[Cursor], size: int | None) -> Iterator[Part]:
+        start, left = page.start or Cursor(page.first), size
+        held: list[State] = []  # until they are known to be on this page
+        held_since = start.version
+        for version in range(start.version, page.last + 1):
+            index = start.index if version == start.version else 0
+            held_since = held_since if held else version
+            held += [] if index else self._states(version)
+            for files in self._files(self.commits.commit(version), index):
+                taken = files.rows if left is None else files.rows[:left]
                 if taken:
-                    yield told + self._lines.lines(kind, self._lines.sign(taken), moment)
-                    told, index, left = b"", index + len(taken), None if left is None else left - len(taken)
-                if len(taken) < len(rows):
-                    self.next = Cursor(told_since) if told else Cursor(version, index)
+                    yield from held
+                    yield replace(files, rows=taken)
+                    held, index, left = [], index + len(taken), None if left is None else left - len(taken)
+                if len(taken) < len(files.rows):
+                    following = Cursor(held_since) if held else Cursor(version, index)
+                    yield msgspec.structs.replace(page, start=following)
                     return
-        yield told
+        yield from held
 
-    def _state_lines(self, version: int) -> bytes:
-        protocol, metadata = self._commits.states.get(version, (None, None))
-        lines = self._writer.protocol(protocol, version) if protocol and self._options.protocol else b""
-        return lines + (self._writer.metadata(metadata, version) if metadata and self._options.metadata else b"")
+    def _states(self, version: int) -> list[State]:
+        protocol, metadata = self.commits.states.get(version, (None, None))
+        states = [State(protocol, version)] if protocol and self.protocol else []
+        return states + ([State(metadata, version)] if metadata and self.metadata else [])
 
-    def _rows(self, commit: CommitActions, index: int) -> Iterator[tuple[str, list[FileRow]]]:
+    def _files(self, commit: CommitActions, index: int) -> Iterator[Files]:
         """The files of a commit from `index` on, in batches."""
-        in_place: list[str] = []
-        if not (self._options.feed and commit.cdc):
-            root = self._commits.root
-            in_place = [whole_path(path, root) for path in commit.replaced_paths(root).to_pylist()]
-            self._lines.sign_alike(in_place)
-        for kind, column in _files_told(commit, self._options.feed):
+        root, timestamp = self.commits.root, self.commits.time_of(commit)
+        replaced: frozenset[str] = frozenset()
+        if not (self.feed and commit.cdc):
+            replaced = frozenset(whole_path(path, root) for path in commit.replaced_paths(root).to_pylist())
+        for kind, column in _files_told(commit, self.feed):
             rest = column.slice(index)
             index = max(0, index - len(column))
-            for rows in chunked(rows_of_actions(rest, self._commits.root), CHUNK_FILES):
-                yield kind, self._completed(rows, commit.version, in_place) if kind == REMOVE else rows
+            for rows in chunked(rows_of_actions(rest, root)):
+                complete = self._completed(rows, commit.version, replaced) if kind == REMOVE else rows
+                yield Files(kind, complete, commit.version, timestamp, replaced)
 
-    def _completed(self, rows: list[FileRow], version: int, in_place: list[str]) -> list[FileRow]:
+    def _completed(self, rows: list[FileRow], version: int, replaced: frozenset[str]) -> list[FileRow]:
         """Fill in sizes, which a remove may omit but clients need. Raises `ChangeFeedError` if a remove omits the
         partition, because its deleted rows are then unknown."""
-        if self._options.feed and self._commits.last.metadata.partition_columns:
-            unknown = [row.key for row in rows if not row.partition_values and row.path not in in_place]
+        if self.feed and self.commits.last.metadata.partition_columns:
+            unknown = [row.key for row in rows if not row.partition_values and row.path not in replaced]
             if unknown:
                 raise ChangeFeedError(
                     f"version {version} removes a file without saying of which partition it was: the values of the "
                     f"partition columns cannot be told; start after this version [{unknown[0]}]",
                     version=version,
                 )
-        storage = self._commits.last.engine.storage
-        sizes = {row.path: storage.status(row.path) for row in rows if row.size is None}
-        return [
-            row if row.size is not None else msgspec.structs.replace(row, size=status.size if status else 0)
-            for row in rows
-            for status in [sizes.get(row.path)]
-        ]
+        storage = self.commits.last.engine.storage
+        return [row if row.size is not None else _with_size(row, storage.status(row.path)) for row in rows]
+
+
+def _with_size(row: FileRow, status: FileStatus | None) -> FileRow:
+    return msgspec.structs.replace(row, size=status.size if status else 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
@@ -13,14 +12,13 @@ import pyarrow.compute as pc
 from lakeport.errors import LakeportError
 from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.expressions import Expression, all_of
-from lakeport.kernel.scan import Scan
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.values import scalar_of
-from lakeport.server.answers.answer import FileLines
-from lakeport.server.answers.file_rows import FileRow, rows_of_scan
-from lakeport.server.answers.lines import FILE, Moment
+from lakeport.server.answers.file_rows import FileRow, chunked, rows_of_scan
+from lakeport.server.answers.formats import needs_of_snapshot
 from lakeport.server.answers.opened_tables import SharedSnapshot
+from lakeport.server.answers.plan import FILE, Files, Page, Part, Plan, State
 from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.predicates import parse_json_predicate, parse_sql_predicate
 
@@ -35,26 +33,16 @@ _MOST_SQL_HINTS, _LONGEST_SQL = 100, 4_000
 _LONGEST_LOGGED = 1_000
 
 
-@dataclass(frozen=True)
-class Hints:
-    """The parts of a request that can skip files."""
-
-    predicates: tuple[Expression, ...] = ()
-    """Bound, and wider than the client's: every row that it wants satisfies them."""
-    limit: int | None = None
-    """How many rows are enough. Only without predicates, because rows that a predicate rejects must not count."""
-
-
-def read_hints(request: QueryRequest, snapshot: Snapshot, *, use_sql: bool, use_json: bool) -> Hints:
-    """Invalid hints are logged and ignored, as the protocol asks."""
+def read_hints(request: QueryRequest, snapshot: Snapshot, *, use_sql: bool, use_json: bool) -> Expression | None:
+    """The predicate of the hints, bound, and wider than the client's: every row that it wants satisfies it. Invalid
+    hints are logged and ignored, as the protocol asks."""
     sql, json = request.predicate_hints or [], request.json_predicate_hints
     if len(sql) > _MOST_SQL_HINTS or sum(map(len, sql)) > _LONGEST_SQL:
         _log.info("%d predicate hints are ignored: they are too many, or too long", len(sql))
         use_sql = False
     predicates = [_parsed(parse_sql_predicate, text, snapshot) for text in sql if use_sql]
     predicates += [_parsed(parse_json_predicate, json, snapshot)] if json and use_json else []
-    known = tuple(predicate for predicate in predicates if predicate is not None)
-    return Hints(known, request.limit_hint if not sql and not json else None)
+    return all_of(predicate for predicate in predicates if predicate is not None)
 
 
 _Parse = Callable[[str, StructType, Sequence[str]], Expression]
@@ -69,43 +57,64 @@ def _parsed(parse: _Parse, text: str, snapshot: Snapshot) -> Expression | None:
         return None
 
 
-def plan(shared: SharedSnapshot, predicates: Iterable[Expression]) -> Scan:
-    """A scan of the files that may hold matching rows."""
-    condition = all_of(predicates)
-    if condition is None:
-        return shared.scan
-    return shared.delta.scan_builder().with_log_details().with_filter(condition).build()
-
-
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """The start of the next page: after the file at this path; and how many rows are still wanted."""
+    """The start of a page: after the file at this path; and how many rows are still wanted."""
 
-    after: str | None = None
+    after: str
     rows_left: int | None = None
 
 
+def plan_metadata(shared: SharedSnapshot) -> Plan:
+    return Plan(shared.version, needs_of_snapshot(shared), iter(_head(shared, None)), {"version": shared.version})
+
+
+def _head(shared: SharedSnapshot, version: int | None) -> list[State]:
+    return [State(shared.delta.protocol), State(shared.delta.metadata, version, shared.totals)]
+
+
 class SnapshotFiles:
-    """The lines of a snapshot's files."""
+    """The files of a snapshot that may hold rows that a request wants."""
 
-    def __init__(self, shared: SharedSnapshot, hints: Hints, lines: FileLines, moment: Moment) -> None:
-        self._root = shared.delta.root
-        self._scan, self._limit = plan(shared, hints.predicates), hints.limit
-        self._lines, self._moment = lines, moment
+    def __init__(self, shared: SharedSnapshot, request: QueryRequest, predicate: Expression | None) -> None:
+        self._shared, self._request, self._scan = shared, request, shared.scan
+        if predicate is not None:
+            self._scan = shared.delta.scan_builder().with_log_details().with_filter(predicate).build()
+        # Rows that a predicate rejects must not count.
+        self._limit = None if request.predicate_hints or request.json_predicate_hints else request.limit_hint
 
-    def all(self) -> Iterator[bytes]:
-        rows = (row for batch in self._batches() for row in rows_of_scan(batch, self._root))
-        return self._lines.chunks(FILE, _limited(rows, self._limit), self._moment)
+    def plan(self, page: Page[Position], size: int | None) -> Plan:
+        """All files, in no order; with `size`, those of a page."""
+        details = {
+            "version": page.first,
+            "predicateHints": self._request.predicate_hints,
+            "jsonPredicateHints": self._request.json_predicate_hints,
+            "limitHint": self._request.limit_hint,
+        }
+        return Plan(page.first, needs_of_snapshot(self._shared), self._parts(page, size), details)
 
-    def page(self, position: Position, size: int) -> tuple[Iterator[bytes], Position | None]:
+    def _parts(self, page: Page[Position], size: int | None) -> Iterator[Part]:
+        by_version = self._request.version is not None or self._request.timestamp is not None
+        version, timestamp = (page.first, self._shared.delta.timestamp) if by_version else (None, None)
+        yield from _head(self._shared, version)
+        rows, following = (self._all(), None) if size is None else self._page(page.start, size)
+        for some in chunked(rows):
+            yield Files(FILE, some, version, timestamp)
+        if following is not None:
+            yield msgspec.structs.replace(page, start=following)
+
+    def _all(self) -> Iterator[FileRow]:
+        rows = (row for batch in self._batches() for row in rows_of_scan(batch, self._shared.delta.root))
+        return _limited(rows, self._limit)
+
+    def _page(self, start: Position | None, size: int) -> tuple[Iterable[FileRow], Position | None]:
         """The files of a page, and the start of the next, if any. Pages are ordered by path, so they are the same on
         every server."""
-        rows, more = self._page_rows(position.after, size)
-        limit = self._limit if position.after is None else position.rows_left
+        after, limit = (start.after, start.rows_left) if start else (None, self._limit)
+        rows, more = self._page_rows(after, size)
         kept = list(_limited(rows, limit))
         left = None if limit is None else limit - sum(map(_row_count, kept))
         more = more and len(kept) == len(rows) and (left is None or left > 0)
-        following = Position(kept[-1].key, left) if more else None
-        return self._lines.chunks(FILE, kept, self._moment), following
+        return kept, Position(kept[-1].key, left) if more else None
 
     def _page_rows(self, after: str | None, size: int) -> tuple[list[FileRow], bool]:
         """The files after a path, in order, and whether there are more. Of other files, only paths are in memory.
@@ -124,7 +133,7 @@ class SnapshotFiles:
 
     def _rows_where(self, condition: Callable[[pa.Array], pa.Array]) -> list[FileRow]:
         within = (batch.filter(condition(batch.column("path"))) for batch in self._batches())
-        rows = [row for batch in within if batch.num_rows for row in rows_of_scan(batch, self._root)]
+        rows = [row for batch in within if batch.num_rows for row in rows_of_scan(batch, self._shared.delta.root)]
         return sorted(rows, key=lambda row: row.key.encode())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

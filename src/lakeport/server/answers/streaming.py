@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 
 from lakeport.errors import SharingError
-from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.answer import Answer, error_line
 from lakeport.server.http.asgi import NDJSON, Header, Receive, Scope, Send, abort, disconnection
 from lakeport.server.http.exchange import Exchange, exchange_of
 from lakeport.server.http.lanes import Lane
@@ -25,6 +25,8 @@ class Lines:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.ended = False
+        self.files = self.size = 0
+        """Files, and their total bytes, granted so far."""
         self._begun = False
         self._error: Exception | None = None
         self._busy = Lock()
@@ -51,8 +53,10 @@ class Lines:
         size = 0
         while size < _CHUNK and not self.ended:
             try:
-                some.append(next(self.answer.chunks))
-                size += len(some[-1])
+                chunk = next(self.answer.chunks)
+                some.append(chunk.lines)
+                size += len(chunk.lines)
+                self.files, self.size = self.files + chunk.files, self.size + chunk.size
             except StopIteration:
                 self.ended = True
             except Exception as error:
@@ -100,7 +104,7 @@ class LinesReply:
             abort(scope)
         finally:
             gone.cancel()
-            exchange.files, exchange.bytes = self._lines.answer.files, self._lines.answer.size
+            exchange.files, exchange.bytes = self._lines.files, self._lines.size
             if not self._lines.ended:
                 await self._lane.run(self._lines.close)
 
@@ -119,5 +123,5 @@ class LinesReply:
                 exchange.error = str(refusal)
                 if not self._lines.answer.end_stream_action:
                     return  # without the last chunk, the connection is aborted
-                piece, ended = self._lines.answer.error_line(str(refusal), refusal.status), True
+                piece, ended = error_line(str(refusal), refusal.status), True
         exchange.error = "the client went away"
