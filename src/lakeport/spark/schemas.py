@@ -23,6 +23,7 @@ from lakeport.kernel.schema import (
     map_fields,
     parse_schema,
     parts_of,
+    quoted,
     same_shape,
 )
 
@@ -76,7 +77,7 @@ def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -
             f"the column {'.'.join(path)!r} is {known} in the table, and {given} in the schema that was given; cast it "
             "after reading"
         )
-    return [".".join(f"`{name.replace('`', '``')}`" for name in path)]
+    return [quoted(*path)]
 
 
 def _nullable_parts(nullable: bool, data_type: DataType) -> Iterator[bool]:

@@ -33,6 +33,7 @@ from lakeport.kernel.schema import (
     logical_path,
     parse_path,
     parse_type,
+    quoted,
 )
 from lakeport.kernel.schema import evolution as schema_changes
 from lakeport.kernel.transaction import update_table
@@ -235,11 +236,7 @@ def _fields(columns: SchemaInput) -> dict[str, StructField]:
         for name in columns:
             check_text(name, "the name of a column")
         return {name: StructField(parse_path(name)[-1], to_type(given)) for name, given in columns.items()}
-    return {_quoted(field.name): field for field in to_schema(columns)}
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return {quoted(field.name): field for field in to_schema(columns)}
 
 
 def _described(field: StructField) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pyarrow.dataset
 
 from lakeport.cli.sql.arrow_filters import columns_in_arrow_filter, parse_arrow_filter
 from lakeport.frame import Frame
+from lakeport.kernel.schema import quoted
 
 
 class FrameDataset(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
@@ -71,4 +72,4 @@ class FrameScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
 
 
 def _selected(frame: Frame, names: list[str]) -> Frame:
-    return frame.select(*(f"`{name.replace('`', '``')}`" for name in names))
+    return frame.select(*map(quoted, names))

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 from typing import Literal as OneOf
 
-from lakeport.kernel.schema import parse_path
+from lakeport.kernel.schema import format_path, parse_path
 from lakeport.kernel.values import FarDate, FarTime
 
 
@@ -362,7 +362,7 @@ def format_expression(expression: Expression) -> str:
     """Format the expression as SQL text for messages."""
     match expression:
         case Column(path):
-            return ".".join(part if part.isidentifier() else f"`{part.replace('`', '``')}`" for part in path)
+            return format_path(path)
         case Literal(value):
             return _format_literal(value)
         case Comparison(op, left, right):

@@ -33,7 +33,7 @@ from lakeport.kernel.schema.metadata_columns import (
     ROW_ID,
     ROW_POSITION,
 )
-from lakeport.kernel.schema.names import format_column_list, parse_column_list, parse_path
+from lakeport.kernel.schema.names import format_column_list, format_path, parse_column_list, parse_path, quoted
 from lakeport.kernel.schema.text import format_type, parse_schema_text, parse_type
 from lakeport.kernel.schema.types import VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.schema.walks import (
@@ -55,8 +55,8 @@ __all__ = [
     "GENERATION_EXPRESSION", "INVARIANTS", "MAPPING_PREFIX", "NESTED_IDS", "ROW_COMMIT_VERSION", "ROW_ID",
     "ROW_POSITION", "TYPE_CHANGES", "VARIANT_METADATA", "VOID", "ArrayType", "DataType", "MapType", "Place",
     "PrimitiveType", "StructField", "StructType", "all_nullable", "arrow_field", "arrow_schema", "arrow_type",
-    "assign_mapping", "check_mode_change", "fields_in", "find_twice_mapped", "format_column_list", "format_schema",
-    "format_type", "is_variant", "is_variant_field", "leaves_of", "logical_path", "map_fields", "nullable",
-    "parse_column_list", "parse_path", "parse_schema", "parse_schema_text", "parse_type", "parts_of", "places_in",
-    "same_shape", "schema_from_arrow", "types_in", "widens", "without_mapping",
+    "assign_mapping", "check_mode_change", "fields_in", "find_twice_mapped", "format_column_list", "format_path",
+    "format_schema", "format_type", "is_variant", "is_variant_field", "leaves_of", "logical_path", "map_fields",
+    "nullable", "parse_column_list", "parse_path", "parse_schema", "parse_schema_text", "parse_type", "parts_of",
+    "places_in", "quoted", "same_shape", "schema_from_arrow", "types_in", "widens", "without_mapping",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ def parse_schema(text: str, *, path: str = "") -> StructType:
 
 def _parse_type(raw: Any) -> DataType:
     if isinstance(raw, str):
-        return _parse_primitive(raw)
+        return parse_primitive(raw)
     match raw["type"]:
         case "struct":
             return StructType(tuple(_parse_field(item) for item in raw["fields"]))
@@ -40,7 +40,7 @@ def _parse_type(raw: Any) -> DataType:
                 _parse_type(raw["keyType"]), _parse_type(raw["valueType"]), bool(raw.get("valueContainsNull", True))
             )
         case str(name):
-            return _parse_primitive(name)
+            return parse_primitive(name)
     raise ValueError(f"unknown type {raw!r}")
 
 
@@ -54,7 +54,8 @@ def _parse_field(raw: Any) -> StructField:
     return StructField(name, _parse_type(raw["type"]), nullable, metadata)
 
 
-def _parse_primitive(name: str) -> PrimitiveType:
+def parse_primitive(name: str) -> PrimitiveType:
+    """Raises `ValueError` and `UnsupportedFeatureError`."""
     name = _ALIASES.get(name, name)
     if name == "decimal":
         name = "decimal(10,0)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_PLAIN_NAME = re.compile(r"\w+")
 _COMMA_OUTSIDE_BACKTICKS = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 
@@ -39,8 +38,19 @@ def parse_column_list(text: str) -> tuple[tuple[str, ...], ...]:
 
 def format_column_list(paths: Iterable[tuple[str, ...]]) -> str:
     """The inverse of `parse_column_list`."""
-    return ",".join(".".join(map(_format_name, path)) for path in paths)
+    return ",".join(map(format_path, paths))
 
 
-def _format_name(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
+def format_path(path: Iterable[str]) -> str:
+    """The inverse of `parse_path`, with backticks only where they are needed."""
+    return ".".join(name if name.isidentifier() else quoted(name) for name in path)
+
+
+def quoted(*path: str) -> str:
+    """A dotted name with backticks around each part."""
+    return ".".join(f"`{name.replace('`', '``')}`" for name in path)
+
+
+def unquoted(name: str) -> str:
+    """Strip optional backticks from a name."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name

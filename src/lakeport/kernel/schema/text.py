@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import msgspec
-
-from lakeport.errors import LakeportError
-from lakeport.kernel.schema.json import parse_schema
-from lakeport.kernel.schema.keys import DEFAULT, GENERATION_EXPRESSION
+from lakeport.errors import UnsupportedFeatureError
+from lakeport.kernel.schema.json import parse_primitive
+from lakeport.kernel.schema.keys import COMMENT, DEFAULT, GENERATION_EXPRESSION
+from lakeport.kernel.schema.names import unquoted
 from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
 _NAME = re.compile(r"\s*(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)")
@@ -27,7 +25,7 @@ _NEXT_CLAUSE = re.compile(r"\s+(?:not\s+null|comment|generated)\b", re.IGNORECAS
 _PIECE = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|.", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
 _DEPTH = {"(": 1, ")": -1}
-_KEYS = {"comment": "comment", "default": DEFAULT, "generated": GENERATION_EXPRESSION}
+_KEYS = {"comment": COMMENT, "default": DEFAULT, "generated": GENERATION_EXPRESSION}
 
 
 def parse_schema_text(text: str) -> StructType:
@@ -61,7 +59,7 @@ def _column(text: str, start: int) -> tuple[StructField, int]:
         raise _no_column(text, start)
     end = text.find(",", place)
     metadata = {key: found[kind] for kind, key in _KEYS.items() if kind in found}
-    column = StructField(parse_name(match[1]), data_type, "required" not in found, metadata)
+    column = StructField(unquoted(match[1]), data_type, "required" not in found, metadata)
     return column, len(text) if end < 0 else end
 
 
@@ -133,10 +131,8 @@ def parse_type_at(text: str, start: int = 0) -> tuple[DataType, int]:
     """Parse the type at a position; return it and its end. Raises `ValueError`."""
     tokens = _Tokens(text, start)
     try:
-        column = {"name": "column", "type": tokens.read_type(), "nullable": True, "metadata": {}}
-        schema = parse_schema(msgspec.json.encode({"type": "struct", "fields": [column]}).decode())
-        return schema.fields[0].type, tokens.position
-    except (_SyntaxError, LakeportError, RecursionError):
+        return tokens.read_type(), tokens.position
+    except (ValueError, UnsupportedFeatureError, RecursionError):
         raise _not_a_type(text[start : tokens.position] or text[start:]) from None
 
 
@@ -147,62 +143,47 @@ def _not_a_type(text: str) -> ValueError:
     )
 
 
-class _SyntaxError(Exception):
-    pass
-
-
 class _Tokens:
     def __init__(self, text: str, start: int) -> None:
         self._text, self.position = text, start
 
-    def read_type(self) -> Any:
-        """The type in the form of the protocol's JSON."""
+    def read_type(self) -> DataType:
         match self._take().lower():
-            case "array" if self._peek() == "<":
-                return {"type": "array", "elementType": self._only("<"), "containsNull": True} | self._closed()
-            case "map" if self._peek() == "<":
-                key, value = self._only("<"), self._only(",")
-                return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True} | self._closed()
-            case "struct" if self._peek() == "<":
-                return {"type": "struct", "fields": list(self._fields())} | self._closed()
+            case "array":
+                return self._closed(ArrayType(self._type_after("<")))
+            case "map":
+                return self._closed(MapType(self._type_after("<"), self._type_after(",")))
+            case "struct":
+                return StructType(tuple(self._fields()))
             case name:
-                return re.sub(r"\s", "", name)
+                return parse_primitive(re.sub(r"\s", "", name))
 
-    def _peek(self) -> str:
-        match = _TOKEN.match(self._text, self.position)
-        return match[0].strip() if match else ""
+    def _fields(self) -> Iterator[StructField]:
+        separator = self._expect("<")
+        while separator != ">":
+            name = unquoted(self._take())
+            yield StructField(name, self._type_after(":"))
+            separator = self._expect(",", ">")
 
     def _take(self) -> str:
         match = _TOKEN.match(self._text, self.position)
         if match is None:
-            raise _SyntaxError
+            raise ValueError("not part of a type")
         self.position = match.end()
         return match[0].strip()
 
-    def _expect(self, token: str) -> None:
-        if self._take() != token:
-            raise _SyntaxError
+    def _expect(self, *tokens: str) -> str:
+        if (token := self._take()) not in tokens:
+            raise ValueError(f"{token} instead of {tokens}")
+        return token
 
-    def _only(self, before: str) -> Any:
-        self._expect(before)
+    def _type_after(self, token: str) -> DataType:
+        self._expect(token)
         return self.read_type()
 
-    def _closed(self) -> dict[str, Any]:
+    def _closed(self, data_type: DataType) -> DataType:
         self._expect(">")
-        return {}
-
-    def _fields(self) -> Iterator[dict[str, Any]]:
-        separator = "<"
-        while separator == "<" or self._peek() == ",":
-            self._expect(separator)
-            name = parse_name(self._take())
-            yield {"name": name, "type": self._only(":"), "nullable": True, "metadata": {}}
-            separator = ","
-
-
-def parse_name(text: str) -> str:
-    """Strip optional backticks from a name."""
-    return text[1:-1].replace("``", "`") if text.startswith("`") else text
+        return data_type
 
 
 def format_type(data_type: DataType) -> str:

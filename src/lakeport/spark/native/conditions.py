@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from lakeport.errors import LakeportError
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Like, Literal, Not, Or
-from lakeport.kernel.schema import PrimitiveType, StructType
+from lakeport.kernel.schema import PrimitiveType, StructType, quoted
 from lakeport.kernel.values import MOMENT_KINDS, FarDate, FarTime, days_of, microseconds_of
 from lakeport.spark.schemas import FIRST_CERTAIN_YEAR
 
@@ -95,7 +95,7 @@ def _compare_float(op: str, column: SparkColumn, value: float) -> SparkColumn:
 
 
 def _column(column: Column) -> SparkColumn:
-    return F.col(".".join(f"`{name.replace('`', '``')}`" for name in column.path))
+    return F.col(quoted(*column.path))
 
 
 def _type_of(column: Column, schema: StructType) -> str:

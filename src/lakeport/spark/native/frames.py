@@ -12,7 +12,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import Scan, ScanFile
-from lakeport.kernel.schema import VOID, StructField, StructType
+from lakeport.kernel.schema import VOID, StructField, StructType, quoted
 from lakeport.locations import is_url
 from lakeport.spark.driver.scans import PlannedScan
 from lakeport.spark.driver.service import service_for
@@ -140,7 +140,7 @@ def _narrowed(schema: StructType, selected: StructType) -> StructType:
 
 def _columns(selected: StructType, table: StructType) -> list[Column]:
     """The selected columns, with only the requested fields: the filter may have needed others."""
-    return [_with_fields(F.col(_quoted(field.name)), field, table).alias(field.name) for field in selected]
+    return [_with_fields(F.col(quoted(field.name)), field, table).alias(field.name) for field in selected]
 
 
 def _with_fields(column: Column, asked: StructField, parent: StructType) -> Column:
@@ -149,7 +149,3 @@ def _with_fields(column: Column, asked: StructField, parent: StructType) -> Colu
         return column
     parts = [_with_fields(column.getField(field.name), field, known).alias(field.name) for field in asked.type]
     return F.when(column.isNotNull(), F.struct(*parts)) if asked.nullable else F.struct(*parts)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
