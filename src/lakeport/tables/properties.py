@@ -25,7 +25,7 @@ from lakeport.kernel.values import to_mask
 from lakeport.kernel.write import format_cell
 from lakeport.tables.input.schema import check_sql, check_text
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot, snapshot_of
-from lakeport.tables.rows.search import counted_stats
+from lakeport.tables.rows.search import counted
 from lakeport.workers.reading import RowReader
 
 _THREADS = 8
@@ -82,8 +82,7 @@ def _adds_with_counts(transaction: Transaction) -> list[Add]:
     files = transaction.plan(snapshot_of(transaction).scan_builder().with_log_details().build())
 
     def add(file: ScanFile) -> Add:
-        stats = counted_stats(transaction.engine, file)
-        return transaction.existing_add(file, data_change=False, vector=file.deletion_vector, stats=stats)
+        return counted(transaction.engine, file).to_add(transaction.root, data_change=False)
 
     with ThreadPoolExecutor(_THREADS, "lakeport-count") as pool:
         return list(pool.map(add, [file for file in files if file.base_row_id is None]))

@@ -15,7 +15,7 @@ from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.tables.operation import Result, StorageOptions, finish, table_at
-from lakeport.tables.rows.search import counted_stats
+from lakeport.tables.rows.search import counted
 
 _THREADS = 32
 _SHOWN = 5
@@ -80,10 +80,8 @@ def _stage(transaction: Transaction, plan: RestorePlan, now: list[ScanFile]) -> 
     needs_counts = assigns_row_ids(transaction.protocol, transaction.metadata)
     transaction.remove_files(plan.removed)
     for file in plan.restored:
-        counted = needs_counts and file.base_row_id is None
-        stats = counted_stats(transaction.engine, file) if counted else file.stats
-        add = transaction.existing_add(file, data_change=True, vector=file.deletion_vector, stats=stats)
-        transaction.add_files([add])
+        known = counted(transaction.engine, file) if needs_counts and file.base_row_id is None else file
+        transaction.add_files([known.to_add(transaction.root, data_change=True)])
     removed, restored = (sum(file.size for file in files) for files in (plan.removed, plan.restored))
     transaction.metrics |= {
         "numRemovedFiles": len(plan.removed),

@@ -19,7 +19,6 @@ from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.definition import ROW_TRACKING_DOMAIN, assigns_row_ids, high_water_mark
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.maintenance import finish_commit
-from lakeport.kernel.paths import encode_path
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Committer, Reads, StagedActions
@@ -160,35 +159,17 @@ class Destination:
         return {ROW_TRACKING_DOMAIN: DomainMetadata(ROW_TRACKING_DOMAIN, mark)}
 
     def _add(self, wanted: Wanted, arrived: Arrived, *, data_change: bool) -> Add:
-        file = wanted.file
-        return Add(
-            path=arrived.paths[wanted.name],
-            partition_values=file.partition_values,
-            size=file.size,
-            modification_time=file.modification_time or self.engine.now(),
-            data_change=data_change,
-            stats=file.stats,
-            tags=file.tags,
+        copy = msgspec.structs.replace(
+            wanted.file,
+            uri=arrived.paths[wanted.name],
+            modification_time=wanted.file.modification_time or self.engine.now(),
             deletion_vector=wanted.vector,
-            base_row_id=file.base_row_id,
-            default_row_commit_version=file.default_row_commit_version,
-            clustering_provider=file.clustering_provider,
         )
+        return copy.to_add(self.root, data_change=data_change)
 
     def _remove(self, file: ScanFile, arrived: Arrived) -> Remove:
-        relative = file.path.removeprefix(f"{self.root}/")
-        return Remove(
-            path=file.uri or encode_path(relative),
-            data_change=arrived.changes_rows(parse_copy(relative) or file.path),
-            deletion_timestamp=self.engine.now(),
-            extended_file_metadata=True,
-            partition_values=file.partition_values,
-            size=file.size,
-            tags=file.tags,
-            deletion_vector=file.deletion_vector,
-            base_row_id=file.base_row_id,
-            default_row_commit_version=file.default_row_commit_version,
-        )
+        changes_rows = arrived.changes_rows(parse_copy(file.path.removeprefix(f"{self.root}/")) or file.path)
+        return file.to_remove(self.root, data_change=changes_rows, timestamp=self.engine.now())
 
 
 def _at(engine: Engine, time: int) -> Engine:

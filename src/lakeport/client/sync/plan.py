@@ -10,7 +10,7 @@ from lakeport.client.sync.names import copied_vector, name_of, parse_copy
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.scan import ScanFile
 
-Key = tuple[str, str | None]
+Key = tuple[str, str]
 """A name and a deletion vector's id: a different vector makes a different logical file."""
 Live = dict[Key, ScanFile]
 """The files of a version of the copy."""
@@ -40,7 +40,7 @@ class Wanted:
 
     @property
     def key(self) -> Key:
-        return self.name, self.vector.unique_id if self.vector else None
+        return self.name, self.vector.unique_id if self.vector else ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def planned_files(shared: Iterable[Wanted]) -> Live:
 
 def _key(file: ScanFile, root: str) -> Key:
     relative = file.path.removeprefix(f"{root}/")
-    return parse_copy(relative) or file.path, file.deletion_vector.unique_id if file.deletion_vector else None
+    return parse_copy(relative) or file.path, file.vector_id
 
 
 def _tells_more(shared: ScanFile, known: ScanFile) -> bool:

@@ -33,7 +33,7 @@ def added_files(commit: CommitActions, snapshot: Snapshot) -> dict[str, ScanFile
     for actions in commit.adds:
         batch = to_file_batch(actions, columns, snapshot.root)
         for file in scan_files_in(FilteredBatch(batch), snapshot.root):
-            if file.path in found and vector_id(found[file.path]) != vector_id(file):
+            if file.path in found and found[file.path].vector_id != file.vector_id:
                 message = f"the commit adds {file.path!r} with two deletion vectors"
                 raise CorruptTableError(message, path=commit.file.path)
             found[file.path] = file
@@ -50,10 +50,6 @@ def live_keys(snapshot: Snapshot) -> Iterator[Key]:
     for batch in snapshot.live_files(FileColumns()):
         for key in file_keys(batch.column("path"), batch.column("deletionVector")).to_pylist():
             yield _split_key(key, snapshot.root)
-
-
-def vector_id(file: ScanFile) -> VectorId:
-    return file.deletion_vector.unique_id if file.deletion_vector else ""
 
 
 def _split_key(key: str, root: str) -> Key:
@@ -88,7 +84,7 @@ def diff_commit(
     gone = [path for path, vector in removed_keys if before.get(path) == vector and path not in added]
     files_added, vectors_added, vectors_removed = [], [], [path for path in gone if before[path]]
     for path, file in added.items():
-        former, now = before.get(path), vector_id(file)
+        former, now = before.get(path), file.vector_id
         if former == now:
             continue
         if former is None:

@@ -15,7 +15,6 @@ from lakeport.iceberg.delta.commit_diff import (
     diff_commit,
     live_keys,
     removed_keys,
-    vector_id,
 )
 from lakeport.iceberg.delta.squash import squash as squashed
 from lakeport.kernel.changes import CommitRange
@@ -203,7 +202,7 @@ class _Files:
         diff = diff_commit(added, removed, self._vectors, after.root)
         for path in diff.files_removed:
             del self._vectors[path]
-        self._vectors.update((path, vector_id(file)) for path, file in added.items())
+        self._vectors.update((path, file.vector_id) for path, file in added.items())
         return diff
 
     def _adds_up(self, commit: CommitActions, diff: CommitDiff, before: Snapshot, after: Snapshot) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lakeport.iceberg.delta.change import InternalDeletionVector, KnownFiles, TableChange
-from lakeport.iceberg.delta.commit_diff import VectorId, vector_id
+from lakeport.iceberg.delta.commit_diff import VectorId
 from lakeport.kernel.scan import ScanFile
 
 
@@ -58,7 +58,7 @@ class _Net:
     def _touch(self, change: TableChange) -> None:
         self.touched |= dict.fromkeys(change.vectors_removed, "")
         self.touched |= dict.fromkeys(change.files_removed, None)
-        self.touched |= {file.path: vector_id(file) for file in change.files_added}
+        self.touched |= {file.path: file.vector_id for file in change.files_added}
         self.touched |= {vector.data_file_path: vector.descriptor.unique_id for vector in change.vectors_added}
 
     def agrees(self, files: Mapping[str, VectorId], absent: Collection[str]) -> bool:

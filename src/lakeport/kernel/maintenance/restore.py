@@ -33,7 +33,7 @@ class RestorePlan:
 
 def plan_restore(now: Iterable[ScanFile], then: Iterable[ScanFile]) -> RestorePlan:
     """The files to remove and to add back. A file with other deleted rows is in both."""
-    current, target = ({_key(file): file for file in files} for files in (now, then))
+    current, target = ({file.key: file for file in files} for files in (now, then))
     paths = {file.path: file for file in current.values()}
     restored = [_with_row_ids(file, paths.get(file.path)) for key, file in target.items() if key not in current]
     return RestorePlan(
@@ -41,10 +41,6 @@ def plan_restore(now: Iterable[ScanFile], then: Iterable[ScanFile]) -> RestorePl
         restored=restored,
         rewound=frozenset(file.path for file in restored if file.path in paths),
     )
-
-
-def _key(file: ScanFile) -> tuple[str, str | None]:
-    return file.path, file.deletion_vector.unique_id if file.deletion_vector else None
 
 
 def _with_row_ids(file: ScanFile, now: ScanFile | None) -> ScanFile:

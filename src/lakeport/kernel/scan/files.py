@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from lakeport.kernel.actions import to_action
+from lakeport.kernel.actions import Add, Remove, to_action
 from lakeport.kernel.data_files import decode_num_records, physical_field
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import ROW_INDEX, FileStatus
-from lakeport.kernel.paths import whole_path
+from lakeport.kernel.paths import encode_path, whole_path
 from lakeport.kernel.schema import (
     ROW_COMMIT_VERSION,
     ROW_ID,
@@ -68,6 +69,43 @@ class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
             return records
         living = records - self.deletion_vector.cardinality
         return living if living >= 0 else None
+
+    @property
+    def vector_id(self) -> str:
+        """Empty without a deletion vector."""
+        return "" if self.deletion_vector is None else self.deletion_vector.unique_id
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The identity of the file in a version of the table."""
+        return self.path, self.vector_id
+
+    def to_add(self, root: str, *, data_change: bool) -> Add:
+        """The action that adds the file to the table at `root`. Needs log details, as does `to_remove`."""
+        return Add(
+            **self._shared(root),
+            modification_time=self.modification_time,
+            data_change=data_change,
+            stats=self.stats,
+            clustering_provider=self.clustering_provider,
+        )
+
+    def to_remove(self, root: str, *, data_change: bool, timestamp: int) -> Remove:
+        return Remove(
+            **self._shared(root), data_change=data_change, deletion_timestamp=timestamp, extended_file_metadata=True
+        )
+
+    def _shared(self, root: str) -> dict[str, Any]:
+        return {
+            # Other readers compare paths byte by byte.
+            "path": self.uri or encode_path(self.path.removeprefix(f"{root}/")),
+            "partition_values": self.partition_values,
+            "size": self.size,
+            "tags": self.tags,
+            "deletion_vector": self.deletion_vector,
+            "base_row_id": self.base_row_id,
+            "default_row_commit_version": self.default_row_commit_version,
+        }
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)

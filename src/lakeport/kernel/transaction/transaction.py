@@ -38,7 +38,6 @@ from lakeport.kernel.definition import (
 )
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.paths import encode_path
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot
@@ -144,30 +143,8 @@ class Transaction:
         """Replace the deletion vector of a file in the snapshot. Needs the file's statistics (`with_stats`)."""
         self._staged.removes.append(self._remove(file, data_change))
         stats = widen_stats(file.stats) if vector is not None else file.stats
-        self._staged.adds.append(self.existing_add(file, data_change=data_change, vector=vector, stats=stats))
-
-    def existing_add(
-        self,
-        file: ScanFile,
-        *,
-        data_change: bool,
-        vector: DeletionVectorDescriptor | None = None,
-        stats: str | None = None,
-    ) -> Add:
-        """The add action of a file that is or was in the table."""
-        return Add(
-            path=self._uri(file),
-            partition_values=file.partition_values,
-            size=file.size,
-            modification_time=file.modification_time,
-            data_change=data_change,
-            stats=stats,
-            tags=file.tags,
-            deletion_vector=vector,
-            base_row_id=file.base_row_id,
-            default_row_commit_version=file.default_row_commit_version,
-            clustering_provider=file.clustering_provider,
-        )
+        after = msgspec.structs.replace(file, deletion_vector=vector, stats=stats)
+        self._staged.adds.append(after.to_add(self.root, data_change=data_change))
 
     def add_changes(self, files: Iterable[Add]) -> None:
         """Add files of changed rows, made with `write_context().for_changes()`: all changes of this commit."""
@@ -203,22 +180,7 @@ class Transaction:
         self._staged.domains[action.domain] = action
 
     def _remove(self, file: ScanFile, data_change: bool) -> Remove:
-        return Remove(
-            path=self._uri(file),
-            data_change=data_change,
-            deletion_timestamp=self.started,
-            extended_file_metadata=True,
-            partition_values=file.partition_values,
-            size=file.size,
-            tags=file.tags,
-            deletion_vector=file.deletion_vector,
-            base_row_id=file.base_row_id,
-            default_row_commit_version=file.default_row_commit_version,
-        )
-
-    def _uri(self, file: ScanFile) -> str:
-        """The path as written in the log: other readers compare it byte by byte."""
-        return file.uri or encode_path(file.path.removeprefix(f"{self.root}/"))
+        return file.to_remove(self.root, data_change=data_change, timestamp=self.started)
 
     # Commit
 

@@ -95,10 +95,7 @@ class _Execution:
         unknown = [
             change.file for change in files if not change.is_whole and decode_num_records(change.file.stats) is None
         ]
-        counted = {
-            file.path: msgspec.structs.replace(file, stats=stats)
-            for file, stats in zip(unknown, self.workers.map(count_rows, unknown), strict=True)
-        }
+        counted = {file.path: file for file in self.workers.map(count_rows, unknown)}
         return [replace(change, file=counted.get(change.file.path, change.file)) for change in files]
 
     def _rewrite(self, changes: RowChanges, files: list[FileChange], vectors: bool) -> _Rewrite:

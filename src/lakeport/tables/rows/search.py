@@ -76,18 +76,18 @@ class _Search:
         return np.concatenate(parts).astype(np.uint64) if parts else np.zeros(0, np.uint64)
 
 
-def counted_stats(engine: Engine, file: ScanFile) -> str:
-    """A file's statistics with `numRecords`: from the log, or counted in the file."""
-    if file.stats is not None and decode_num_records(file.stats) is not None:
-        return file.stats
+def counted(engine: Engine, file: ScanFile) -> ScanFile:
+    """The file with `numRecords` in its statistics: from the log, or counted in the file."""
+    if decode_num_records(file.stats) is not None:
+        return file
     batches = engine.parquet.read_parquet_files([FileSplit(file.status)], pa.schema([ROW_INDEX]))
-    counted = {"numRecords": sum(batch.num_rows for batch in batches)}
-    return msgspec.json.encode(_decode_object(file.stats) | counted).decode()
+    count = {"numRecords": sum(batch.num_rows for batch in batches)}
+    return msgspec.structs.replace(file, stats=msgspec.json.encode(_decode_object(file.stats) | count).decode())
 
 
-def count_rows(place: Workplace, file: ScanFile) -> str:
-    """`counted_stats` as a task."""
-    return counted_stats(place.engine, file)
+def count_rows(place: Workplace, file: ScanFile) -> ScanFile:
+    """`counted` as a task."""
+    return counted(place.engine, file)
 
 
 def _decode_object(stats: str | None) -> dict[str, Any]:
