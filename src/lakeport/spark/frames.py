@@ -36,7 +36,7 @@ def to_spark(frame: Rows[Any], spark: SparkSession, reader: Reader | None = None
         raise ValueError(f"the reader is 'python' if it is given, not {reader!r}")
     native = to_native_frame(frame, spark) if reader is None else None
     rows = native if isinstance(native, DataFrame) else to_python_frame(frame, spark)
-    return rows if frame.most_rows is None else rows.limit(frame.most_rows)
+    return rows if frame.row_limit is None else rows.limit(frame.row_limit)
 
 
 def to_python_frame(frame: Rows[Any], spark: SparkSession) -> DataFrame:

@@ -334,7 +334,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_files_that_hold_none_of_the_rows_are_not_planned(days: Path, found: pushed.Filter, files: int) -> None:
     frame = lakeport.scan(str(days))
-    reader = FilteringReader(frame, to_spark_schema(frame.whole_schema))
+    reader = FilteringReader(frame, to_spark_schema(frame.full_schema))
     assert list(reader.pushFilters([found])) == []
     assert sum(len(partition.task.pieces) for partition in tasks_of(reader)) == files
 

@@ -34,7 +34,7 @@ class TableReader(DataSourceReader):
     """Plans the scan of a frame, on the driver. Pickled for tasks as a `TaskReader`."""
 
     def __init__(self, frame: Frame | Changes, schema: StructType) -> None:
-        self._frame = frame.select(*selected_columns(frame.whole_schema, schema))
+        self._frame = frame.select(*selected_columns(frame.full_schema, schema))
         self._output = spark_arrow_schema(schema)
 
     @with_plain_errors
@@ -59,7 +59,7 @@ class FilteringReader(TableReader):
     one's filter. So it is opt-in, for frames that are used once."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # PySpark's name
-        conditions, left = split_filters(filters, self._frame.whole_schema)
+        conditions, left = split_filters(filters, self._frame.full_schema)
         for condition in conditions:
             self._frame = self._frame.where(condition)
         return left
