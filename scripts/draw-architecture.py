@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "architecture.svg"
-OTHERS = {"errors", "version", "locations", "__init__", "__main__"}
+OTHERS = {"errors", "version", "locations", "freshness", "__init__", "__main__"}
 TITLES = {
     "kernel": "the Delta protocol, without I/O",
     "engine": "storage, JSON, Parquet, expressions",

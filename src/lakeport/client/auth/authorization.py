@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import base64
-import threading
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from lakeport.client.auth.oauth import AccessToken, fetch_token
+from lakeport.client.auth.oauth import fetch_token
 from lakeport.client.http.pool import HttpPool
 from lakeport.errors import AuthenticationError
+from lakeport.freshness import Clock, Fresh, Renewed, renew_at
 from lakeport.sharing.profile import Basic, BearerToken, OAuthClientCredentials, OAuthPrivateKeyJwt, Profile
 
 _WARN_SECONDS = 7 * 24 * 3600
-_RENEW_SECONDS = 300.0
-
-WallClock = Callable[[], float]
-"""Seconds since the epoch."""
 
 
 class Authorization(Protocol):
@@ -37,7 +32,7 @@ class Authorization(Protocol):
         ...
 
 
-def authorization(profile: Profile, http: HttpPool, clock: WallClock = time.time) -> Authorization:
+def authorization(profile: Profile, http: HttpPool, clock: Clock = time.time) -> Authorization:
     """The authorization for a profile's requests. Users of the same OAuth credentials share the token.
 
     Warns if credentials are sent unencrypted to another machine."""
@@ -50,7 +45,7 @@ def authorization(profile: Profile, http: HttpPool, clock: WallClock = time.time
             packed = base64.b64encode(f"{username}:{password}".encode()).decode()
             return _FixedToken(profile, f"Basic {packed}", clock)
         case OAuthClientCredentials() | OAuthPrivateKeyJwt() as credentials:
-            return _OAuth(credentials, http, clock, _tokens_of(credentials))
+            return _OAuth(credentials, http, clock, _token_of(credentials, clock))
 
 
 def _warn_of_cleartext(profile: Profile) -> None:
@@ -83,7 +78,7 @@ def _warn_of_end(profile: Profile, now: float) -> None:
 class _FixedToken:
     profile: Profile
     value: str = field(repr=False)
-    clock: WallClock
+    clock: Clock
 
     def header(self) -> str:
         if self.profile.is_expired(int(self.clock() * 1000)):
@@ -100,18 +95,9 @@ class _FixedToken:
         return None
 
 
-@dataclass(slots=True)
-class _Tokens:
-    """The newest token, and when to renew it (seconds since the epoch). Hold the lock to change it."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    value: str | None = None
-    renew_at: float = 0.0
-
-
 @cache
-def _tokens_of(credentials: OAuthClientCredentials | OAuthPrivateKeyJwt) -> _Tokens:
-    return _Tokens()
+def _token_of(credentials: OAuthClientCredentials | OAuthPrivateKeyJwt, clock: Clock) -> Renewed[str]:
+    return Renewed(clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,31 +106,17 @@ class _OAuth:
 
     credentials: OAuthClientCredentials | OAuthPrivateKeyJwt
     http: HttpPool
-    clock: WallClock
-    tokens: _Tokens
+    clock: Clock
+    token: Renewed[str]
 
     def header(self) -> str:
-        with self.tokens.lock:
-            if self.tokens.value is None or self.clock() >= self.tokens.renew_at:
-                return self._fetch()
-            return self.tokens.value
+        return self.token.current(self._fetch)
 
     def renewed(self, refused: str) -> str:
-        with self.tokens.lock:
-            if self.tokens.value is not None and self.tokens.value != refused:
-                return self.tokens.value  # another thread renewed it first
-            return self._fetch()
+        return self.token.instead_of(refused, self._fetch)
 
-    def _fetch(self) -> str:
+    def _fetch(self) -> Fresh[str]:
         asked = self.clock()
         token = fetch_token(self.credentials, self.http, asked)
-        self.tokens.value = f"Bearer {token.value}"
-        self.tokens.renew_at = asked + _lifetime(token)
-        return self.tokens.value
-
-
-def _lifetime(token: AccessToken) -> float:
-    """How long to use a token: it must still be valid on arrival."""
-    if token.seconds is None:
-        return float("inf")
-    return token.seconds - min(_RENEW_SECONDS, token.seconds / 2)
+        expires = None if token.seconds is None else asked + token.seconds
+        return Fresh(f"Bearer {token.value}", renew_at(asked, expires, part=0.5))

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from threading import Lock
 from typing import Any
 
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import SharingError, UnsupportedFeatureError
+from lakeport.freshness import Clock, Fresh, Renewed, renew_at
 from lakeport.locations import cloud_of, scheme_of
 from lakeport.sharing.models import Credentials
 
 Ask = Callable[[], Credentials]
 """Requests credentials from the server. Raises `SharingError`."""
 
-_MARGIN = 0.2
-"""Credentials are renewed when this fraction of their lifetime is left."""
-_LONGEST_MARGIN_MS = 5 * 60_000
 _LAST_SECOND = 253_402_300_799
 """The end of year 9999."""
 
 
 class TemporaryStorage:
-    """A storage reopened with new credentials when the old ones are about to expire or are rejected. Thread-safe: one
-    thread renews, the others wait."""
+    """A storage reopened with new credentials when the old ones are about to expire or are rejected. Thread-safe."""
 
-    def __init__(self, ask: Ask, options: Mapping[str, Any], now: Callable[[], float] = time.time) -> None:
+    def __init__(self, ask: Ask, options: Mapping[str, Any], now: Clock = time.time) -> None:
         self._ask, self._options, self._now = ask, options, now
-        self._lock = Lock()
-        self._storage: Storage | None = None
-        self._renew_ms = 0.0
+        self._storage: Renewed[Storage] = Renewed(now)
         self._location = ""
 
     @property
@@ -42,27 +35,18 @@ class TemporaryStorage:
         return self._location
 
     def current(self) -> Storage:
-        with self._lock:
-            if self._storage is None or self._now() * 1000 >= self._renew_ms:
-                self._storage = self._renewed()
-            return self._storage
+        return self._storage.current(self._open)
 
     def refused(self, storage: Storage) -> Storage:
         """A new storage in place of one whose credentials were rejected."""
-        with self._lock:
-            if self._storage is None or self._storage is storage:
-                self._storage = self._renewed()
-            return self._storage
+        return self._storage.instead_of(storage, self._open)
 
-    def _renewed(self) -> Storage:
-        """Credentials that arrive expired are used until they are rejected: clocks differ."""
-        asked_ms = self._now() * 1000
+    def _open(self) -> Fresh[Storage]:
+        asked = self._now()
         given = self._ask()
-        lifetime = given.expiration_time - asked_ms
-        margin = min(_MARGIN * lifetime, _LONGEST_MARGIN_MS)
-        self._renew_ms = given.expiration_time - margin if lifetime > 0 else math.inf
         self._location = given.location.rstrip("/")
-        return Storage({**self._options, **storage_options(given)})
+        storage = Storage({**self._options, **storage_options(given)})
+        return Fresh(storage, renew_at(asked, given.expiration_time / 1000))
 
 
 def storage_options(given: Credentials) -> dict[str, Any]:

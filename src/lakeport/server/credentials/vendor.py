@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from lakeport.errors import SharingError
+from lakeport.freshness import Fresh, RenewedValues
 from lakeport.locations import Cloud, Location, cloud_of, parse_location
 from lakeport.server.catalog.model import Table
 from lakeport.server.credentials import azure
 from lakeport.server.credentials.aws import AwsVendor
 from lakeport.server.credentials.azure import AzureVendor
-from lakeport.server.credentials.cache import Fresh, FreshValues
 from lakeport.server.credentials.cloud import CloudVendor, Grant, Granted
 from lakeport.server.credentials.gcs import GcsVendor
 from lakeport.server.credentials.options import StoreOptions, parse_options
@@ -50,7 +50,7 @@ class CredentialVendor:
             Cloud.GCS: GcsVendor(parsed.gcs),
         }
         self._storage_options, self._validity_seconds, self._now = storage_options, validity_seconds, now
-        self._granted: FreshValues[Granted] = FreshValues(now)
+        self._granted: RenewedValues[Granted] = RenewedValues(now)
 
     def credentials(self, table: Table, location: str | None) -> Credentials:
         """For the table's location, or for `location`: one of the table's, or a directory in it.
@@ -62,7 +62,7 @@ class CredentialVendor:
         storage = table.storage_options(self._storage_options)
         place = _allowed_place(table, location, StoreOptions(storage, azure.PREFIXES).get("account_name"))
         key = (table.id, place, tuple(sorted(table.storage.items())))
-        granted = self._granted.get(key, lambda: self._grant(table, place, storage))
+        granted = self._granted.of(key).current(lambda: self._grant(table, place, storage))
         return Credentials(
             location=table.location if location is None else location,
             expiration_time=int(granted.expires * 1000),

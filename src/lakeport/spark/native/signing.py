@@ -9,12 +9,11 @@ from typing import Protocol
 from lakeport.client.tables.local_log import SignedUrl
 from lakeport.engine.storage.signing import SIGNED_FOR_AZURE
 from lakeport.errors import StorageError
+from lakeport.freshness import Fresh, RenewedValues, renew_at
 from lakeport.kernel.engine import StorageClient
 from lakeport.locations import Cloud, cloud_of, store_root
 
 _LIFE_SECONDS = 3600
-_MARGIN = 0.2
-"""A URL with less than this share of its lifetime left is not handed out."""
 
 
 class Signing(Protocol):
@@ -43,17 +42,15 @@ class SignedObjects:
 
     def __init__(self, storage: StorageClient) -> None:
         self._storage: Signing = storage  # type: ignore[assignment]  # checked by `why_not_signed`
-        self._known: dict[str, SignedUrl] = {}
+        self._urls: RenewedValues[SignedUrl] = RenewedValues()
 
     def signed(self, path: str, refused: str | None = None) -> SignedUrl:
         """Raises `StorageError`."""
-        known = self._known.get(path)
-        if known is None or known.url == refused or _is_old(known):
-            until = int((time.time() + _LIFE_SECONDS) * 1000)
-            known = SignedUrl(self._storage.sign(path, _LIFE_SECONDS, anew=refused is not None), until)
-            self._known[path] = known
-        return known
+        url = self._urls.of(path)
+        signed = url.current(lambda: self._sign(path))
+        return url.instead_of(signed, lambda: self._sign(path, anew=True)) if signed.url == refused else signed
 
-
-def _is_old(signed: SignedUrl) -> bool:
-    return signed.expires is not None and signed.expires < (time.time() + _LIFE_SECONDS * _MARGIN) * 1000
+    def _sign(self, path: str, *, anew: bool = False) -> Fresh[SignedUrl]:
+        now = time.time()
+        signed = SignedUrl(self._storage.sign(path, _LIFE_SECONDS, anew=anew), int((now + _LIFE_SECONDS) * 1000))
+        return Fresh(signed, renew_at(now, now + _LIFE_SECONDS))
