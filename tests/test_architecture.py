@@ -75,7 +75,6 @@ TESTED_WITH_OTHERS: dict[str, set[str]] = {
     "kernel/log": {"kernel.actions"},
     "server/records": {"server.observing"},
     "server/test_app.py": {"server.routes", "server.services"},
-    "spark/native": {"spark.driver"},
     "spark/processes/test_session.py": {"spark.launch", "spark.session"},
     "spark/test_frames.py": {"spark.loading"},
     "tables/test_alter.py": {"tables.columns", "tables.log", "tables.operation", "tables.properties"},

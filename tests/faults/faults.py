@@ -451,7 +451,7 @@ FAULTS = (
         "jvm-refused-url",
         feature="renewal of URLs that the storage refuses",
         file="jvm/io/lakeport/spark/Driver.java",
-        old='renewed(file, "?refused=" + digest(url));',
+        old='renewed(file, "&refused=" + digest(url));',
         new='renewed(file, "");',
         seen="A Spark query fails when the storage revokes a URL before it expires.",
         first=(

@@ -20,10 +20,7 @@ from lakeport import tables
 from lakeport.client.http.connections import ConnectionOptions
 from lakeport.client.http.pool import HttpOptions, HttpPool
 from lakeport.client.http.retrying import RetryOptions
-from lakeport.client.tables.local_log import SignedUrl
-from lakeport.errors import StorageError
 from lakeport.frame import Frame
-from lakeport.spark.driver.scans import PlannedScan
 from lakeport.spark.driver.service import service_for
 from lakeport.spark.native.frames import to_native_frame
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
@@ -237,22 +234,6 @@ def test_a_url_that_is_refused_for_good_is_renewed(impatient: SparkSession, orde
         assert summed(rows) == expected(orders)
         assert proxy.done[Fault.FORBIDDEN] > 0
         assert proxy.asked["query"] == 2
-
-
-def test_a_url_that_is_none_of_http_is_not_read(spark: SparkSession, orders: str, tmp_path: Path) -> None:
-    """Who shares a table does not say which files of its own a machine reads."""
-    tables.create(str(tmp_path / "own"), pa.table({"id": [1]}))
-    [own] = (tmp_path / "own").glob("*.parquet")
-
-    class Sharing:
-        def signed(self, path: str, refused: str | None = None) -> SignedUrl:
-            return SignedUrl(own.as_uri())
-
-    with through(orders, no_harm) as (frame, _):
-        files = list(frame.plan().files())
-        scan = PlannedScan(files, [""] * len(files), orders, frame.engine.storage, Sharing())
-        with pytest.raises(StorageError, match="not a URL of http or https"):
-            scan.url(0, None)
 
 
 @pytest.mark.parametrize(

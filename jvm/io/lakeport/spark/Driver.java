@@ -1,5 +1,7 @@
 package io.lakeport.spark;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -11,49 +13,38 @@ import java.util.HexFormat;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.hadoop.conf.Configuration;
 
 /**
- * The driver's Python process that planned a scan: it knows the files, their signed URLs and deletion vectors. Answers
- * are cached for all tasks of this process. Messages never contain a URL.
+ * The driver's Python process that planned a scan. It answers the questions of `spark/driver/document.py` about the
+ * scan, its signed URLs and deletion vectors. Answers are cached for all tasks of this process. Messages never contain
+ * a URL.
  */
 final class Driver {
-    static final String ADDRESS = "fs.lakeport.driver";
-    static final String SECRET = "fs.lakeport.secret";
-
     private static final Recent<String, Driver> OPEN = new Recent<>(100);
+    private static final ObjectMapper JSON = new ObjectMapper();
     private static final int TRIES = 6;
     /** The driver may have to call the sharing server first, more than once. */
     private static final int PATIENCE_MS = 300_000;
 
-    private final String scan;
-    private final String address;
-    private final String secret;
+    private final ScanKey scan;
     private final Map<Integer, SignedUrl> urls = new ConcurrentHashMap<>();
     /** URL requests in flight: concurrent callers share one answer. */
     private final Map<String, CompletableFuture<SignedUrl>> asked = new ConcurrentHashMap<>();
-    private volatile Listing listing;
+    private volatile ScanDocument document;
 
-    private Driver(String scan, String address, String secret) {
+    private Driver(ScanKey scan) {
         this.scan = scan;
-        this.address = address;
-        this.secret = secret;
     }
 
-    /** The driver process of a scan, from file system settings. */
-    static Driver of(String scan, Configuration conf) {
-        return of(scan, conf.get(ADDRESS), conf.get(SECRET));
+    static Driver of(ScanKey scan) {
+        return OPEN.get(scan.id(), () -> new Driver(scan));
     }
 
-    static Driver of(String scan, String address, String secret) {
-        return OPEN.get(scan, () -> new Driver(scan, address, secret));
-    }
-
-    Listing listing() throws IOException {
-        Listing known = listing;
+    ScanDocument document() throws IOException {
+        ScanDocument known = document;
         if (known == null) {
-            known = Listing.parse(new String(get("files"), StandardCharsets.UTF_8));
-            listing = known;
+            known = ScanDocument.parse(get("document"));
+            document = known;
         }
         return known;
     }
@@ -67,22 +58,22 @@ final class Driver {
     /** A replacement for a URL that the storage rejects. */
     String refused(int file, String url) throws IOException {
         SignedUrl known = urls.get(file);
-        return known != null && !known.url.equals(url) && known.isGood() ? known.url : renewed(file, "?refused=" + digest(url));
+        return known != null && !known.url.equals(url) && known.isGood() ? known.url : renewed(file, "&refused=" + digest(url));
     }
 
     /** The positions of deleted rows in a file, in Delta's format. */
     byte[] vector(int file) throws IOException {
-        return get("vectors/" + file);
+        return get("vector&file=" + file);
     }
 
     /** Reports that no task needs the scan any more. Best effort. */
     void end() {
-        OPEN.remove(scan);
-        Fetching.QUESTIONS.start(() -> ask("ended"));
+        OPEN.remove(scan.id());
+        Fetching.QUESTIONS.start(() -> ask("end"));
     }
 
-    private String renewed(int file, String query) throws IOException {
-        String question = "urls/" + file + query;
+    private String renewed(int file, String refused) throws IOException {
+        String question = "url&file=" + file + refused;
         CompletableFuture<SignedUrl> answer =
                 asked.computeIfAbsent(question, what -> Fetching.QUESTIONS.start(() -> signed(file, what)));
         try {
@@ -94,8 +85,8 @@ final class Driver {
 
     private SignedUrl signed(int file, String question) throws IOException {
         long start = System.nanoTime();
-        String[] lines = new String(ask(question), StandardCharsets.UTF_8).split("\n", 2);
-        SignedUrl signed = new SignedUrl(Long.parseLong(lines[0]), start, lines[1]);
+        JsonNode answer = JSON.readTree(ask(question));
+        SignedUrl signed = new SignedUrl(answer.get("lifeMs").asLong(), start, answer.get("url").asText());
         urls.put(file, signed);
         return signed;
     }
@@ -115,8 +106,8 @@ final class Driver {
 
     private byte[] ask(String what) throws IOException {
         for (int tries = 1; ; tries++) {
-            HttpURLConnection connection = Http.open(address + "/" + scan + "/" + what, PATIENCE_MS);
-            connection.setRequestProperty("Authorization", "Bearer " + secret);
+            HttpURLConnection connection = Http.open(scan.address() + "/" + scan.id() + "?ask=" + what, PATIENCE_MS);
+            connection.setRequestProperty("Authorization", "Bearer " + scan.secret());
             int status;
             byte[] body;
             try {
@@ -127,7 +118,7 @@ final class Driver {
             } catch (IOException error) {
                 if (tries == TRIES) {
                     throw new IOException("the driver's Lakeport does not answer (" + error.getClass().getSimpleName()
-                            + "): is its Python process still running, and can this machine reach it at " + address + "?");
+                            + "): is its Python process still running, and can this machine reach it at " + scan.address() + "?");
                 }
                 Waiting.after(tries);
                 continue;

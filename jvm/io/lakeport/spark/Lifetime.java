@@ -9,7 +9,7 @@ public final class Lifetime {
     private Lifetime() {}
 
     /** The scan lives as long as this object, which all plans over it refer to. */
-    public static void watch(Object heldByPlans, String scan, String address, String secret) {
-        CLEANER.register(heldByPlans, () -> Driver.of(scan, address, secret).end());
+    public static void watch(Object heldByPlans, ScanKey scan) {
+        CLEANER.register(heldByPlans, () -> Driver.of(scan).end());
     }
 }

@@ -31,7 +31,7 @@ public final class ScanFileSystem extends FileSystem {
         super.initialize(name, conf);
         setConf(conf);
         uri = URI.create(name.getScheme() + "://" + name.getAuthority());
-        driver = Driver.of(name.getAuthority(), conf);
+        driver = Driver.of(ScanKey.of(name.getAuthority(), conf));
         stallMs = 1000 * conf.getInt(STALL_SECONDS, DEFAULT_STALL_SECONDS);
     }
 
@@ -48,17 +48,16 @@ public final class ScanFileSystem extends FileSystem {
     @Override
     public FSDataInputStream open(Path path, int bufferSize) throws IOException {
         FileName name = FileName.parse(path);
-        Ranges ranges = Ranges.open(driver, name.number, name.size, stallMs);
-        String distant = ranges instanceof HttpRanges ? uri.getAuthority() + "/" + name.number : null;
-        return new FSDataInputStream(new FileInput(distant, ranges, name.size));
+        Ranges ranges = Ranges.open(driver, name.number(), name.size(), stallMs);
+        String distant = ranges instanceof HttpRanges ? uri.getAuthority() + "/" + name.number() : null;
+        return new FSDataInputStream(new FileInput(distant, ranges, name.size()));
     }
 
     @Override
     public FileStatus getFileStatus(Path path) throws IOException {
         Path whole = makeQualified(path);
         if (FileName.matches(whole)) {
-            long size = FileName.parse(whole).size;
-            return new FileStatus(size, false, 1, Math.max(size, 1), 0, whole);
+            return FileName.parse(whole).status(whole.getParent());
         }
         require(whole);
         return new FileStatus(0, true, 0, 0, 0, whole);
@@ -71,11 +70,11 @@ public final class ScanFileSystem extends FileSystem {
             return new FileStatus[] {getFileStatus(whole)};
         }
         require(whole);
-        return driver.listing().in(whole.toUri().getPath(), whole);
+        return driver.document().below(whole.toUri().getPath(), whole);
     }
 
     private void require(Path directory) throws IOException {
-        if (!driver.listing().has(directory.toUri().getPath())) {
+        if (!driver.document().roots().contains(directory.toUri().getPath())) {
             throw new FileNotFoundException("the scan has no such directory: " + directory);
         }
     }
@@ -117,31 +116,5 @@ public final class ScanFileSystem extends FileSystem {
 
     private static IOException readOnly() {
         return new IOException("a scan can only be read");
-    }
-
-    /** The fields encoded in a file's name. */
-    private static final class FileName {
-        private static final String ENDING = ".parquet";
-        private final int number;
-        private final long size;
-
-        private FileName(int number, long size) {
-            this.number = number;
-            this.size = size;
-        }
-
-        static boolean matches(Path path) {
-            return path.getName().endsWith(ENDING);
-        }
-
-        static FileName parse(Path path) throws FileNotFoundException {
-            String name = path.getName();
-            int dash = name.indexOf('-');
-            if (dash < 1 || !name.endsWith(ENDING)) {
-                throw new FileNotFoundException("the scan has no such file: " + path);
-            }
-            return new FileName(
-                    Integer.parseInt(name.substring(0, dash)), Long.parseLong(name.substring(dash + 1, name.length() - ENDING.length())));
-        }
     }
 }

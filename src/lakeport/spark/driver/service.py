@@ -1,4 +1,4 @@
-"""The service in this process that answers Spark tasks about planned scans. See `jvm/io/lakeport/spark/Driver.java`."""
+"""The service in this process that answers Spark tasks about planned scans."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any, ClassVar
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from lakeport.errors import LakeportError
-from lakeport.spark.driver.scans import PlannedScan, life_of
+from lakeport.spark.driver.document import Question
+from lakeport.spark.driver.scans import PlannedScan
 
 PORT = "spark.lakeport.driver.port"
 """The setting for the service's port, for executors that can reach only some ports of the driver."""
@@ -29,12 +31,8 @@ class ScanService:
     def __init__(self, host: str, bind: str, port: int) -> None:
         self._scans: dict[str, PlannedScan] = {}
         self._ended: dict[str, float] = {}
-        scans, ended = self._scans, self._ended
-
-        class Handler(_Handler):
-            known, ending = scans, ended
-
-        self._server = _Server((bind, port), Handler)
+        self._server = _Server((bind, port), _Handler)
+        self._server.service = self
         Thread(target=self._server.serve_forever, name="lakeport-scans", daemon=True).start()
         name = f"[{host}]" if ":" in host else host
         self.address = f"http://{name}:{self._server.server_address[1]}"
@@ -57,6 +55,25 @@ class ScanService:
             self._ended.pop(scan_id, None)
             self._scans.pop(scan_id, None)
 
+    def answer(self, path: str, authorization: str) -> tuple[int, bytes]:
+        """A status and the answer, or an error for people."""
+        parts = urlsplit(path)
+        scan_id = parts.path[1:]
+        scan = self._scans.get(scan_id)
+        if scan is None or not secrets.compare_digest(authorization.encode(), f"Bearer {scan.secret}".encode()):
+            return 404, b"the driver does not have this scan, or not any more: make the frame again"
+        try:
+            question = msgspec.convert(dict(parse_qsl(parts.query)), Question, strict=False)
+            if question.ask == "end":
+                self._ended[scan_id] = time.monotonic()
+            return 200, scan.answer(question)
+        except LakeportError as error:
+            return 500, str(error).encode()
+        except (ValueError, IndexError):
+            return 404, b"the scan has no such thing"
+        except Exception as error:  # its text may contain a URL
+            return 500, f"the driver failed with {type(error).__name__}".encode()
+
 
 @cache
 def service_at(host: str, bind: str, port: int) -> ScanService:
@@ -76,6 +93,7 @@ def service_for(spark: SparkSession) -> ScanService:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
+    service: ScanService
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore tasks that disconnect."""
@@ -84,48 +102,14 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    known: ClassVar[dict[str, PlannedScan]] = {}
-    ending: ClassVar[dict[str, float]] = {}
+    server: _Server
 
     def do_GET(self) -> None:
-        self._answer(*self._reply())
-
-    def _reply(self) -> tuple[int, str | bytes]:
-        parts = urlsplit(self.path)
-        _, scan_id, what, number, *_ = [*parts.path.split("/"), "", "", ""]
-        scan = self.known.get(scan_id)
-        given = self.headers.get("Authorization", "")
-        if scan is None or not secrets.compare_digest(given.encode(), f"Bearer {scan.secret}".encode()):
-            return 404, "the driver does not have this scan, or not any more: make the frame again"
-        if what == "ended":
-            self.ending[scan_id] = time.monotonic()
-            return 200, ""
-        try:
-            return 200, _tell(scan, what, number, parse_qs(parts.query).get("refused", [None])[0])
-        except LakeportError as error:
-            return 500, str(error)
-        except (ValueError, IndexError):
-            return 404, "the scan has no such thing"
-        except Exception as error:  # its text may contain a URL
-            return 500, f"the driver failed with {type(error).__name__}"
-
-    def _answer(self, status: int, body: str | bytes) -> None:
-        data = body.encode() if isinstance(body, str) else body
+        status, body = self.server.service.answer(self.path, self.headers.get("Authorization", ""))
         self.send_response_only(status)
-        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """No request log: all clients are tasks of this session."""
-
-
-def _tell(scan: PlannedScan, what: str, number: str, refused: str | None) -> str | bytes:
-    if what == "files":
-        return scan.listing()
-    if what == "urls":
-        signed = scan.url(int(number), refused)
-        return f"{life_of(signed)}\n{signed.url}"
-    if what == "vectors":
-        return scan.vector(int(number))
-    raise ValueError(what)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+from pyspark.sql.types import StructType as SparkSchema
 
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.schema import VOID, StructField, StructType, quoted
 from lakeport.locations import is_url
+from lakeport.spark.driver.document import FileEntry, ScanDocument
 from lakeport.spark.driver.scans import PlannedScan
 from lakeport.spark.driver.service import service_for
 from lakeport.spark.native.conditions import to_spark_condition
@@ -35,7 +38,7 @@ def why_not_native(frame: Rows[Any], spark: SparkSession) -> str | None:
     if isinstance(planned := _plan(frame, spark), str):
         return planned
     reason = planned.why_not_converted(spark)
-    service_for(spark).remove(planned.files)
+    service_for(spark).remove(planned.scan)
     return reason
 
 
@@ -44,7 +47,7 @@ def to_native_frame(frame: Rows[Any], spark: SparkSession) -> DataFrame | str:
     if isinstance(planned := _plan(frame, spark), str):
         return planned
     if (reason := planned.why_not_converted(spark)) is not None:
-        service_for(spark).remove(planned.files)
+        service_for(spark).remove(planned.scan)
         return reason
     return planned.rows(spark)
 
@@ -63,9 +66,32 @@ def _plan(frame: Rows[Any], spark: SparkSession) -> _Native | str:
     if (reason := _why_not_reached(files, storage)) is not None:
         return reason
     urls = storage if isinstance(storage, SharedStorage) else SignedObjects(storage)
+    whole = plan.snapshot.schema
+    table = _narrowed(whole, frame.selected) if condition is None else whole
+    document = _document(plan, files, table, frame.selected)
+    return _Native(PlannedScan(files, document, plan.snapshot.root, storage, urls), table, frame.selected, condition)
+
+
+def _document(plan: Scan, files: list[ScanFile], table: StructType, selected: StructType) -> ScanDocument:
     snapshot = plan.snapshot
-    scan = PlannedScan(files, partition_directories(files, snapshot), snapshot.root, storage, urls)
-    return _Native(plan, scan, frame.selected, condition)
+    partitions = snapshot.partition_columns
+    checked = StructType(tuple(f for f in plan.schema if f.name not in partitions and f.type != VOID))
+    directories = partition_directories(files, snapshot)
+    return ScanDocument(
+        files=[
+            FileEntry(directory, file.size, file.deletion_vector is not None)
+            for file, directory in zip(files, directories, strict=True)
+        ],
+        table=_json(to_spark_schema(table)),
+        stored=_json(physical_schema(table, snapshot.mapping_mode)),
+        selected=_json(to_spark_schema(selected)),
+        checked=_json(to_spark_schema(checked)),
+        settings=needed_settings(snapshot),
+    )
+
+
+def _json(schema: SparkSchema) -> msgspec.Raw:
+    return msgspec.Raw(schema.json().encode())
 
 
 def _why_not(frame: Rows[Any], spark: SparkSession) -> str | None:
@@ -90,46 +116,29 @@ def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | Non
 class _Native:
     """A read for Spark's own reader."""
 
-    plan: Scan
-    files: PlannedScan
+    scan: PlannedScan
+    table: StructType
+    """All columns; without a filter, selected ones have only the requested fields."""
     selected: StructType
     condition: Column | None
 
-    @property
-    def _table(self) -> StructType:
-        """All columns; without a filter, selected ones have only the requested fields."""
-        whole = self.plan.snapshot.schema
-        return _narrowed(whole, self.selected) if self.condition is None else whole
-
     def why_not_converted(self, spark: SparkSession) -> str | None:
         """Why Spark's reader cannot convert the types of some files."""
-        partitions = self.plan.snapshot.partition_columns
-        read = StructType(tuple(f for f in self.plan.schema if f.name not in partitions and f.type != VOID))
-        names = self.files.sample()
-        if not names or not read.fields:
-            return None
-        odd = scan_frames(spark).whyNot(*self._scan(spark), " ".join(names), *self._schemas(read))
+        odd = scan_frames(spark).whyNot(*self._key(spark))
         return None if odd is None else f"a file holds {odd}"
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """In one call to the JVM."""
         condition = None if self.condition is None else self.condition._jc
-        settings = " ".join(f"{name}={value}" for name, value in needed_settings(self.plan.snapshot).items())
-        roots = " ".join(self.files.roots)
-        made = scan_frames(spark).read(*self._scan(spark), roots, settings, *self._schemas(self.selected), condition)
-        rows = ClassicFrame(made, spark)
-        if _narrowed(self._table, self.selected) == self._table:
+        rows = ClassicFrame(scan_frames(spark).read(*self._key(spark), condition), spark)
+        if _narrowed(self.table, self.selected) == self.table:
             return rows
-        return rows.select(*_columns(self.selected, self._table))
+        return rows.select(*_columns(self.selected, self.table))
 
-    def _scan(self, spark: SparkSession) -> tuple[object, ...]:
+    def _key(self, spark: SparkSession) -> tuple[object, ...]:
         service = service_for(spark)
-        service.add(self.files)
-        return spark._jsparkSession, self.files.id, service.address, self.files.secret
-
-    def _schemas(self, wanted: StructType) -> tuple[str, ...]:
-        stored = physical_schema(self._table, self.plan.snapshot.mapping_mode)
-        return to_spark_schema(self._table).json(), stored.json(), to_spark_schema(wanted).json()
+        service.add(self.scan)
+        return spark._jsparkSession, service.address, self.scan.id, self.scan.secret
 
 
 def _narrowed(schema: StructType, selected: StructType) -> StructType:
