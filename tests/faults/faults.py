@@ -186,12 +186,12 @@ FAULTS = (
     Fault(
         "engine-unbounded-reading",
         feature="bounded memory while reading",
-        file="src/lakeport/workers/reading.py",
+        file="src/lakeport/workers/ordered.py",
         old="= Queue(_BATCHES_AHEAD)",
         new="= Queue()",
         seen="A slow consumer runs out of memory: files are read as far ahead as they go.",
         first=(
-            "tests/workers/test_reading.py",
+            "tests/workers/test_ordered.py",
             "tests/workers/test_threads.py",
             "tests/test_frame.py",
         ),

@@ -16,7 +16,8 @@ from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.scan import ScanFile
 from lakeport.locations import is_url
 from lakeport.source import TableSource
-from lakeport.workers.reading import MOST_WAITED_FOR, RowReader, in_order
+from lakeport.workers.ordered import MOST_WAITED_FOR, in_order
+from lakeport.workers.reading import RowReader
 
 _BATCH_ROWS = 32 * 1024
 _AHEAD = 2

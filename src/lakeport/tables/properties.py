@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ from lakeport.kernel.write import format_cell
 from lakeport.tables.input.schema import check_sql, check_text
 from lakeport.tables.operation import Result, StorageOptions, finish, open_snapshot, snapshot_of
 from lakeport.tables.rows.search import counted
+from lakeport.workers.ordered import map_ordered
 from lakeport.workers.reading import RowReader
 
 _THREADS = 8
@@ -84,8 +86,7 @@ def _adds_with_counts(transaction: Transaction) -> list[Add]:
     def add(file: ScanFile) -> Add:
         return counted(transaction.engine, file).to_add(transaction.root, data_change=False)
 
-    with ThreadPoolExecutor(_THREADS, "lakeport-count") as pool:
-        return list(pool.map(add, [file for file in files if file.base_row_id is None]))
+    return list(map_ordered(add, (file for file in files if file.base_row_id is None), _THREADS, "count"))
 
 
 def add_constraint(
@@ -130,18 +131,17 @@ def _check_rows(snapshot: Snapshot, transaction: Transaction, name: str, sql: st
     condition = bind(replace_now(parse_expression(sql), snapshot.engine.now()), snapshot.schema)
     paths = [column.path for column in columns_in(condition)]
     scan = snapshot.scan_builder().with_read_schema(snapshot.schema.select(paths)).build()
-    with ThreadPoolExecutor(_THREADS, "lakeport-check") as pool:
-        failures = pool.map(lambda file: _first_failure(scan, file, condition), transaction.plan(scan))
+    check = partial(_first_failure, scan, condition)
+    with closing(map_ordered(check, transaction.plan(scan), _THREADS, "check")) as failures:
         found = next((failure for failure in failures if failure is not None), None)
-        if found is not None:
-            pool.shutdown(cancel_futures=True)
-            raise ConstraintError(
-                f"a row of the table breaks the new constraint {name!r} ({sql}): {found}; change such rows first",
-                constraint=name,
-            )
+    if found is not None:
+        raise ConstraintError(
+            f"a row of the table breaks the new constraint {name!r} ({sql}): {found}; change such rows first",
+            constraint=name,
+        )
 
 
-def _first_failure(scan: Scan, file: ScanFile, condition: Expression) -> str | None:
+def _first_failure(scan: Scan, condition: Expression, file: ScanFile) -> str | None:
     """The first row of a file that violates the condition, formatted for a message."""
     engine, schema = scan.snapshot.engine, scan.scan_state.arrow_schema
     select = engine.expressions.predicate_evaluator(schema, condition)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,6 +15,7 @@ from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.tables.operation import Result, StorageOptions, finish, table_at
 from lakeport.tables.rows.search import counted
+from lakeport.workers.ordered import map_ordered
 
 _THREADS = 32
 _SHOWN = 5
@@ -119,6 +119,5 @@ def _needed_paths(file: ScanFile, plan: RestorePlan, root: str) -> set[str]:
 def _missing(engine: Engine, paths: Iterable[str]) -> list[str]:
     """The files that do not exist, sorted."""
     ordered = sorted(paths)
-    with ThreadPoolExecutor(_THREADS, "lakeport-restore") as pool:
-        found = pool.map(engine.storage.status, ordered)
-        return [path for path, status in zip(ordered, found, strict=True) if status is None]
+    found = map_ordered(engine.storage.status, ordered, _THREADS, "restore")
+    return [path for path, status in zip(ordered, found, strict=True) if status is None]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from queue import Queue
-from threading import Event, Thread
-from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -19,15 +15,9 @@ from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.scan import FilteredBatch, Scan, ScanFile, ScanState, transform_physical_data
 from lakeport.locations import is_url
+from lakeport.workers.ordered import MOST_WAITED_FOR, in_order
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 _ToRows = Callable[[Iterable[pa.RecordBatch]], Iterator[FilteredBatch]]
-_BATCHES_AHEAD = 2
-"""Maximum number of buffered batches per file."""
-MOST_WAITED_FOR = 64 << 20
-"""Bytes of files; decoded, they take a few times as much memory."""
-_MOST_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -104,66 +94,3 @@ def _weight(file: ScanFile | ChangeFile) -> int:
     """Reading over a network is mostly waiting, so more small files than cores can be in flight. A file on disk keeps
     a core busy."""
     return file.size if is_url(file.path) else MOST_WAITED_FOR + 1
-
-
-def in_order(
-    items: Iterable[_T], produce: Callable[[_T], Iterator[_R]], threads: int, weigh: Callable[[_T], int] | None = None
-) -> Iterator[_R]:
-    """The results of `produce` for each item, in item order, prefetching the next items: `threads` of them, or more as
-    long as their total weight is at most `MOST_WAITED_FOR`."""
-    under_way: deque[tuple[_Producer[_R], int]] = deque()
-    most = threads if weigh is None else max(threads, _MOST_THREADS)
-    weighed = ((item, weigh(item) if weigh else 0) for item in items)
-    following: tuple[_T, int] | None = None
-    try:
-        while True:
-            while len(under_way) < most and (following := following or next(weighed, None)) is not None:
-                if len(under_way) >= threads and sum(w for _, w in under_way) + following[1] > MOST_WAITED_FOR:
-                    break
-                under_way.append((_Producer(produce(following[0])), following[1]))
-                following = None
-            if not under_way:
-                return
-            yield from under_way[0][0].take()
-            under_way.popleft()
-    finally:
-        for producer, _ in under_way:
-            producer.stop()
-
-
-class _Producer(Generic[_R]):
-    """A thread that runs a few batches ahead of its consumer."""
-
-    def __init__(self, batches: Iterator[_R]) -> None:
-        self._queue: Queue[_R | BaseException | None] = Queue(_BATCHES_AHEAD)
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, args=(batches,), name="lakeport-reader", daemon=True)
-        self._thread.start()
-
-    def _run(self, batches: Iterator[_R]) -> None:
-        try:
-            for batch in batches:
-                self._queue.put(batch)
-                if self._stopped.is_set():
-                    break
-            self._queue.put(None)
-        except BaseException as error:  # reraised in the consumer's thread
-            self._queue.put(error)
-        finally:
-            close = getattr(batches, "close", None)
-            if close is not None:
-                close()
-
-    def take(self) -> Iterator[_R]:
-        while (item := self._queue.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    def stop(self) -> None:
-        """Let the thread stop at the next batch."""
-        self._stopped.set()
-        while self._thread.is_alive():
-            while not self._queue.empty():
-                self._queue.get_nowait()
-            self._thread.join(0.01)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
@@ -16,6 +15,7 @@ from lakeport.errors import CorruptTableError
 from lakeport.kernel.deletion_vectors import FILE_VERSION
 from lakeport.kernel.engine import StorageClient
 from lakeport.workers import Workplace
+from lakeport.workers.ordered import map_ordered
 
 AT_ONCE = 8
 """Files copied in parallel."""
@@ -105,24 +105,15 @@ class Copier:
 def copy_all(
     copier: Copier, source: StorageClient, copies: Sequence[Copy], arrived: Callable[[Copy, str], object]
 ) -> None:
-    """Copy files in parallel; `arrived` is called with each and its path. Raises the first error, after all other
+    """Copy files in parallel; `arrived` is called with each and its path. Raises an error after all other
     copies have stopped."""
     stop = Event()
 
     def run(copy: Copy) -> None:
         arrived(copy, copier.copy(source, copy, stop))
 
-    with ThreadPoolExecutor(AT_ONCE, "lakeport-sync") as pool:
-        futures: list[Future[None]] = [pool.submit(run, copy) for copy in copies]
-        try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-        finally:
-            stop.set()
-            for future in futures:
-                future.cancel()
-    errors = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, _StoppedError)):
-        raise error
+    for _ in map_ordered(run, copies, AT_ONCE, "sync", stop):
+        pass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 from lakeport.client.sync.copying import (
@@ -23,6 +22,7 @@ from lakeport.client.sync.result import Progress
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.engine import FileStatus, StorageClient
 from lakeport.workers import Workers
+from lakeport.workers.ordered import map_ordered
 
 _TASK_BYTES = 256 << 20
 _OPEN_COST = 1 << 20
@@ -86,10 +86,9 @@ class Fetcher:
             for file in self._copies.get(wanted.name, ())
             if file.size == wanted.file.size
         ]
-        with ThreadPoolExecutor(AT_ONCE, "lakeport-sync") as pool:
-            whole = pool.map(self._is_whole, [file for _, file in candidates])
-            pairs = zip(candidates, whole, strict=True)
-            return {name: file.path.removeprefix(f"{self._root}/") for (name, file), is_whole in pairs if is_whole}
+        whole = map_ordered(self._is_whole, [file for _, file in candidates], AT_ONCE, "sync")
+        pairs = zip(candidates, whole, strict=True)
+        return {name: file.path.removeprefix(f"{self._root}/") for (name, file), is_whole in pairs if is_whole}
 
     def _look(self) -> None:
         if self._has_looked:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from lakeport.client.sync.copying import AT_ONCE, pieces_of
 from lakeport.client.sync.plan import Live, Wanted
@@ -11,6 +10,7 @@ from lakeport.errors import SyncError
 from lakeport.kernel.deletion_vectors import read_bitmap
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import ScanFile
+from lakeport.workers.ordered import map_ordered
 
 _THREADS = 16
 
@@ -26,13 +26,12 @@ def verify_copy(mine: StorageClient, root: str, live: Live, theirs: StorageClien
     if others := wanted.keys() ^ live.keys():
         raise _difference(f"{len(others)} of the files are in the one and not in the other", root)
 
-    def differs(one: Wanted) -> bool:
-        return not _is_equal(mine, root, live[one.key], theirs, one)
+    def check(one: Wanted) -> None:
+        if not _is_equal(mine, root, live[one.key], theirs, one):
+            raise _difference("a file is another", live[one.key].path)
 
-    with ThreadPoolExecutor(AT_ONCE, "lakeport-verify") as pool:
-        for one, is_other in zip(shared, pool.map(differs, shared), strict=True):
-            if is_other:
-                raise _difference("a file is another", live[one.key].path)
+    for _ in map_ordered(check, shared, AT_ONCE, "verify"):
+        pass
     return len(wanted)
 
 
@@ -64,5 +63,5 @@ def find_lost(storage: StorageClient, files: Iterable[ScanFile]) -> frozenset[st
         return status is None or status.size != file.size
 
     listed = list(files)
-    with ThreadPoolExecutor(_THREADS, "lakeport-verify") as pool:
-        return frozenset(file.path for file, lost in zip(listed, pool.map(is_lost, listed), strict=True) if lost)
+    lost = map_ordered(is_lost, listed, _THREADS, "verify")
+    return frozenset(file.path for file, is_one in zip(listed, lost, strict=True) if is_one)

@@ -95,6 +95,7 @@ class JsonFiles:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
+    # One for the process: most log files have few blocks, and starting threads takes longer than parsing.
     return ThreadPoolExecutor(_BLOCKS_AHEAD, thread_name_prefix="lakeport-json")
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import cached_property, partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +19,7 @@ from lakeport.engine.storage.uploads import ObjectUpload
 from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
 from lakeport.kernel.engine import FileStatus, StorageClient
 from lakeport.locations import Cloud, cloud_of, respelled
+from lakeport.workers.ordered import ahead
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -60,7 +59,7 @@ class ObjectFiles:
 
     @cached_property
     def _pieces(self) -> ThreadPoolExecutor:
-        # Not `_pool`, whose threads wait for pieces.
+        # Not `_pool`, whose threads wait for pieces. Both last as long as their connections.
         return ThreadPoolExecutor(_PARALLEL_REQUESTS, thread_name_prefix="lakeport-pieces")
 
     @cached_property
@@ -117,18 +116,11 @@ class ObjectFiles:
         if length is None or length <= _PIECE:
             return self._read_piece(path, start, length)
         pieces = (self._pieces.submit(self._read_piece, path, *piece) for piece in _cut(start, length))
-        ahead = deque(islice(pieces, _PIECES_AHEAD))
         read = io.BytesIO()
-        try:
-            while ahead:
-                data = ahead.popleft().result()
-                read.write(data)
-                if len(data) < _PIECE:  # the last piece, or the file is shorter than the caller thinks
-                    break
-                ahead.extend(islice(pieces, 1))
-        finally:
-            for piece in ahead:
-                piece.cancel()
+        for data in ahead(pieces, _PIECES_AHEAD):
+            read.write(data)
+            if len(data) < _PIECE:  # the last piece, or the file is shorter than the caller thinks
+                break
         return read.getvalue()
 
     def _read_piece(self, path: str, start: int, length: int | None) -> bytes:
@@ -149,13 +141,7 @@ class ObjectFiles:
         return bytes(self._store.get(key, options=options).bytes())
 
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
-        paths = iter([file.path for file in files])
-        ahead: deque[Future[bytes]] = deque(self._pool.submit(self.read, p) for p in islice(paths, _PARALLEL_REQUESTS))
-        while ahead:
-            data = ahead.popleft().result()
-            if (following := next(paths, None)) is not None:
-                ahead.append(self._pool.submit(self.read, following))
-            yield data
+        return ahead((self._pool.submit(self.read, file.path) for file in files), _PARALLEL_REQUESTS)
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         return open_ranges(self, file)

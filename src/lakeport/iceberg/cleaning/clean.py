@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -20,6 +19,7 @@ from lakeport.iceberg.targets.target import CommitLostError, Published, Target
 from lakeport.kernel.definition import parse_interval
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.snapshot import Table
+from lakeport.workers.ordered import map_ordered
 
 _MILLISECOND = timedelta(milliseconds=1)
 _BATCH = 1000
@@ -111,9 +111,8 @@ class _Cleaner:
 
     def _delete(self, files: list[FileStatus]) -> None:
         batches = [[file.path for file in files[start : start + _BATCH]] for start in range(0, len(files), _BATCH)]
-        with ThreadPoolExecutor(_THREADS, "lakeport-clean") as pool:
-            for _ in pool.map(self.source.engine.storage.delete, batches):
-                pass
+        for _ in map_ordered(self.source.engine.storage.delete, batches, _THREADS, "clean"):
+            pass
 
 
 class _Plan:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from lakeport.iceberg.manifests.manifest import Status, decode_entries
 from lakeport.iceberg.manifests.manifest_list import DATA, DELETES, ManifestFile, read_manifest_list
 from lakeport.iceberg.table.schema import Json
 from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.workers.ordered import map_ordered
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _METADATA = rf"v\d+\.metadata\.json|\d{{5,}}-{_UUID}\.metadata\.json|{_UUID}-m\d+\.avro|snap-\d+-(?:\d+-)?{_UUID}\.avro"
@@ -61,19 +61,12 @@ class SnapshotFiles:
             deletes |= {manifest.path: manifest for manifest in self.manifests_of(snapshot, DELETES)}
             data = self.manifests_of(snapshot, DATA)
             names |= {name_of(snapshot["manifest-list"]), *(name_of(m.path) for m in (*data, *deletes.values()))}
-        for paths in self._read(deletes.values()):
+        for paths in map_ordered(self.data_files, deletes.values(), _THREADS, "manifests"):
             names.update(map(name_of, paths))
         return names
 
     def data_files(self, manifest: ManifestFile) -> tuple[str, ...]:
         """The paths of a manifest's data files. Raises like `manifests_of`."""
-        return self._live_paths(manifest)
-
-    def _read(self, manifests: Iterable[ManifestFile]) -> list[tuple[str, ...]]:
-        with ThreadPoolExecutor(_THREADS, "lakeport-manifests") as pool:
-            return list(pool.map(self._live_paths, manifests))
-
-    def _live_paths(self, manifest: ManifestFile) -> tuple[str, ...]:
         if manifest.path not in self._listed:
             entries = decode_entries(self._storage, manifest)
             self._listed[manifest.path] = tuple(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from lakeport.iceberg.manifests.manifest import Entry, ManifestLayout, decode_manifest, read_keys
 from lakeport.iceberg.manifests.manifest_list import ManifestFile
 from lakeport.kernel.engine import StorageClient
+from lakeport.workers.ordered import map_ordered
 
 Keys = npt.NDArray[np.uint64]
 
@@ -34,9 +34,8 @@ class ManifestReader:
         asked = [manifest for manifest in manifests if len(keys[manifest.content])]
         if not asked:
             return [False] * len(manifests)
-        with ThreadPoolExecutor(_THREADS, "lakeport-manifests") as pool:
-            hits = pool.map(lambda manifest: self._may_have(manifest, keys[manifest.content]), asked)
-            found = {manifest.path for manifest, hit in zip(asked, hits, strict=True) if hit}
+        hits = map_ordered(lambda one: self._may_have(one, keys[one.content]), asked, _THREADS, "manifests")
+        found = {manifest.path for manifest, hit in zip(asked, hits, strict=True) if hit}
         return [manifest.path in found for manifest in manifests]
 
     def read(self, manifest: ManifestFile, format_version: int) -> tuple[ManifestLayout, list[Entry]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from lakeport.iceberg.table.partitions import Values
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
+from lakeport.workers.ordered import map_ordered
 
 _THREADS = 16
 
@@ -71,10 +71,8 @@ class EntryMaker:
 
     def _count_rows(self, files: Sequence[ScanFile]) -> dict[str, int]:
         """The row counts of files without them in their statistics, from the files themselves."""
-        if not files:
-            return {}
-        with ThreadPoolExecutor(min(_THREADS, len(files)), "lakeport-footers") as pool:
-            return dict(zip((f.path for f in files), pool.map(self._count_rows_of, files), strict=True))
+        counts = map_ordered(self._count_rows_of, files, _THREADS, "footers")
+        return {file.path: rows for file, rows in zip(files, counts, strict=True)}
 
     def _count_rows_of(self, file: ScanFile) -> int:
         try:

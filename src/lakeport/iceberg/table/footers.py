@@ -11,7 +11,6 @@ So the footer of every new file is read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +21,7 @@ from lakeport.iceberg.table.field_ids import FIRST_NESTED_ID, FieldIds, Path
 from lakeport.kernel.engine import FIELD_ID, Engine
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.values import child_fields, child_names
+from lakeport.workers.ordered import map_ordered
 
 _FOREIGN_IDS = "field ids in files"
 _OLD_CALENDAR = "Java's old calendar"
@@ -35,12 +35,13 @@ def check_footers(engine: Engine, files: Sequence[ScanFile], ids: FieldIds, *, i
     """Raises `ConversionError` if a data file has field ids that contradict `ids`, the mirror's, or dates of another
     calendar. Without column mapping, the mirror numbers new columns itself: then ids that it may assign later are
     rejected too."""
-    if not files:
-        return
     owners = {number: path for path, number in ids.by_path.items()}
-    with ThreadPoolExecutor(min(_THREADS, len(files)), "lakeport-footers") as pool:
-        for file, schema in zip(files, pool.map(lambda file: _checked_schema(engine, file), files), strict=True):
-            _check_file(file, dict(_ids_in(pa.struct(list(schema)), ())), ids, owners, is_mapped)
+
+    def check(file: ScanFile) -> None:
+        _check_file(file, dict(_ids_in(pa.struct(list(_checked_schema(engine, file))), ())), ids, owners, is_mapped)
+
+    for _ in map_ordered(check, files, _THREADS, "footers"):
+        pass
 
 
 def _checked_schema(engine: Engine, file: ScanFile) -> pa.Schema:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Workers:
-    """A fixed thread pool with a FIFO queue. Use only on the event loop."""
+    """A fixed thread pool with a FIFO queue. Use only on the event loop, which `workers.ordered` would block."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"lakeport-{name}")

@@ -22,7 +22,8 @@ from lakeport.tables.merge.matching import Matcher
 from lakeport.tables.merge.sides import Pairs, RowNumbers
 from lakeport.tables.merge.source import SharedMerge
 from lakeport.workers import Workplace
-from lakeport.workers.reading import RowReader, in_order
+from lakeport.workers.ordered import in_order
+from lakeport.workers.reading import RowReader
 
 _GATHERED_ROWS = 1 << 16
 _GATHERED_BYTES = 256 << 20

@@ -26,7 +26,8 @@ from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
 from lakeport.tables.rows.output import Copied, Deleted, Positions, RowChange, RowOutput, WrittenRows, split_rows
 from lakeport.tables.rows.search import count_rows
 from lakeport.workers import ThreadWorkers, Workers, Workplace
-from lakeport.workers.reading import RowReader, in_order
+from lakeport.workers.ordered import in_order
+from lakeport.workers.reading import RowReader
 
 _OPEN_COST = 1 << 20
 """The cost of opening a file, as the bytes that could be read meanwhile."""

@@ -1,0 +1,139 @@
+"""Threads whose results come in order: `in_order` for streams, `map_ordered` for single results, and `ahead` for those
+of a pool that outlives the call."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
+from queue import Queue
+from threading import Event, Thread
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_BATCHES_AHEAD = 2
+"""Maximum number of buffered batches per file."""
+MOST_WAITED_FOR = 64 << 20
+"""Bytes of files; decoded, they take a few times as much memory."""
+_MOST_THREADS = 16
+_CALLS_AHEAD = 16
+"""Maximum number of calls per thread ahead of the next result to be taken."""
+
+
+def map_ordered(
+    function: Callable[[_T], _R],
+    items: Iterable[_T],
+    threads: int,
+    name: str,
+    stop: Event | None = None,
+    undo: Callable[[_R], object] | None = None,
+) -> Generator[_R, None, None]:
+    """The function's results, in item order. Raises the error of any call, once no other call is running. On an error,
+    or if the results are not consumed to the end, sets `stop`, and calls `undo` with every result so far, including
+    those already handed out."""
+    started: list[Future[_R]] = []
+    with ThreadPoolExecutor(threads, f"lakeport-{name}") as pool:
+
+        def start(item: _T) -> Future[_R]:
+            call = pool.submit(function, item)
+            if undo is not None:
+                started.append(call)
+            return call
+
+        try:
+            yield from ahead(map(start, items), _CALLS_AHEAD * threads, any_error=True)
+        except BaseException:
+            if stop is not None:
+                stop.set()
+            pool.shutdown(cancel_futures=True)
+            for call in started:
+                if undo is not None and not call.cancelled() and call.exception() is None:
+                    undo(call.result())
+            raise
+
+
+def ahead(calls: Iterable[Future[_R]], most: int, *, any_error: bool = False) -> Iterator[_R]:
+    """The results of calls, in order; taking one from `calls` starts it, and at most `most` are under way. Cancels the
+    others on an error, or if the results are not consumed to the end. With `any_error`, does not wait for a result if a
+    later call has failed."""
+    following = iter(calls)
+    under_way: deque[Future[_R]] = deque()
+    try:
+        under_way.extend(islice(following, most))
+        while under_way:
+            first = under_way.popleft()
+            while any_error and not wait([first], timeout=0.2).done:
+                for call in under_way:
+                    if call.done():
+                        call.result()
+            result = first.result()
+            under_way.extend(islice(following, 1))
+            yield result
+    finally:
+        for call in under_way:
+            call.cancel()
+
+
+def in_order(
+    items: Iterable[_T], produce: Callable[[_T], Iterator[_R]], threads: int, weigh: Callable[[_T], int] | None = None
+) -> Iterator[_R]:
+    """The results of `produce` for each item, in item order, prefetching the next items: `threads` of them, or more as
+    long as their total weight is at most `MOST_WAITED_FOR`."""
+    under_way: deque[tuple[_Producer[_R], int]] = deque()
+    most = threads if weigh is None else max(threads, _MOST_THREADS)
+    weighed = ((item, weigh(item) if weigh else 0) for item in items)
+    following: tuple[_T, int] | None = None
+    try:
+        while True:
+            while len(under_way) < most and (following := following or next(weighed, None)) is not None:
+                if len(under_way) >= threads and sum(w for _, w in under_way) + following[1] > MOST_WAITED_FOR:
+                    break
+                under_way.append((_Producer(produce(following[0])), following[1]))
+                following = None
+            if not under_way:
+                return
+            yield from under_way[0][0].take()
+            under_way.popleft()
+    finally:
+        for producer, _ in under_way:
+            producer.stop()
+
+
+class _Producer(Generic[_R]):
+    """A thread that runs a few batches ahead of its consumer."""
+
+    def __init__(self, batches: Iterator[_R]) -> None:
+        self._queue: Queue[_R | BaseException | None] = Queue(_BATCHES_AHEAD)
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, args=(batches,), name="lakeport-reader", daemon=True)
+        self._thread.start()
+
+    def _run(self, batches: Iterator[_R]) -> None:
+        try:
+            for batch in batches:
+                self._queue.put(batch)
+                if self._stopped.is_set():
+                    break
+            self._queue.put(None)
+        except BaseException as error:  # reraised in the consumer's thread
+            self._queue.put(error)
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    def take(self) -> Iterator[_R]:
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def stop(self) -> None:
+        """Let the thread stop at the next batch."""
+        self._stopped.set()
+        while self._thread.is_alive():
+            while not self._queue.empty():
+                self._queue.get_nowait()
+            self._thread.join(0.01)

@@ -1,0 +1,78 @@
+"""Threads whose results come in order, not far ahead of the consumer; `test_threads.py` has more on `map_ordered`."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from threading import Event
+
+import pytest
+
+from lakeport.workers.ordered import ahead, in_order, map_ordered
+
+
+def test_only_a_few_batches_are_read_ahead_of_a_consumer_that_stops() -> None:
+    read: Counter[str] = Counter()
+    at_the_end = Event()
+
+    def batches(file: str) -> Iterator[str]:
+        for number in range(100):
+            read[file] += 1
+            yield f"{file}{number}"
+        at_the_end.set()
+
+    with closing(in_order("abc", batches, threads=2)) as rows:
+        assert [next(rows) for _ in range(3)] == ["a0", "a1", "a2"]
+        assert not at_the_end.wait(0.3)
+        assert read["a"] < 10
+        assert read["b"] < 10
+        assert read["c"] == 0
+
+
+def test_the_error_of_a_later_call_is_raised_while_the_first_one_runs() -> None:
+    stop = Event()
+
+    def call(item: int) -> None:
+        if item:
+            raise ValueError(item)
+        assert stop.wait(10)
+
+    with pytest.raises(ValueError, match="1"):
+        list(map_ordered(call, [0, 1], 2, "test", stop))
+
+
+def test_a_time_out_within_a_call_is_an_error_like_any_other() -> None:
+    def call(item: int) -> None:
+        raise TimeoutError(item)
+
+    with pytest.raises(TimeoutError, match="7"):
+        list(map_ordered(call, [7], 2, "test"))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_calls_that_nobody_waits_for_are_cancelled(fails: bool) -> None:
+    started: list[Future[int]] = []
+    gate = Event()
+
+    def call(item: int) -> int:
+        if item == 1:
+            assert gate.wait(10)
+        if item == 0 and fails:
+            raise ValueError(item)
+        return item
+
+    def calls(pool: ThreadPoolExecutor) -> Iterator[Future[int]]:
+        for item in range(100):
+            started.append(pool.submit(call, item))
+            yield started[-1]
+
+    with ThreadPoolExecutor(1) as pool:
+        with closing(ahead(calls(pool), 4)) as results:
+            if fails:
+                with pytest.raises(ValueError, match="0"):
+                    next(results)
+            else:
+                assert next(results) == 0
+        gate.set()
+    assert len(started) == (4 if fails else 5)
+    assert all(call.cancelled() for call in started[2:])
