@@ -9,6 +9,7 @@ from lakeport.kernel.actions import Format, Metadata, Protocol
 from lakeport.kernel.definition import (
     CATALOG_MANAGED,
     READER_FEATURES,
+    TIMESTAMP_ENABLEMENT,
     TableDefinition,
     supported_features,
     with_history,
@@ -21,9 +22,6 @@ SYNCED_VERSION = "lakeport.sync.version"
 """A property of the copy: its version of the shared table."""
 SYNCED_ACCESS = "lakeport.sync.access"
 """A property of the copy: `dir` if its files are named by the provider's paths rather than the server's ids."""
-
-_SINCE = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
-"""Versions of the provider's log, meaningless in another log."""
 
 
 def copied_definition(
@@ -41,7 +39,8 @@ def copied_definition(
 
 
 def _metadata(known: TableDefinition | None, shared: Snapshot, table: str, access: AccessMode) -> Metadata:
-    configuration = {name: value for name, value in shared.properties.items() if name not in _SINCE}
+    # Versions of the provider's log are meaningless in another log.
+    configuration = {name: value for name, value in shared.properties.items() if name not in TIMESTAMP_ENABLEMENT}
     if known is not None:
         configuration = with_history(configuration, known.metadata.configuration)
     noted: dict[str, str | None] = {SYNCED_TABLE: table, SYNCED_VERSION: str(shared.version)}

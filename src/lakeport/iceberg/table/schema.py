@@ -9,7 +9,9 @@ from typing import Any
 
 from lakeport.errors import ConversionError
 from lakeport.iceberg.table.field_ids import FieldIds, Path
+from lakeport.kernel.definition import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from lakeport.kernel.schema import (
+    CHANGE_TYPE,
     COMMENT,
     NESTED_IDS,
     TYPE_CHANGES,
@@ -40,12 +42,6 @@ _PRIMITIVES: Mapping[str, str] = {
     "timestamp_ntz": "timestamp",
 }
 _PROMOTIONS = {("int", "long"), ("float", "double")}
-_CHANGE_TYPE = "_change_type"
-_ROW_TRACKING_COLUMNS = (
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
-)
-"""Table properties that name columns which only files have."""
 
 
 class FieldIdConflict(Exception):  # noqa: N818  # never leaves the conversion: the mirror is rebuilt
@@ -79,7 +75,8 @@ def convert_schema(
     builder = _Builder(mapping_mode, dict(known.by_path), format_version)
     fields = tuple(builder.struct(schema, ()))
     # Some readers reject a file with a column that the name mapping lacks.
-    for column in (_CHANGE_TYPE, *((properties or {}).get(name) for name in _ROW_TRACKING_COLUMNS)):
+    stored_only = (named.of(properties or {}) for named in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN))
+    for column in (CHANGE_TYPE.name, *stored_only):
         if column and (column,) not in builder.by_path:
             builder.nested((column,), None)
     _check_names(fields)

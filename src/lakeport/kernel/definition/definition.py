@@ -17,11 +17,14 @@ from lakeport.kernel.definition.properties import (
     COLUMN_MAPPING_MODE,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_ROW_TRACKING,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+    TIMESTAMP_ENABLEMENT,
     Configuration,
     check_properties,
     without_protocol_properties,
 )
-from lakeport.kernel.definition.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN, with_materialised_names
+from lakeport.kernel.definition.row_tracking import with_materialised_names
 from lakeport.kernel.definition.soundness import check_sound
 from lakeport.kernel.definition.writer_features import check_writable, protocol_for
 from lakeport.kernel.schema import (
@@ -34,7 +37,6 @@ from lakeport.kernel.schema import (
 )
 
 CLUSTERING_DOMAIN = "delta.clustering"
-_TIMESTAMP_ENABLEMENT = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class TableDefinition:
         enabled = ENABLE_IN_COMMIT_TIMESTAMPS.of(self.metadata.configuration)
         if self.before is None or not enabled or ENABLE_IN_COMMIT_TIMESTAMPS.of(self.before.metadata.configuration):
             return self
-        since = dict(zip(_TIMESTAMP_ENABLEMENT, (str(version), str(timestamp)), strict=True))
+        since = dict(zip(TIMESTAMP_ENABLEMENT, (str(version), str(timestamp)), strict=True))
         configuration = {**self.metadata.configuration, **since}
         return replace(self, metadata=msgspec.structs.replace(self.metadata, configuration=configuration))
 
@@ -171,14 +173,15 @@ def with_history(configuration: Configuration, before: Configuration) -> dict[st
     """The new properties of an existing table, with those that its log so far relies on."""
     kept = dict(configuration)
     if ENABLE_IN_COMMIT_TIMESTAMPS.of(configuration) and ENABLE_IN_COMMIT_TIMESTAMPS.of(before):
-        # They record since when all commits have timestamps, which may have been off in between.
-        kept = {name: value for name, value in kept.items() if name not in _TIMESTAMP_ENABLEMENT}
-        kept |= {name: before[name] for name in _TIMESTAMP_ENABLEMENT if name in before}
+        # Timestamps may have been off in between.
+        kept = {name: value for name, value in kept.items() if name not in TIMESTAMP_ENABLEMENT}
+        kept |= {name: before[name] for name in TIMESTAMP_ENABLEMENT if name in before}
     highest = COLUMN_MAPPING_MAX_ID.of(before)
     if highest > COLUMN_MAPPING_MAX_ID.of(configuration):  # ids are never reused
         kept[COLUMN_MAPPING_MAX_ID.name] = str(highest)
     if ENABLE_ROW_TRACKING.of(configuration):
-        kept = {name: before[name] for name in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN) if name in before} | kept
+        columns = (ROW_ID_COLUMN.name, ROW_COMMIT_VERSION_COLUMN.name)
+        kept = {name: before[name] for name in columns if name in before} | kept
     return kept
 
 

@@ -119,6 +119,10 @@ def _flag(name: str, default: bool = False) -> Property[bool]:
     return Property(f"delta.{name}", default, _parse_bool, "true or false")
 
 
+def _stored_column(what: str) -> Property[str | None]:
+    return Property(f"delta.rowTracking.materialized{what}ColumnName", None, str, "a column of data files")
+
+
 _AN_INTERVAL = "an interval such as 'interval 7 days'; months and years have no fixed length"
 _WEEK = 7 * 86_400_000
 
@@ -169,6 +173,15 @@ TARGET_FILE_SIZE = Property("delta.targetFileSize", 128 << 20, parse_size, "a nu
 TRANSACTION_RETENTION: Property[int | None] = Property(
     "delta.setTransactionRetentionDuration", None, parse_interval, _AN_INTERVAL
 )
+ROW_ID_COLUMN = _stored_column("RowId")
+ROW_COMMIT_VERSION_COLUMN = _stored_column("RowCommitVersion")
+TIMESTAMPS_SINCE_VERSION = Property("delta.inCommitTimestampEnablementVersion", 0, _parse_int(0), "a version")
+TIMESTAMPS_SINCE: Property[int | None] = Property(
+    "delta.inCommitTimestampEnablementTimestamp", None, int, "milliseconds since the epoch"
+)
+TIMESTAMP_ENABLEMENT = (TIMESTAMPS_SINCE_VERSION.name, TIMESTAMPS_SINCE.name)
+"""Since when all commits have in-commit timestamps, in a table that has older ones."""
+
 _SETTABLE: tuple[Property[Any], ...] = (
     APPEND_ONLY,
     CHECKPOINT_INTERVAL,
@@ -215,10 +228,9 @@ _FOR_OTHERS = {
 """Valid properties that only other writers use."""
 _KEPT_BY_WRITERS = {
     COLUMN_MAPPING_MAX_ID.name,
-    "delta.inCommitTimestampEnablementTimestamp",
-    "delta.inCommitTimestampEnablementVersion",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
-    "delta.rowTracking.materializedRowIdColumnName",
+    ROW_COMMIT_VERSION_COLUMN.name,
+    ROW_ID_COLUMN.name,
+    *TIMESTAMP_ENABLEMENT,
 }
 
 

@@ -10,11 +10,14 @@ import msgspec
 from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol
 from lakeport.kernel.data_files import decode_num_records
-from lakeport.kernel.definition.properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED
+from lakeport.kernel.definition.properties import (
+    ENABLE_ROW_TRACKING,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+    ROW_TRACKING_SUSPENDED,
+)
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
-ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
-ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 
 
 class _HighWaterMark(msgspec.Struct, rename="camel"):
@@ -63,6 +66,6 @@ def with_materialised_names(configuration: Mapping[str, str | None]) -> dict[str
     """The properties with names for the materialised row tracking columns, if row tracking is on."""
     named = dict(configuration)
     if ENABLE_ROW_TRACKING.of(named):
-        named.setdefault(ROW_ID_COLUMN, f"_row-id-col-{uuid.uuid4()}")
-        named.setdefault(ROW_COMMIT_VERSION_COLUMN, f"_row-commit-version-col-{uuid.uuid4()}")
+        named.setdefault(ROW_ID_COLUMN.name, f"_row-id-col-{uuid.uuid4()}")
+        named.setdefault(ROW_COMMIT_VERSION_COLUMN.name, f"_row-commit-version-col-{uuid.uuid4()}")
     return named

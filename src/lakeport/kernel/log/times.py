@@ -12,7 +12,7 @@ import msgspec
 
 from lakeport.errors import CorruptTableError, MissingFileError, VersionNotFoundError
 from lakeport.kernel.actions import Metadata
-from lakeport.kernel.definition import ENABLE_IN_COMMIT_TIMESTAMPS
+from lakeport.kernel.definition import ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE, TIMESTAMPS_SINCE_VERSION
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.log.commits import read_lines
 from lakeport.kernel.log.segment import LogListing
@@ -47,16 +47,10 @@ class CommitTimes:
     def __init__(self, storage: StorageClient, listing: LogListing, metadata: Metadata, root: str) -> None:
         self._storage, self.listing, self._root = storage, listing, root
         configuration = metadata.configuration
-        enabled = ENABLE_IN_COMMIT_TIMESTAMPS.of(configuration, path=root)
-        since = configuration.get("delta.inCommitTimestampEnablementVersion")
-        at = configuration.get("delta.inCommitTimestampEnablementTimestamp")
-        try:
-            self._first_in_commit = (int(since) if since else 0) if enabled else None
-            self._enabled_at = int(at) if enabled and at else None
-        except ValueError as error:
-            raise CorruptTableError(
-                f"the in-commit timestamp properties are not numbers: {error}", path=root
-            ) from error
+        self._first_in_commit, self._enabled_at = None, None
+        if ENABLE_IN_COMMIT_TIMESTAMPS.of(configuration, path=root):
+            self._first_in_commit = TIMESTAMPS_SINCE_VERSION.of(configuration, path=root)
+            self._enabled_at = TIMESTAMPS_SINCE.of(configuration, path=root)
 
     def under(self, metadata: Metadata) -> CommitTimes:
         """The times of the same commits under the properties of another version."""

@@ -24,6 +24,7 @@ from lakeport.kernel.data_files import (
     stats_type,
     whole_stats_type,
 )
+from lakeport.kernel.definition import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, normalize, rewrite
 from lakeport.kernel.log import FileColumns
 from lakeport.kernel.scan.builder import PlanBuilder
@@ -102,10 +103,8 @@ class Scan:
             mapping_mode=snapshot.mapping_mode,
             with_row_tracking=tracking,
             with_row_position=self._extras.row_position,
-            row_id_column=properties.get("delta.rowTracking.materializedRowIdColumnName") if tracking else None,
-            row_commit_version_column=(
-                properties.get("delta.rowTracking.materializedRowCommitVersionColumnName") if tracking else None
-            ),
+            row_id_column=ROW_ID_COLUMN.of(properties) if tracking else None,
+            row_commit_version_column=ROW_COMMIT_VERSION_COLUMN.of(properties) if tracking else None,
         )
 
     def scan_files(self) -> Iterator[FilteredBatch]:

@@ -104,8 +104,8 @@ class Transaction:
             target_file_size=TARGET_FILE_SIZE.of(configuration),
             compression=COMPRESSION.of(configuration),
             now=self.started,
-            row_id_column=configuration.get(ROW_ID_COLUMN) if keep else None,
-            row_commit_version_column=configuration.get(ROW_COMMIT_VERSION_COLUMN) if keep else None,
+            row_id_column=ROW_ID_COLUMN.of(configuration) if keep else None,
+            row_commit_version_column=ROW_COMMIT_VERSION_COLUMN.of(configuration) if keep else None,
         )
 
     # Reads

@@ -13,7 +13,7 @@ import msgspec
 
 from lakeport.errors import SharingError
 from lakeport.kernel.actions import Metadata, Protocol
-from lakeport.kernel.definition import column_mapping_mode, reader_features
+from lakeport.kernel.definition import CHECKPOINT_POLICY, column_mapping_mode, reader_features
 from lakeport.server.answers.opened_tables import SharedSnapshot
 from lakeport.sharing.capabilities import Capabilities
 
@@ -21,7 +21,7 @@ PARQUET, DELTA = "parquet", "delta"
 
 _LOG_ONLY = frozenset({"v2Checkpoint", "vacuumProtocolCheck"})
 """Features of the provider's log, which recipients never see."""
-_TURNED_ON_BY = {"v2Checkpoint": "delta.checkpointPolicy"}
+_TURNED_ON_BY = {"v2Checkpoint": CHECKPOINT_POLICY.name}
 """The properties that turn these features on. Readers refuse a table that has the property without the feature."""
 
 
