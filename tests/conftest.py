@@ -15,6 +15,7 @@ from tests.examples import take_few
 from tests.sampling import Sample
 
 if TYPE_CHECKING:
+    from tests.client.shares import Shared
     from tests.server.running import Running
 
 for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):  # of Spark's drivers and daemons
@@ -72,6 +73,15 @@ def require_shared_tables() -> Path:
 def shared_tables() -> Path:
     """The folder ``../shared/tables``: real tables, and what a right reader returns."""
     return require_shared_tables()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """A server with a few small tables."""
+    from tests.client.shares import sharing_tables
+
+    with sharing_tables(tmp_path_factory.mktemp("shared")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from lakeport.engine import engine_over
 from lakeport.engine.clock import system_clock
 from lakeport.engine.storage.storage import Storage
 from lakeport.kernel.definition import DELETED_FILE_RETENTION, LOG_RETENTION
+from tests.rows import counted
 
 Row = dict[str, Any]
 Kind = Literal["long", "string"]
@@ -101,10 +101,6 @@ class DatedStorage(Storage):
 
 def date_file(file: Path, milliseconds: int) -> None:
     os.utime(file, (milliseconds / 1000, milliseconds / 1000))
-
-
-def counted(rows: list[Row]) -> Counter[str]:
-    return Counter(repr(sorted(row.items())) for row in rows)
 
 
 def filled(rows: list[Row], columns: Columns) -> list[Row]:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,14 +11,8 @@ import lakeport
 from lakeport.client import ClientOptions
 from lakeport.errors import AuthenticationError, SharingError, UnavailableError
 from lakeport.testing.http import reply, scripted
-from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
+from tests.client.shares import NOWHERE, Shared, profile_text
 from tests.server.running import TOKEN
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with sharing_tables(tmp_path_factory.mktemp("shared")) as found:
-        yield found
 
 
 def test_a_connection_lists_shares_schemas_and_tables(shared: Shared) -> None:

@@ -32,6 +32,7 @@ from lakeport.errors import (
 from lakeport.kernel.engine import Engine
 from lakeport.testing.builder import TableBuilder, protocol, struct
 from lakeport.testing.counting import counting_engine
+from tests.rows import ids
 
 ROOT = "memory:///t"
 TRACKED = {
@@ -55,10 +56,6 @@ def orders(engine: Engine | None = None, root: str = ROOT) -> TableBuilder:
 
 def frame(table: TableBuilder) -> Frame:
     return lakeport.scan(table.root, engine=table.engine)
-
-
-def ids(view: Frame) -> list[Any]:
-    return sorted(view.select("id").to_arrow().column("id").to_pylist())
 
 
 # What it is

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,12 +12,6 @@ from tests.cli.conftest import Run
 from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
 
 ORDERS = "sales.eu.orders"
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with sharing_tables(tmp_path_factory.mktemp("shared")) as found:
-        yield found
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from lakeport.client.http.pool import HttpPool
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_urls import SharedTable
@@ -21,8 +19,3 @@ def server_at(endpoint: str, http: HttpPool | None = None, **options: Any) -> Sh
 
 def frame_of(server: SharingServer, name: str, **options: Any) -> Frame:
     return Frame.of(SharedTable(server, parse_table_name(name), **options))
-
-
-def rows_of(table: pa.Table) -> list[str]:
-    """The rows in an order of their own."""
-    return sorted(map(repr, table.to_pylist()))

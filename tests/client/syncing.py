@@ -50,12 +50,6 @@ def providing(folder: Path, *tables: str, history_shared: bool = True, **setting
         yield provider
 
 
-def rows(path: Path | str, version: int | None = None) -> list[Any]:
-    """The rows of a table, in an order that depends on nothing else."""
-    frame = lakeport.scan(str(path))
-    return sorted(map(str, (frame if version is None else frame.at(version=version)).to_arrow().to_pylist()))
-
-
 def changes(path: Path | str, start: int) -> list[Any]:
     """What changed from a version on, in an order that depends on nothing else; without the versions and times."""
     found: pa.Table = lakeport.scan(str(path)).changes(start=start).to_arrow()

@@ -16,7 +16,8 @@ from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, 
 from lakeport.frame import Frame
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.pools import patient_pool
-from tests.client.reading import frame_of, rows_of, server_at
+from tests.client.reading import frame_of, server_at
+from tests.rows import texts_of
 from tests.server.running import Running, running, sharing
 from tests.soak import sharing_faults
 
@@ -78,14 +79,14 @@ def test_each_fault_that_passes_is_not_noticed(server: Running, expected: pa.Tab
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_fault_at_all_makes_rows_disappear(server: Running, orders: Path, expected: pa.Table, seed: int) -> None:
-    local = rows_of(lakeport.scan(str(orders)).changes(FILES).to_arrow())
+    local = texts_of(lakeport.scan(str(orders)).changes(FILES))
     with faulty_proxy(server.url, at_random(seed, 0.1, tuple(Fault))) as proxy:
         outcomes: list[str] = []
         for _ in range(4):
             frame = through(proxy, server)
             try:
                 assert in_order(frame.select("id", "text").to_arrow()).equals(expected)
-                assert rows_of(frame.changes(FILES).to_arrow()) == local
+                assert texts_of(frame.changes(FILES)) == local
             except LakeportError as error:
                 outcomes.append(str(error))
         assert all(any(word in text for word in CLEAR) for text in outcomes), outcomes

@@ -29,8 +29,9 @@ from lakeport.sharing.names import is_table_url, parse_table_url
 from lakeport.sharing.profile import Basic, BearerToken, OAuthClientCredentials, OAuthPrivateKeyJwt
 from lakeport.testing.http import reply
 from tests.client.provider import FORMATS, DataFile, Format, Shared, providing, schema
-from tests.client.reading import frame_of, rows_of, server_at
+from tests.client.reading import frame_of, server_at
 from tests.client.shares import sharing_tables
+from tests.rows import texts_of
 from tests.server.running import running, sharing
 
 EACH_FORMAT = pytest.mark.parametrize("form", FORMATS)
@@ -433,7 +434,7 @@ def test_every_form_of_a_shared_table_has_the_same_rows(client: SharingServer) -
     assert pa.Table.from_batches(frame.to_batches(), table.schema).equals(table)
     assert frame.to_reader().read_all().equals(table)
     assert frame.to_pandas().equals(table.to_pandas())
-    assert rows_of(frame.to_polars().to_arrow().cast(table.schema)) == rows_of(table)
+    assert texts_of(frame.to_polars().to_arrow().cast(table.schema)) == texts_of(table)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from hypothesis.stateful import initialize, precondition, rule
 from lakeport import iceberg, tables
 from lakeport.iceberg import Conversion
 from tests.iceberg.readers import PyIceberg, Reader, snapshots_of
-from tests.stateful import Columns, Row, RowIds, TableMachine, counted
+from tests.rows import counted
+from tests.stateful import Columns, Row, RowIds, TableMachine
 
 
 class MirrorMachine(TableMachine):

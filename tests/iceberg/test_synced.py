@@ -8,10 +8,11 @@ import pytest
 
 import lakeport
 from lakeport import iceberg, tables
-from tests.client.syncing import providing, rows
+from tests.client.syncing import providing
 from tests.iceberg.changing import FORMATS
 from tests.iceberg.readers import Reader, assert_mirrors, canonical
 from tests.interop.shareable import OWN, orders, write_orders
+from tests.rows import texts_of
 
 
 def append_and_delete(path: str) -> None:
@@ -41,7 +42,7 @@ def test_the_copy_of_a_shared_table_is_mirrored_from_sync_to_sync(
             assert provider.sync(name, copy).commits == 2
             conversion = iceberg.convert(str(copy))
             assert (conversion.kind, len(conversion.versions)) == ("incremental", 2)
-            assert rows(copy) == rows(source)
+            assert texts_of(copy) == texts_of(source)
             shown = reader.read(conversion.metadata_location, conversion.snapshot_id)
             assert canonical(shown) == canonical(lakeport.scan(source).to_arrow())
     assert_mirrors(reader, str(copy), conversion, [0, 1, 2, 3, 4])

@@ -61,8 +61,15 @@ def running(name: str, folder: Path) -> Iterator[Peer]:
 
 @contextmanager
 def started(name: str, folder: Path, command: Callable[[int], Sequence[str | Path]]) -> Iterator[Peer]:
-    """A process that answers as a peer, for the length of a block. `command` is told the number of the file by which it
-    is connected; what it prints goes to a file in `folder`."""
+    """A process that answers as a peer, for the length of a block."""
+    with connected(name, folder, command) as connection:
+        yield Peer(name, connection)
+
+
+@contextmanager
+def connected(name: str, folder: Path, command: Callable[[int], Sequence[str | Path]]) -> Iterator[Connection]:
+    """The connection to a process for the length of a block. `command` is told the number of the file by which it is
+    connected; what it prints goes to a file in `folder`."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ours, theirs = Pipe()
     with ours, (folder / f"{name}.log").open("wb") as log:
@@ -77,7 +84,7 @@ def started(name: str, folder: Path, command: Callable[[int], Sequence[str | Pat
         )
         theirs.close()
         try:
-            yield Peer(name, ours)
+            yield ours
         finally:
             ours.close()
             process.wait(STOP_SECONDS)

@@ -10,13 +10,9 @@ from lakeport.cli.values import plain_batch, plain_schema
 from lakeport.frame import Changes, Frame
 from lakeport.kernel.schema import ArrayType, DataType, MapType, StructField, StructType, is_variant, types_in
 from tests.interop.peers import Peer
+from tests.rows import canonical
 
 TRACKING = "_metadata.row_id AS _row_id, _metadata.row_commit_version AS _row_commit_version"
-
-
-def canonical(table: pa.Table) -> list[str]:
-    """The rows in an order of their own."""
-    return sorted(repr(sorted(row.items())) for row in table.to_pylist())
 
 
 def versions(path: str) -> list[int]:

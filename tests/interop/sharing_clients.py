@@ -6,12 +6,10 @@ Each is a process with a Python of its own. Both read what a server in this proc
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,9 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import missing
+from tests.interop.peers import SECONDS, connected
 from tests.interop.servers import PEERS, program
 from tests.server.running import TOKEN, Running
-
-SECONDS = 300
-STOP_SECONDS = 60
 
 
 class ClientError(Exception):
@@ -111,27 +107,9 @@ def write_profile(server: Running, folder: Path) -> str:
     return str(path)
 
 
-@contextmanager
-def _worker(environment: str, module: str, folder: Path, *arguments: str) -> Iterator[Connection]:
-    python = program(f"{environment}/bin/python")
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    ours, theirs = Pipe()
-    with ours, (folder / f"{environment}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [python, Path(__file__).with_name(module), str(theirs.fileno()), *arguments],
-            cwd=folder,
-            env=variables | {"SPARK_LOCAL_IP": "127.0.0.1"},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
-        try:
-            yield ours
-        finally:
-            ours.close()
-            process.wait(STOP_SECONDS)
+def _worker(environment: str, module: str, folder: Path, *arguments: str) -> AbstractContextManager[Connection]:
+    worker = [program(f"{environment}/bin/python"), Path(__file__).with_name(module)]
+    return connected(environment, folder, lambda connection: [*worker, str(connection), *arguments])
 
 
 def _ask(connection: Connection, question: Any) -> list[tuple[Any, Any]]:

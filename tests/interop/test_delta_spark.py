@@ -12,12 +12,12 @@ from tests.interop.peers import Peer
 from tests.interop.rows import (
     assert_spark_reads_the_same,
     assert_spark_reads_the_same_changes,
-    canonical,
     frame_at,
     read,
     spark_query,
     versions,
 )
+from tests.rows import canonical
 
 pytestmark = pytest.mark.exhaustive(instead="the tables of the corpus, which the same statements made")
 

@@ -22,11 +22,8 @@ from tests.client.shares import profile_text
 from tests.interop.buckets import options
 from tests.interop.directories import Provider, reachable, spoilt
 from tests.interop.servers import NAME, azure_container
+from tests.rows import ids
 from tests.server.running import running, sharing
-
-
-def ids(frame: Frame) -> list[int]:
-    return sorted(frame.to_arrow()["id"].to_pylist())
 
 
 def test_a_table_that_is_offered_by_its_directory_only_is_read_there(minio: Provider) -> None:

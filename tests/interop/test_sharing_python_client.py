@@ -27,7 +27,6 @@ from tests.acceptance.real_tables import (
     shared_name,
     table_of,
 )
-from tests.interop.rows import canonical
 from tests.interop.shareable import (
     OWN,
     SHAREABLE,
@@ -39,6 +38,7 @@ from tests.interop.shareable import (
     times,
 )
 from tests.interop.sharing_clients import Call, ClientError, PythonClient, python_client, write_profile
+from tests.rows import canonical
 from tests.server.running import Running, running
 
 # Features that the client does not declare; the server names them to it.

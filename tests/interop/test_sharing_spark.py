@@ -17,7 +17,7 @@ import lakeport
 from lakeport import tables
 from tests.acceptance.comparing import assert_same_rows
 from tests.acceptance.real_tables import LARGE, Entry, change_cases, chosen, latest_rows, path_of, shared_name
-from tests.interop.rows import canonical, read, spark_columns
+from tests.interop.rows import read, spark_columns
 from tests.interop.shareable import (
     OWN,
     SHAREABLE,
@@ -31,6 +31,7 @@ from tests.interop.shareable import (
 from tests.interop.sharing_clients import ClientError, Read, SparkClient, Streamed, spark_client, write_profile
 from tests.interop.written_tables import BY_NAME as MAPPED
 from tests.interop.written_tables import FEED, VECTORS
+from tests.rows import canonical
 from tests.server.running import Running, running, sharing
 
 # Rows that Spark does not find when it reads the table itself, either: those of an inline deletion vector of 34 bytes.

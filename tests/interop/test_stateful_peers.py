@@ -7,7 +7,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.examples import histories
 from tests.interop.peers import Peer
 from tests.interop.rows import assert_spark_reads_the_same, assert_spark_reads_the_same_changes, duckdb_query
-from tests.stateful import FEED, TableMachine, counted
+from tests.rows import counted
+from tests.stateful import FEED, TableMachine
 
 SPARK_STEPS, DUCKDB_STEPS = 40, 20
 

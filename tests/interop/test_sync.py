@@ -15,13 +15,13 @@ from tests.interop.peers import Peer
 from tests.interop.rows import (
     assert_spark_reads_the_same,
     assert_spark_reads_the_same_changes,
-    canonical,
     duckdb_query,
     read_by_deltalake,
     versions,
 )
 from tests.interop.servers import Bucket
 from tests.interop.shareable import OWN, orders, write_orders
+from tests.rows import canonical
 
 TRACKED = {"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"}
 KINDS = {**OWN, "tracked": OWN["advanced"] | TRACKED}

@@ -28,13 +28,14 @@ from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, MissingFileError, SharingError, SyncError
 from lakeport.sharing.names import parse_table_name
 from tests.client.shares import profile_text
-from tests.client.syncing import changes, data_files, rows, snapshot, synced_version
+from tests.client.syncing import changes, data_files, snapshot, synced_version
 from tests.interop.buckets import options
 from tests.interop.directories import Provider as DirectoryProvider
 from tests.interop.directories import clone, reachable, spoilt
 from tests.interop.minio_role import ROLE
 from tests.interop.servers import Bucket, azure_container, s3_bucket
 from tests.interop.shareable import OWN, orders, write_orders
+from tests.rows import texts_of
 from tests.server.running import Running, running, sharing
 
 TABLE = "s.d.orders"
@@ -134,7 +135,9 @@ def assert_follows(provider: Provider, dest: Path) -> None:
     result = provider.sync(dest, verify=True)
     assert (result.version, result.source_version, result.commits) == (5, 9, 5)
     assert result.verified_files == len(lakeport.scan(provider.path).files())
-    assert [rows(dest, version) for version in range(6)] == [rows(provider.path, version) for version in range(4, 10)]
+    assert [texts_of(dest, version) for version in range(6)] == [
+        texts_of(provider.path, version) for version in range(4, 10)
+    ]
     assert changes(dest, 1) == changes(provider.path, 5)
     assert snapshot(dest).properties["quality"] == "gold"
     assert provider.sync(dest).commits == 0
@@ -212,7 +215,9 @@ def test_a_copy_goes_on_by_another_way_if_only_that_is_offered(
     write_more(provider)
     result = provider.sync(dest, verify=True)
     assert (result.version, result.source_version) == (5, 9)
-    assert [rows(dest, version) for version in range(6)] == [rows(provider.path, version) for version in range(4, 10)]
+    assert [texts_of(dest, version) for version in range(6)] == [
+        texts_of(provider.path, version) for version in range(4, 10)
+    ]
     assert changes(dest, 2) == changes(provider.path, 6)
     assert snapshot(dest).properties.get("lakeport.sync.access") == (None if after == "url" else "dir")
     tables.delete(provider.path, "id = 7")
@@ -246,8 +251,8 @@ def test_versions_that_the_provider_has_cleaned_up_or_vacuumed_come_with_a_later
     assert (result.source_version, result.commits) == (12, 4)
     copied = {int(c.info["operationParameters"]["version"]): c.version for c in lakeport.scan(str(dest)).history()}
     assert sorted(copied) == [4, 9, 10, 11, 12]
-    assert rows(dest, copied[9]) == rows(provider.path, 9)
-    assert rows(dest) == rows(provider.path)
+    assert texts_of(dest, copied[9]) == texts_of(provider.path, 9)
+    assert texts_of(dest) == texts_of(provider.path)
 
 
 def test_a_file_that_is_gone_or_cut_ends_the_sync_and_the_copy_stays(provider: Provider, tmp_path: Path) -> None:
@@ -279,7 +284,7 @@ def test_a_table_that_was_made_anew_is_refused(provider: Provider, tmp_path: Pat
     with pytest.raises(SyncError, match="not the table that was copied here"):
         provider.sync(dest)
     provider.sync(dest, full=True, verify=True)
-    assert rows(dest) == rows(provider.path)
+    assert texts_of(dest) == texts_of(provider.path)
 
 
 def test_credentials_that_the_storage_refuses_are_renewed(provider: Provider, tmp_path: Path) -> None:
@@ -301,7 +306,7 @@ def test_files_in_another_directory_are_copied_too(provider: Provider, tmp_path:
     clone(provider.bucket, original, f"{provider.prefix}clone")
     provider.change(location=original.replace("original", "clone"), auxiliary_locations=(original,))
     provider.sync(tmp_path / "copy", verify=True)
-    assert rows(tmp_path / "copy") == rows(plain)
+    assert texts_of(tmp_path / "copy") == texts_of(plain)
     assert all(Path(file.path).parent == tmp_path / "copy" for file in lakeport.scan(str(tmp_path / "copy")).files())
 
 

@@ -17,12 +17,12 @@ from tests.interop.peers import Peer
 from tests.interop.rows import (
     assert_spark_reads_the_same,
     assert_spark_reads_the_same_changes,
-    canonical,
     duckdb_query,
     read_by_deltalake,
     versions,
 )
 from tests.interop.written_tables import SKIPPED_BY, TABLES, rows
+from tests.rows import canonical
 
 FEEDS: dict[str, list[tuple[int, int]]] = {
     "with_vectors": [(0, 15)],

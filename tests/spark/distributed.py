@@ -65,10 +65,6 @@ def operate(target: str, spark: Any) -> list[Result]:
     ]
 
 
-def rows_of(frame: lakeport.Frame) -> list[dict[str, Any]]:
-    return sorted(frame.to_arrow().to_pylist(), key=repr)
-
-
 def changes_of(target: str, version: int) -> list[tuple[Any, ...]]:
     """What a version changed, but for its time."""
     found = lakeport.scan(target).changes(version, version).to_arrow().drop_columns(["_commit_timestamp"])

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from lakeport import tables
 from lakeport.errors import MissingFileError
-from tests.client.syncing import providing, rows
+from tests.client.syncing import providing
+from tests.rows import texts_of
 from tests.spark.distributed import changes_of, rows_from, table_in
 from tests.tables.maintained import FEED, VECTORS, data_files
 
@@ -26,7 +27,7 @@ def test_a_copy_is_the_same_with_spark(tmp_path: Path, spark: SparkSession) -> N
         expected, found = provider.sync(table, local), provider.sync(table, distributed, spark=spark)
     assert found == expected
     assert found.commits == 2
-    assert rows(distributed) == rows(local) == rows(shared)
+    assert texts_of(distributed) == texts_of(local) == texts_of(shared)
     assert changes_of(str(distributed), found.version - 1) == changes_of(str(local), found.version - 1)
     assert len(data_files(str(distributed))) == len(data_files(str(local)))
 
@@ -45,4 +46,4 @@ def test_what_came_before_a_failure_is_not_fetched_again(tmp_path: Path, spark: 
         result = provider.sync(table, tmp_path / "copy", spark=spark)
     assert there
     assert result.fetched_files == result.added_files - len(there)
-    assert rows(tmp_path / "copy") == rows(shared)
+    assert texts_of(tmp_path / "copy") == texts_of(shared)

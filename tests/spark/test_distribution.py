@@ -16,7 +16,8 @@ from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import ConstraintError, InvalidDataError
 from lakeport.tables import Result
 from lakeport.workers import Workplace, open_workers
-from tests.spark.distributed import SMALL_FILES, changes_of, copy_of, merge_into, rows_of, table_in
+from tests.rows import rows_of
+from tests.spark.distributed import SMALL_FILES, changes_of, copy_of, merge_into, table_in
 from tests.tables.maintained import FEED, MAPPED, ROW_TRACKING, VECTORS, data_files
 
 KINDS = {
@@ -49,7 +50,7 @@ def test_an_operation_does_the_same_with_spark(tmp_path: Path, spark: SparkSessi
     expected, found = OPERATIONS[operation](local, None), OPERATIONS[operation](distributed, spark)
     assert without_layout(found.metrics) == without_layout(expected.metrics)
     assert found.version == expected.version
-    assert rows_of(lakeport.scan(distributed)) == rows_of(lakeport.scan(local))
+    assert rows_of(distributed) == rows_of(local)
     if "delta.enableChangeDataFeed" in KINDS[kind]:
         assert changes_of(distributed, found.version) == changes_of(local, expected.version)
     assert not any("merge-source" in name for name in data_files(distributed))
@@ -84,7 +85,7 @@ def test_vacuum_finds_the_same_files_with_spark(tmp_path: Path, spark: SparkSess
     assert found == expected
     assert "day=2026-01-01/deeper/stray.parquet" in found.files
     assert data_files(distributed) == data_files(local)
-    assert rows_of(lakeport.scan(distributed)) == rows_of(lakeport.scan(local))
+    assert rows_of(distributed) == rows_of(local)
 
 
 def test_a_row_that_breaks_a_constraint_leaves_the_table_as_it_was(tmp_path: Path, spark: SparkSession) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,12 @@ import lakeport
 from lakeport import tables
 from lakeport.spark.failures import plain_errors
 from lakeport.spark.frames import to_python_frame
-from tests.client.shares import NOWHERE, Shared, sharing_tables
+from tests.client.shares import NOWHERE, Shared
 from tests.server.running import TOKEN
 from tests.spark.ways import read_lakeport, read_shared
 
 IN_A_TASK = "An exception was thrown from the Python worker:"
 """What Spark itself writes in the first line if a task fails; the message follows in the next."""
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with sharing_tables(tmp_path_factory.mktemp("shared")) as started:
-        yield started
 
 
 def message(failed: pytest.ExceptionInfo[PySparkException]) -> str:

@@ -38,16 +38,6 @@ def table_of(path: Path, files: int, *properties: Mapping[str, str], rows: int =
     return target
 
 
-def ids(target: str, version: int | None = None) -> list[int]:
-    frame = lakeport.scan(target)
-    frame = frame if version is None else frame.at(version=version)
-    return sorted(frame.select("id").to_arrow().column("id").to_pylist())
-
-
-def rows(frame: lakeport.Frame) -> list[dict[str, Any]]:
-    return sorted(frame.to_arrow().to_pylist(), key=repr)
-
-
 def changed_rows(target: str, version: int) -> list[tuple[int, str]]:
     """Ids and kinds of what a version changed."""
     found = lakeport.scan(target).changes(version, version).to_arrow().to_pylist()

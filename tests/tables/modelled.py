@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.expressions import Expression
 from lakeport.tables import Result
 from lakeport.testing.counting import CountingStorage
+from tests.rows import counted
 
 Row = dict[str, Any]
 
@@ -61,10 +61,6 @@ def some_rows(start: int, end: int) -> list[Row]:
         }
         for i in range(start, end)
     ]
-
-
-def counted(rows: Sequence[Row]) -> Counter[str]:
-    return Counter(repr(sorted(row.items())) for row in rows)
 
 
 @dataclass

@@ -23,18 +23,8 @@ from lakeport.errors import (
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
-from tests.tables.maintained import (
-    FEED,
-    MAPPED,
-    ROW_TRACKING,
-    VECTORS,
-    changed_rows,
-    ids,
-    later,
-    numbers,
-    rows,
-    table_of,
-)
+from tests.rows import ids, rows_of
+from tests.tables.maintained import FEED, MAPPED, ROW_TRACKING, VECTORS, changed_rows, later, numbers, table_of
 
 LONG = PrimitiveType("long")
 
@@ -56,7 +46,7 @@ class TestAddColumns:
         target = table_of(tmp_path, 1, rows=1)
         tables.add_columns(target, {"price": "decimal(10, 2)", "tags": "array<string>"}, comments={"price": "in €"})
         tables.append(target, pa.table({"id": [1], "price": [1.5], "tags": [["a"]]}))
-        found = rows(lakeport.scan(target))
+        found = rows_of(target)
         assert found[0] == {"id": 0, "price": None, "tags": None}
         assert (str(found[1]["price"]), found[1]["tags"]) == ("1.50", ["a"])
         assert field(target, "price").metadata == {"comment": "in €"}
@@ -101,7 +91,7 @@ class TestAddColumns:
         target = str(tmp_path / "t")
         tables.create(target, pa.table({"id": [1], "at": [{"x": 1}], "many": [[{"x": 1}]]}), properties=MAPPED)
         tables.add_columns(target, {"at.y": "string", "many.element.y": pa.int64()})
-        assert rows(lakeport.scan(target)) == [{"id": 1, "at": {"x": 1, "y": None}, "many": [{"x": 1, "y": None}]}]
+        assert rows_of(target) == [{"id": 1, "at": {"x": 1, "y": None}, "many": [{"x": 1, "y": None}]}]
 
     @pytest.mark.parametrize(
         ("columns", "message"),
@@ -133,10 +123,10 @@ class TestAddColumns:
         tables.create(other, pa.table({"x": [1], "at": [{"y": 2}]}), properties=by_mode)
         tables.create(target, pa.table({"id": [5]}), properties=by_mode)
         tables.add_columns(target, snapshot_of(other).schema)
-        assert rows(lakeport.scan(target)) == [{"id": 5, "x": None, "at": None}]
+        assert rows_of(target) == [{"id": 5, "x": None, "at": None}]
         assert [field(target, *path).field_id for path in (("id",), ("x",), ("at",), ("at", "y"))] == [1, 2, 3, 4]
         tables.append(target, {"id": [6], "x": [7], "at": [{"y": 8}]})
-        assert rows(lakeport.scan(target).where("x = 7")) == [{"id": 6, "x": 7, "at": {"y": 8}}]
+        assert rows_of(lakeport.scan(target).where("x = 7")) == [{"id": 6, "x": 7, "at": {"y": 8}}]
 
     def test_names_that_are_kept_for_others_are_refused(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 1, FEED, MAPPED)
@@ -168,7 +158,7 @@ class TestRenameAndDrop:
         tables.rename_column(target, "day", "the day")
         tables.rename_column(target, "at.x", "easting")
         tables.append(target, pa.table({"id": [3], "the day": ["c"], "at": [{"easting": 3}]}))
-        assert rows(lakeport.scan(target).where("`the day` = 'c'")) == [
+        assert rows_of(lakeport.scan(target).where("`the day` = 'c'")) == [
             {"id": 2, "the day": "c", "at": {"easting": 2}},
             {"id": 3, "the day": "c", "at": {"easting": 3}},
         ]
@@ -185,7 +175,7 @@ class TestRenameAndDrop:
         tables.create(target, pa.table({"at": [{"x": 1}], "id": [1]}), properties=MAPPED)
         tables.rename_column(target, "at.x", "at.y")
         tables.rename_column(target, "id", "`at.id`")
-        assert rows(lakeport.scan(target)) == [{"at": {"y": 1}, "at.id": 1}]
+        assert rows_of(target) == [{"at": {"y": 1}, "at.id": 1}]
         for column, name, message in (
             ("at.y", "other.y", "'other.y' has a dot"),
             ("`at.id`", "at.key", "'at.key' has a dot"),
@@ -204,7 +194,7 @@ class TestRenameAndDrop:
         assert last_commit(target)["operation"] == "DROP COLUMNS"
         assert snapshot_of(target).properties["delta.dataSkippingStatsColumns"] == "id"
         tables.add_columns(target, {"secret": "string"})
-        assert rows(lakeport.scan(target)) == [{"id": 1, "a b": {"d": 2}, "secret": None}]
+        assert rows_of(target) == [{"id": 1, "a b": {"d": 2}, "secret": None}]
 
     def test_columns_that_something_uses_stay(self, tmp_path: Path) -> None:
         target = str(tmp_path / "t")
@@ -291,7 +281,7 @@ class TestChangeColumn:
             tables.append(target, {"n": [1]})
         tables.drop_not_null(target, "id")
         tables.append(target, {"n": [1]})
-        assert rows(lakeport.scan(target)) == [{"id": None, "n": 1}]
+        assert rows_of(target) == [{"id": None, "n": 1}]
 
     def test_a_comment_is_set_and_taken_away(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 1)
@@ -310,7 +300,7 @@ class TestChangeColumn:
         tables.append(target, numbers(2, 1))
         tables.set_default(target, "kind", None)
         tables.append(target, numbers(3, 1))
-        kinds = {row["id"]: row["kind"] for row in rows(lakeport.scan(target))}
+        kinds = {row["id"]: row["kind"] for row in rows_of(target)}
         assert kinds == {1: "a", 2: "NEW", 3: None}
 
     @pytest.mark.parametrize("sql", ["'text'", "kind", "1 +", "CAST('x' AS BIGINT)"])
@@ -378,10 +368,10 @@ class TestProperties:
         data = pa.table({"id": [1], "at": [{"x": 1}], "day": ["a b"]})
         tables.create(target, data, partition_by=["day"])
         tables.set_properties(target, MAPPED)
-        assert rows(lakeport.scan(target)) == data.to_pylist()
+        assert rows_of(target) == data.to_pylist()
         assert field(target, "at", "x").physical_name("name") == "x"
         tables.append(target, data)
-        assert rows(lakeport.scan(target)) == data.to_pylist() * 2
+        assert rows_of(target) == data.to_pylist() * 2
 
     def test_column_mapping_goes_by_the_names_in_the_files_whatever_the_schema_says(self, tmp_path: Path) -> None:
         target = str(tmp_path / "t")
@@ -389,9 +379,9 @@ class TestProperties:
         data = {"id": [1], "at": [{"x": 1}]}
         tables.append(target, data)
         tables.set_properties(target, MAPPED)
-        assert rows(lakeport.scan(target)) == pa.table(data).to_pylist()
+        assert rows_of(target) == pa.table(data).to_pylist()
         tables.append(target, data)
-        assert rows(lakeport.scan(target)) == pa.table(data).to_pylist() * 2
+        assert rows_of(target) == pa.table(data).to_pylist() * 2
 
     def test_a_table_made_from_the_schema_of_a_mapped_one_is_mapped_later(self, tmp_path: Path) -> None:
         other, target = table_of(tmp_path, 1, MAPPED), str(tmp_path / "t")
@@ -405,7 +395,7 @@ class TestProperties:
         tables.create(target, numbers(0, 1, _commit_version=1))
         with pytest.raises(ValueError, match=r"'_commit_version'.* kept for the change data feed"):
             tables.set_properties(target, FEED)
-        assert rows(lakeport.scan(target)) == [{"id": 0, "_commit_version": 1}]
+        assert rows_of(target) == [{"id": 0, "_commit_version": 1}]
 
     def test_in_commit_timestamps_record_their_beginning(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 2)
@@ -428,7 +418,7 @@ class TestRowTracking:
         tables.delete(target, "id = 11")
         stats = {file.path: file.stats for file in snapshot_of(target).scan_builder().with_stats().build().files()}
         version = tables.set_properties(target, ROW_TRACKING).version
-        tracked = rows(lakeport.scan(target).with_row_tracking())
+        tracked = rows_of(lakeport.scan(target).with_row_tracking())
         assert [row["id"] for row in sorted(tracked, key=lambda row: row["id"])] == [i for i in range(30) if i != 11]
         assert len({row["_row_id"] for row in tracked}) == 29
         assert {row["_row_commit_version"] for row in tracked} == {version}
@@ -436,7 +426,7 @@ class TestRowTracking:
         assert again == stats
         assert changed_rows(target, version) == []
         tables.append(target, numbers(100, 1))
-        (new,) = rows(lakeport.scan(target).where("id = 100").with_row_tracking())
+        (new,) = rows_of(lakeport.scan(target).where("id = 100").with_row_tracking())
         assert new["_row_id"] == 30
 
     def test_files_without_statistics_are_counted(self, tmp_path: Path) -> None:
@@ -449,7 +439,7 @@ class TestRowTracking:
         log.write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
         tables.set_properties(target, ROW_TRACKING)
         tables.append(target, numbers(7, 1))
-        assert [row["_row_id"] for row in rows(lakeport.scan(target).with_row_tracking())] == list(range(8))
+        assert [row["_row_id"] for row in rows_of(lakeport.scan(target).with_row_tracking())] == list(range(8))
 
     def test_it_is_not_on_while_it_is_suspended(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 1)
@@ -584,6 +574,6 @@ def test_what_is_altered_here_is_read_by_deltalake(tmp_path: Path) -> None:
     theirs = DeltaTable(target)
     assert theirs.metadata().configuration["delta.constraints.positive"] == "id > 0"
     read = sorted(theirs.to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
-    assert read == sorted(rows(lakeport.scan(target)), key=lambda row: row["id"])
+    assert read == sorted(rows_of(target), key=lambda row: row["id"])
     with pytest.raises(Exception, match="failed validation check"):
         write_deltalake(target, pa.table({"id": [-1], "city": ["c"], "zip": ["1"]}), mode="append")

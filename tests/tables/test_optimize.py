@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 import lakeport
 from lakeport import tables
 from lakeport.errors import CommitConflictError, MissingFileError
+from tests.rows import ids, rows_of
 from tests.tables.maintained import (
     FEED,
     MAPPED,
@@ -17,20 +18,18 @@ from tests.tables.maintained import (
     VECTORS,
     changed_rows,
     data_files,
-    ids,
     live_files,
     numbers,
-    rows,
     table_of,
 )
 
 
 def test_small_files_become_one_and_the_rows_stay(tmp_path: Path) -> None:
     target = table_of(tmp_path, 5)
-    before = rows(lakeport.scan(target))
+    before = rows_of(target)
     result = tables.optimize(target)
     assert (result.version, len(live_files(target))) == (5, 1)
-    assert rows(lakeport.scan(target)) == before
+    assert rows_of(target) == before
     assert (result.metrics["numRemovedFiles"], result.metrics["numAddedFiles"]) == (5, 1)
     assert result.metrics["minFileSize"] == result.metrics["maxFileSize"] == result.metrics["numAddedBytes"]
 
@@ -87,7 +86,7 @@ def test_partitions_are_packed_each_for_itself(tmp_path: Path) -> None:
     tables.append(target, everything.slice(6))
     result = tables.optimize(target)
     assert (result.metrics["numRemovedFiles"], result.metrics["numAddedFiles"]) == (12, 6)
-    assert rows(lakeport.scan(target)) == sorted(everything.to_pylist(), key=repr)
+    assert rows_of(target) == sorted(everything.to_pylist(), key=repr)
 
 
 def test_a_condition_chooses_partitions(tmp_path: Path) -> None:
@@ -131,11 +130,11 @@ def test_a_large_file_is_purged_too(tmp_path: Path) -> None:
 def test_rows_keep_their_ids_and_commit_versions(tmp_path: Path) -> None:
     target = table_of(tmp_path, 4, VECTORS, ROW_TRACKING)
     tables.delete(target, "id % 10 = 3")
-    before = rows(lakeport.scan(target).with_row_tracking())
+    before = rows_of(lakeport.scan(target).with_row_tracking())
     tables.optimize(target)
-    assert rows(lakeport.scan(target).with_row_tracking()) == before
+    assert rows_of(lakeport.scan(target).with_row_tracking()) == before
     tables.append(target, numbers(100, 2))
-    given = [row["_row_id"] for row in rows(lakeport.scan(target).with_row_tracking())]
+    given = [row["_row_id"] for row in rows_of(lakeport.scan(target).with_row_tracking())]
     assert len(given) == len(set(given))
 
 
@@ -145,9 +144,9 @@ def test_a_table_with_column_mapping_and_partitions_is_packed(tmp_path: Path) ->
     tables.create(target, data, partition_by=["the day"], properties={**MAPPED, **VECTORS})
     tables.append(target, data)
     tables.rename_column(target, "the day", "day of week")
-    before = rows(lakeport.scan(target))
+    before = rows_of(target)
     assert tables.optimize(target).metrics["numAddedFiles"] == 2
-    assert rows(lakeport.scan(target)) == before
+    assert rows_of(target) == before
 
 
 def test_the_change_data_feed_does_not_see_it(tmp_path: Path) -> None:

@@ -20,18 +20,8 @@ from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import update_table
 from lakeport.kernel.transaction.transaction import replace_table
 from lakeport.testing.builder import TableBuilder, protocol, struct
-from tests.tables.maintained import (
-    FEED,
-    MAPPED,
-    ROW_TRACKING,
-    VECTORS,
-    changed_rows,
-    ids,
-    later,
-    numbers,
-    rows,
-    table_of,
-)
+from tests.rows import ids, rows_of
+from tests.tables.maintained import FEED, MAPPED, ROW_TRACKING, VECTORS, changed_rows, later, numbers, table_of
 
 
 def snapshot_of(target: str) -> Snapshot:
@@ -132,7 +122,7 @@ def test_schema_and_properties_come_back(tmp_path: Path) -> None:
     assert lakeport.scan(target).schema.names == ["id"]
     assert "delta.checkpointInterval" not in snapshot_of(target).properties
     tables.restore(target, version=3)
-    assert rows(lakeport.scan(target).where("id = 50")) == [{"id": 50, "name": "x"}]
+    assert rows_of(lakeport.scan(target).where("id = 50")) == [{"id": 50, "name": "x"}]
 
 
 def test_partitioning_comes_back(tmp_path: Path) -> None:
@@ -142,7 +132,7 @@ def test_partitioning_comes_back(tmp_path: Path) -> None:
     write_deltalake(target, numbers(5, 1), mode="overwrite", schema_mode="overwrite", partition_by=[])
     tables.restore(target, version=0)
     assert snapshot_of(target).partition_columns == ("day",)
-    assert rows(lakeport.scan(target)) == data.to_pylist()
+    assert rows_of(target) == data.to_pylist()
 
 
 def test_clustering_comes_back(tmp_path: Path) -> None:
@@ -188,14 +178,14 @@ def test_a_renamed_column_gets_its_old_name_and_no_id_is_given_twice(tmp_path: P
 
 def test_rows_keep_their_ids_and_no_id_is_given_twice(tmp_path: Path) -> None:
     target = table_of(tmp_path, 2, VECTORS, ROW_TRACKING)
-    before = rows(lakeport.scan(target).with_row_tracking())
+    before = rows_of(lakeport.scan(target).with_row_tracking())
     tables.append(target, numbers(100, 10))
     tables.delete(target, "id = 3")
     tables.optimize(target)
     tables.restore(target, version=1)
-    assert rows(lakeport.scan(target).with_row_tracking()) == before
+    assert rows_of(lakeport.scan(target).with_row_tracking()) == before
     tables.append(target, numbers(200, 5))
-    new = rows(lakeport.scan(target).where("id >= 200").with_row_tracking())
+    new = rows_of(lakeport.scan(target).where("id >= 200").with_row_tracking())
     assert min(row["_row_id"] for row in new) == 59  # optimize gave ids to its file too
 
 
@@ -203,10 +193,10 @@ def test_a_version_before_row_tracking_gets_row_ids(tmp_path: Path) -> None:
     target = table_of(tmp_path, 2, VECTORS)
     tables.delete(target, "id = 3")
     tables.set_properties(target, ROW_TRACKING)
-    tracked = {row["id"]: row["_row_id"] for row in rows(lakeport.scan(target).with_row_tracking())}
+    tracked = {row["id"]: row["_row_id"] for row in rows_of(lakeport.scan(target).with_row_tracking())}
     tables.restore(target, version=1)
     tables.set_properties(target, ROW_TRACKING)
-    again = {row["id"]: row["_row_id"] for row in rows(lakeport.scan(target).with_row_tracking())}
+    again = {row["id"]: row["_row_id"] for row in rows_of(lakeport.scan(target).with_row_tracking())}
     assert {number: again[number] for number in tracked} == tracked
     assert len(set(again.values())) == 20
 

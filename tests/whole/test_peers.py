@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
+from tests.rows import canonical
 
 Write = Callable[[str], None]
 
@@ -137,11 +138,6 @@ SCENARIOS: list[Write] = [
     replaced_schema,
     no_rows,
 ]
-
-
-def canonical(table: pa.Table) -> list[str]:
-    """The rows in an order of their own, regardless of the kind of string that carries them."""
-    return sorted(repr(sorted(row.items())) for row in table.to_pylist())
 
 
 def read_by_deltalake(table: DeltaTable) -> pa.Table:

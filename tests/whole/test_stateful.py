@@ -5,7 +5,8 @@ from deltalake import DeltaTable, QueryBuilder
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.examples import histories
-from tests.stateful import TableMachine, counted
+from tests.rows import counted
+from tests.stateful import TableMachine
 
 
 class DeltalakeMachine(TableMachine):

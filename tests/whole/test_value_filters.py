@@ -12,6 +12,7 @@ from lakeport.engine import memory_engine
 from lakeport.errors import InvalidDataError, InvalidFilterError
 from lakeport.kernel.expressions import Call, Expression
 from lakeport.testing.builder import Action, TableBuilder, protocol, struct
+from tests.rows import ids
 
 DAYS = [datetime(2026, 1, 1 + i, tzinfo=UTC) for i in range(20)]
 
@@ -34,10 +35,6 @@ def table(*, with_vectors: bool = False) -> tuple[TableBuilder, list[Action]]:
 
 def frame(built: TableBuilder) -> Frame:
     return lakeport.scan(built.root, engine=built.engine)
-
-
-def ids(view: Frame) -> list[int]:
-    return sorted(view.select("id").to_arrow().column("id").to_pylist())
 
 
 @pytest.mark.parametrize(

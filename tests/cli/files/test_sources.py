@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -18,13 +17,10 @@ from lakeport.cli.files import readers
 from lakeport.cli.files.inference import infer_from_texts
 from lakeport.kernel.schema import PrimitiveType
 from tests.cli.conftest import Run
+from tests.rows import rows_of
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "ü"]})
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")
-
-
-def rows_of(table: object) -> list[dict[str, Any]]:
-    return sorted(package.scan(str(table)).to_arrow().to_pylist(), key=lambda row: str(row))
 
 
 def types_of(table: object) -> dict[str, str]:

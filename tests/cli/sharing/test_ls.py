@@ -1,6 +1,5 @@
 """`lakeport ls`."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -9,14 +8,8 @@ import pytest
 from lakeport.cli.sharing import listing
 from lakeport.connection import connect
 from tests.cli.conftest import Run
-from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
+from tests.client.shares import NOWHERE, Shared, profile_text
 from tests.server.running import TOKEN, running, sharing
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with sharing_tables(tmp_path_factory.mktemp("shared")) as found:
-        yield found
 
 
 def names(text: str) -> list[str]:

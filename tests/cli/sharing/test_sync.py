@@ -10,8 +10,9 @@ import pytest
 
 from lakeport import tables
 from lakeport.cli.app import run
-from tests.client.syncing import Provider, providing, rows
+from tests.client.syncing import Provider, providing
 from tests.interop.shareable import orders
+from tests.rows import texts_of
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_copy_is_made_brought_up_to_date_verified_and_vacuumed(
     out = capsys.readouterr().out
     assert "verified: 2 files, identical to the shared ones" in out
     assert "deleted 0 files" in out
-    assert rows(dest) == rows(provider.path("orders"))
+    assert texts_of(dest) == texts_of(provider.path("orders"))
 
 
 def test_machines_get_one_object(provider: Provider, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +58,7 @@ def test_a_copy_that_was_changed_is_refused_in_the_words_of_the_command_line(
     assert run(["sync", provider.target("orders"), dest]) == 1
     assert "pass --full" in capsys.readouterr().err
     assert run(["sync", provider.target("orders"), dest, "--full"]) == 0
-    assert rows(dest) == rows(provider.path("orders"))
+    assert texts_of(dest) == texts_of(provider.path("orders"))
 
 
 def test_a_target_that_is_not_shared_is_a_wrong_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

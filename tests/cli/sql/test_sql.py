@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -27,12 +26,6 @@ from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
 from tests.server.running import running, sharing
 
 duckdb = pytest.importorskip("duckdb")
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with sharing_tables(tmp_path_factory.mktemp("shared")) as found:
-        yield found
 
 
 def test_a_query_joins_shared_tables(lakeport: Run, shared: Shared) -> None:

@@ -16,6 +16,7 @@ from lakeport import tables
 from lakeport.cli.tables.write import parse_application
 from lakeport.cli.writing import working
 from tests.cli.conftest import Run
+from tests.rows import ids
 
 PROGRAM = [sys.executable, "-m", "lakeport"]
 
@@ -26,10 +27,6 @@ def people(lakeport: Run, tmp_path: Path) -> Path:
     (tmp_path / "people.csv").write_text("id,name,city\n1,Ann,Oslo\n2,Bob,Rome\n3,Cleo,Oslo\n")
     assert lakeport("create", tmp_path / "people", tmp_path / "people.csv", "--partition-by", "city").code == 0
     return tmp_path / "people"
-
-
-def ids(table: Path) -> list[int]:
-    return sorted(package.scan(str(table)).to_arrow()["id"].to_pylist())
 
 
 def version(table: Path) -> int:

@@ -21,7 +21,8 @@ from tests.acceptance.real_tables import (
     path_of,
     shared_name,
 )
-from tests.client.syncing import providing, rows
+from tests.client.syncing import providing
+from tests.rows import texts_of
 
 _VERSION = re.compile(r"(\d{20})\.")
 
@@ -68,7 +69,7 @@ def test_a_copy_of_a_table_that_grows_has_the_rows_of_every_version(name: str, t
             assert provider.sync("table", dest, verify=True).source_version == shown
     for commit in lakeport.scan(str(dest)).history():
         shared = int(commit.info["operationParameters"]["version"])
-        assert rows(dest, commit.version) == rows(provided, shared)
+        assert texts_of(dest, commit.version) == texts_of(provided, shared)
 
 
 def publish(name: str, provided: Path, version: int) -> None:

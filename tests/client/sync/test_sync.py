@@ -34,8 +34,9 @@ from lakeport.errors import (
 )
 from lakeport.kernel.engine import OutputFile
 from lakeport.sharing.names import TableName
-from tests.client.syncing import Provider, changes, data_files, providing, rows, snapshot, synced_version
+from tests.client.syncing import Provider, changes, data_files, providing, snapshot, synced_version
 from tests.interop.shareable import OWN, orders, write_orders
+from tests.rows import texts_of
 
 TRACKED = {"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"}
 
@@ -75,7 +76,7 @@ def test_the_first_sync_copies_the_bytes_and_what_the_log_says_of_them(
     assert copy.metadata.partition_columns == source.metadata.partition_columns
     noted = {"lakeport.sync.table": f"share.schema.{table}", "lakeport.sync.version": "4"}
     assert copy.properties == source.properties | noted
-    assert rows(dest) == rows(provider.path(table))
+    assert texts_of(dest) == texts_of(provider.path(table))
     mine, theirs = (sorted(f.stats or "" for f in lakeport.scan(str(p)).files()) for p in (dest, provider.path(table)))
     assert mine == theirs
 
@@ -96,7 +97,7 @@ def test_every_version_of_the_provider_becomes_one_of_the_copy(provider: Provide
     result = provider.sync(table, dest, verify=True)
     assert (result.version, result.source_version, result.commits) == (5, 9, 5)
     assert result.verified_files == len(lakeport.scan(path).files())
-    assert [rows(dest, version) for version in range(6)] == [rows(path, version) for version in range(4, 10)]
+    assert [texts_of(dest, version) for version in range(6)] == [texts_of(path, version) for version in range(4, 10)]
     assert changes(dest, 1) == changes(path, 5)
     assert snapshot(dest).properties["quality"] == "gold"
     mine, theirs = (lakeport.scan(str(p)).history(4) for p in (dest, path))
@@ -123,7 +124,7 @@ def test_files_are_fetched_once(provider: Provider, tmp_path: Path) -> None:
     restored = provider.sync("advanced", dest)
     assert (restored.added_files, restored.fetched_files) == (1, 0)
     assert len(list(dest.glob("*.parquet"))) == first.fetched_files
-    assert rows(dest) == rows(path)
+    assert texts_of(dest) == texts_of(path)
 
 
 def test_a_large_file_comes_in_pieces(tmp_path: Path) -> None:
@@ -147,8 +148,8 @@ def test_one_version_stands_for_all_where_the_history_is_not_shared_or_not_wante
         write_more(provider.path("orders"))
         result = provider.sync("orders", dest, squash=squash, verify=True)
         assert (result.version, result.source_version, result.commits) == (1, 9, 1)
-        assert rows(dest) == rows(provider.path("orders"))
-        assert rows(dest, 0) == rows(provider.path("orders"), 4)
+        assert texts_of(dest) == texts_of(provider.path("orders"))
+        assert texts_of(dest, 0) == texts_of(provider.path("orders"), 4)
 
 
 def test_schema_protocol_and_partitioning_are_followed(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_schema_protocol_and_partitioning_are_followed(tmp_path: Path) -> None:
         tables.delete(path, "id = 3")
         tables.overwrite(path, orders(5, 25), partition_by=["day"], overwrite_schema=True)
         provider.sync("orders", dest, verify=True)
-        assert [rows(dest, version) for version in range(6)] == [rows(path, version) for version in range(6)]
+        assert [texts_of(dest, version) for version in range(6)] == [texts_of(path, version) for version in range(6)]
         assert snapshot(dest).partition_columns == ("day",)
         assert snapshot(dest).protocol == snapshot(path).protocol
         assert snapshot(dest).schema == snapshot(path).schema
@@ -194,7 +195,7 @@ def test_a_server_that_knows_only_the_parquet_format_gives_the_rows_too(provider
         write_more(path)
         result = sync_from(source, Destination(default_engine(), dest), verify=True)
     assert (result.version, result.source_version) == (5, 9)
-    assert [rows(dest, version) for version in range(6)] == [rows(path, version) for version in range(4, 10)]
+    assert [texts_of(dest, version) for version in range(6)] == [texts_of(path, version) for version in range(4, 10)]
     assert sorted(data_files(dest).values()) == sorted(data_files(path).values())
 
 
@@ -212,7 +213,7 @@ def test_names_may_be_in_any_letters(tmp_path: Path) -> None:
     with providing(tmp_path / "provider", "bestellungen%ü") as provider:
         write_orders(provider.path("bestellungen%ü"), OWN["advanced"])
         provider.sync("bestellungen%ü", tmp_path / "ä%20b", verify=True)
-        assert rows(tmp_path / "ä%20b") == rows(provider.path("bestellungen%ü"))
+        assert texts_of(tmp_path / "ä%20b") == texts_of(provider.path("bestellungen%ü"))
 
 
 def test_change_data_that_the_provider_has_vacuumed_is_told_by_files(provider: Provider, tmp_path: Path) -> None:
@@ -239,7 +240,7 @@ def test_a_table_that_was_made_anew_is_refused_and_copied_in_full(provider: Prov
         assert synced_version(dest) == 4
         result = again.sync("plain", dest, full=True, verify=True)
     assert (result.version, result.source_version) == (1, 0)
-    assert rows(dest) == rows(path)
+    assert texts_of(dest) == texts_of(path)
     assert snapshot(dest).metadata.id == snapshot(path).metadata.id
 
 
@@ -262,7 +263,7 @@ def test_a_copy_that_somebody_else_has_changed_is_refused_and_repaired_in_full(
         with pytest.raises(SyncError, match=r"another writer has changed the copy in version 1 \(DELETE\)"):
             provider.sync("plain", dest)
     provider.sync("plain", dest, full=True, verify=True)
-    assert rows(dest) == rows(path)
+    assert texts_of(dest) == texts_of(path)
     tables.append(path, orders(30, 40))
     assert provider.sync("plain", dest, verify=True).commits == 1
 
@@ -331,7 +332,7 @@ def test_a_file_that_another_sync_has_not_finished_is_not_taken(tmp_path: Path) 
         with pytest.raises(Stop):
             provider.sync("large", dest, progress=sync_too_and_stop)
         assert inner[0].commits == 1
-        assert rows(dest) == rows(provider.path("large"))
+        assert texts_of(dest) == texts_of(provider.path("large"))
 
 
 # What may happen on the way
@@ -419,11 +420,11 @@ def test_wherever_the_disk_is_full_the_copy_stays_whole(provider: Provider, tmp_
         assert not (dest / "_delta_log" / f"{0:020d}.json").exists()
         shutil.rmtree(dest)
     assert 5 < room < 99
-    assert rows(dest) == rows(path)
+    assert texts_of(dest) == texts_of(path)
     write_more(path)
     with pytest.raises(OutOfSpaceError):
         provider.sync("advanced", dest, engine=engine_over(FullDisk(4)))
-    assert rows(dest) == rows(path, synced_version(dest))
+    assert texts_of(dest) == texts_of(path, synced_version(dest))
     assert provider.sync("advanced", dest, verify=True).source_version == snapshot(path).version
 
 
@@ -441,7 +442,7 @@ def test_urls_that_expire_meanwhile_are_renewed(tmp_path: Path, history_shared: 
         for more in range(2):  # with more files than are fetched at once, so that some are fetched after the sleep
             provider.sync("orders", dest, verify=True, progress=sleeping_once(1.5))
             tables.overwrite(path, orders(more, 100))
-        assert rows(dest) == rows(path, synced_version(dest))
+        assert texts_of(dest) == texts_of(path, synced_version(dest))
 
 
 def sleeping_once(seconds: float) -> object:
@@ -465,23 +466,23 @@ def test_versions_whose_files_the_provider_has_vacuumed_come_with_a_later_one(
     result = provider.sync("plain", dest, verify=True)
     assert result.source_version == 11
     assert 0 < result.commits < 7
-    assert rows(dest) == rows(path)
+    assert texts_of(dest) == texts_of(path)
     copied = {int(c.info["operationParameters"]["version"]): c.version for c in lakeport.scan(str(dest)).history()}
     for shared, version in copied.items():
         if shared > 8:
-            assert rows(dest, version) == rows(path, shared)
+            assert texts_of(dest, version) == texts_of(path, shared)
 
 
 def test_a_file_that_the_provider_has_lost_ends_the_sync_and_the_copy_stays(provider: Provider, tmp_path: Path) -> None:
     path, dest = provider.path("plain"), tmp_path / "copy"
     provider.sync("plain", dest)
-    before = rows(dest)
+    before = texts_of(dest)
     tables.append(path, orders(30, 40))
     newest = max(Path(path).rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
     newest.unlink()
     with pytest.raises((MissingFileError, SharingError)):
         provider.sync("plain", dest)
-    assert rows(dest) == before
+    assert texts_of(dest) == before
     assert synced_version(dest) == 4
 
 

@@ -15,8 +15,8 @@ import lakeport
 from lakeport import tables
 from lakeport.client.tables.file_cache import FileCache
 from tests.client.faulty_proxy import Fault, faulty_proxy
-from tests.client.reading import rows_of
 from tests.client.shares import profile_text
+from tests.rows import texts_of
 from tests.server.running import running, sharing
 
 
@@ -162,7 +162,7 @@ def test_a_table_is_fetched_once(tmp_path: Path) -> None:
         for entry in entries(tmp_path / "cache"):
             entry.write_bytes(entry.read_bytes()[:-1] + b"?")
         with lakeport.connect(profile, cache=tmp_path / "cache") as connection:
-            assert rows_of(connection.scan("a.b.t").limit(50).to_arrow()) == rows_of(found[0].slice(0, 50))
+            assert texts_of(connection.scan("a.b.t").limit(50)) == texts_of(found[0].slice(0, 50))
         assert proxy.asked["file"] > fetched[0]
 
 

@@ -22,9 +22,10 @@ from lakeport.errors import LakeportError, SharingError
 from lakeport.frame import Frame
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove
 from lakeport.testing.http import Asked, Steps, reply, scripted
-from tests.client.reading import frame_of, rows_of, server_at
+from tests.client.reading import frame_of, server_at
 from tests.client.timing import pool
 from tests.examples import examples
+from tests.rows import texts_of
 from tests.server.running import Running, running, sharing
 
 FEATURES = "readerfeatures=deletionvectors,columnmapping;includeendstreamaction=true"
@@ -76,7 +77,7 @@ def answer(server: Running, request: pytest.FixtureRequest) -> Answer:
     lines = [json.loads(line) for line in given.text.splitlines()]
     assert "endStreamAction" in lines[-1]
     kept = {name: given.headers[name] for name in ("delta-sharing-capabilities", "delta-table-version")}
-    rows = rows_of(frame_of(server_at(server.endpoint), f"a.b.{request.param}").to_arrow())
+    rows = texts_of(frame_of(server_at(server.endpoint), f"a.b.{request.param}"))
     return Answer(lines, kept, rows)
 
 
@@ -129,7 +130,7 @@ def test_order_and_fields_that_do_not_matter_do_not(answer: Answer, other: Other
     files = [altered(line, chance, rate) for line in files] + [{"aKindToCome": {"id": "x"}}]
     chance.shuffle(files)
     answer.body = encoded([*(altered(line, chance, rate) for line in head), *files, *end])
-    assert rows_of(other.frame().to_arrow()) == answer.expected
+    assert texts_of(other.frame()) == answer.expected
 
 
 @SETTINGS

@@ -29,7 +29,8 @@ from lakeport.testing.http import Asked, Steps
 from tests.acceptance.comparing import assert_expected, assert_same_rows
 from tests.acceptance.real_tables import BY_NAME, Entry, change_cases, chosen, is_shareable, path_of, shared_name
 from tests.client.provider import NAME, DataFile, Shared, providing, schema
-from tests.client.reading import frame_of, rows_of, server_at
+from tests.client.reading import frame_of, server_at
+from tests.rows import texts_of
 from tests.server.running import Running, running, sharing
 
 MANY = 40
@@ -92,7 +93,7 @@ def test_a_change_feed_has_the_rows_that_are_expected(client: SharingServer, nam
         assert_same_rows(found.drop(["_commit_timestamp"]), pq.read_table(case["parquet"]))
         mine = lakeport.scan(path_of(name)).changes(case["start"], case["end"]).to_arrow()
         times = ["_commit_version", "_commit_timestamp"]
-        assert set(rows_of(found.select(times))) == set(rows_of(mine.select(times)))
+        assert set(texts_of(found.select(times))) == set(texts_of(mine.select(times)))
 
 
 # Tables of our own.
@@ -127,9 +128,9 @@ def own(orders: Path) -> Iterator[SharingServer]:
 def test_columns_filters_and_limits_are_those_of_the_path(own: SharingServer, orders: Path) -> None:
     shared, local = frame_of(own, "sales.eu.orders"), lakeport.scan(str(orders))
     for condition in ("id = 5", "id > 50 AND day = '2026-01-02'", "day IS NULL", "id % 2 = 0 OR day < '2026-01-02'"):
-        assert rows_of(shared.where(condition).to_arrow()) == rows_of(local.where(condition).to_arrow())
+        assert texts_of(shared.where(condition)) == texts_of(local.where(condition))
         assert shared.where(condition).count() == local.where(condition).count()
-    assert rows_of(shared.select("day").to_arrow()) == rows_of(local.select("day").to_arrow())
+    assert texts_of(shared.select("day")) == texts_of(local.select("day"))
     assert shared.limit(7).to_arrow().num_rows == 7
     assert shared.where("id > 50").limit(3).to_arrow().num_rows == 3
     assert shared.limit(1_000).count() == local.count()
@@ -138,10 +139,10 @@ def test_columns_filters_and_limits_are_those_of_the_path(own: SharingServer, or
 def test_each_version_and_each_range_of_changes_is_that_of_the_path(own: SharingServer, orders: Path) -> None:
     shared, local = frame_of(own, "sales.eu.orders"), lakeport.scan(str(orders))
     for version in range(local.version + 1):
-        assert rows_of(shared.at(version=version).to_arrow()) == rows_of(local.at(version=version).to_arrow())
+        assert texts_of(shared.at(version=version)) == texts_of(local.at(version=version))
         for end in range(version, local.version + 1):
             mine, theirs = local.changes(version, end), shared.changes(version, end)
-            assert rows_of(theirs.to_arrow()) == rows_of(mine.to_arrow())
+            assert texts_of(theirs) == texts_of(mine)
 
 
 def test_all_views_of_a_frame_are_of_one_version(own: SharingServer, orders: Path, tmp_path: Path) -> None:
@@ -288,13 +289,13 @@ def test_a_feed_is_on_in_any_case_of_its_property(tmp_path: Path, text: str, res
     path = tmp_path / "t"
     tables.create(str(path), {"id": [1, 2]}, properties={"delta.enableChangeDataFeed": text})
     tables.update(str(path), {"id": "id + 10"}, "id = 1")
-    expected = rows_of(lakeport.scan(str(path)).changes(0).to_arrow())
+    expected = texts_of(lakeport.scan(str(path)).changes(0))
     assert len(expected) == 4
     with (
         running(sharing({"a.b.t": path}, history_shared=True)) as started,
         server_at(started.endpoint, formats=(response_format,)) as client,
     ):
-        assert rows_of(frame_of(client, "a.b.t").changes(0).to_arrow()) == expected
+        assert texts_of(frame_of(client, "a.b.t").changes(0)) == expected
 
 
 def test_a_feed_whose_property_is_no_flag_keeps_from_changes_only(tmp_path: Path) -> None:

@@ -26,34 +26,10 @@ from lakeport.kernel.expressions import (
     normalize,
 )
 from lakeport.kernel.expressions.tree import same
-from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema import StructType
 from lakeport.kernel.values import FarDate, FarTime
+from tests.kernel.expressions.every_type import SCHEMA
 
-INT = PrimitiveType("integer")
-TYPES = {
-    "tiny": "byte",
-    "n": "integer",
-    "big": "long",
-    "f": "float",
-    "d": "double",
-    "m": "decimal(5,2)",
-    "s": "string",
-    "raw": "binary",
-    "day": "date",
-    "at": "timestamp",
-    "local": "timestamp_ntz",
-    "flag": "boolean",
-    "nothing": "void",
-    "v": "variant",
-}
-SCHEMA = StructType(
-    (
-        *(StructField(name, PrimitiveType(type_name)) for name, type_name in TYPES.items()),
-        StructField("Point", StructType((StructField("X", INT),))),
-        StructField("list", ArrayType(INT)),
-        StructField("map", MapType(INT, INT)),
-    )
-)
 NEVER_N, ALWAYS_N = And(IsNull(col("n")), lit(None)), Or(Not(IsNull(col("n"))), lit(None))
 NAN, INFINITY = float("nan"), float("inf")
 NOON = datetime(2026, 1, 1, 12)

@@ -26,35 +26,7 @@ from lakeport.kernel.expressions import (
 )
 from lakeport.kernel.expressions.tree import same
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
-
-INT = PrimitiveType("integer")
-TYPES = {
-    "tiny": "byte",
-    "small": "short",
-    "n": "integer",
-    "big": "long",
-    "f": "float",
-    "d": "double",
-    "m": "decimal(5,2)",
-    "w": "decimal(38,10)",
-    "s": "string",
-    "raw": "binary",
-    "day": "date",
-    "at": "timestamp",
-    "local": "timestamp_ntz",
-    "flag": "boolean",
-    "nothing": "void",
-    "v": "variant",
-}
-POINT = StructType((StructField("X", INT),))
-SCHEMA = StructType(
-    (
-        *(StructField(name, PrimitiveType(type_name)) for name, type_name in TYPES.items()),
-        StructField("Point", POINT),
-        StructField("list", ArrayType(INT)),
-        StructField("map", MapType(INT, INT)),
-    )
-)
+from tests.kernel.expressions.every_type import INT, POINT, SCHEMA
 
 
 def bound(text: str, target: str | DataType | None = None) -> Expression:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,17 +12,11 @@ from pyspark.sql import SparkSession
 
 import lakeport
 from lakeport import tables
-from tests.client.shares import Shared, profile_text, sharing_tables
+from tests.client.shares import Shared, profile_text
 from tests.server.running import running, sharing, wait_until
 from tests.spark.ways import read_lakeport, read_shared
 
 ORDERS = "sales.eu.orders"
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with sharing_tables(tmp_path_factory.mktemp("shared")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 import lakeport
 from lakeport.frame import Frame
 from lakeport.spark.frames import to_python_frame
-from lakeport.spark.native.frames import to_native_frame, why_not_native
+from lakeport.spark.native.frames import why_not_native
 from lakeport.spark.native.readable import FIELD_IDS
 from tests.acceptance.comparing import assert_expected
 from tests.acceptance.real_tables import BY_NAME, LARGE, Entry, chosen, has_variants, is_shareable, path_of, shared_name
+from tests.spark.native.reading import native
 from tests.spark.ways import rows_by_way
 
 pytestmark = pytest.mark.usefixtures("native_jar")
@@ -46,12 +47,6 @@ def with_ids(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(FIELD_IDS, "true")
     yield spark
     spark.conf.unset(FIELD_IDS)
-
-
-def native(spark: SparkSession, frame: Frame) -> DataFrame:
-    rows = to_native_frame(frame, spark)
-    assert isinstance(rows, DataFrame), rows
-    return rows
 
 
 @chosen(is_shareable)

@@ -22,11 +22,11 @@ from lakeport.client.http.pool import HttpOptions, HttpPool
 from lakeport.client.http.retrying import RetryOptions
 from lakeport.frame import Frame
 from lakeport.spark.driver.service import service_for
-from lakeport.spark.native.frames import to_native_frame
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.reading import frame_of, server_at
-from tests.client.shares import Shared, sharing_tables
+from tests.client.shares import Shared
 from tests.server.running import TOKEN, running, sharing, wait_until
+from tests.spark.native.reading import native
 
 pytestmark = pytest.mark.usefixtures("native_jar")
 
@@ -78,12 +78,6 @@ def impatient(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(STALL, "1")
     yield spark
     spark.conf.unset(STALL)
-
-
-def native(spark: SparkSession, frame: Frame) -> DataFrame:
-    rows = to_native_frame(frame, spark)
-    assert isinstance(rows, DataFrame), rows
-    return rows
 
 
 def summed(rows: DataFrame) -> tuple[int, int, int]:
@@ -295,12 +289,6 @@ def test_a_job_that_is_cancelled_ends_at_once_though_the_storage_stalls(spark: S
 
 
 # load, explain
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with sharing_tables(tmp_path_factory.mktemp("shares")) as shared:
-        yield shared
 
 
 def test_load_reads_shared_tables_and_paths_with_the_options_of_the_formats(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import lakeport
-from tests.spark.distributed import SMALL_FILES, changes_of, copy_of, operate, rows_of, table_in
+from tests.rows import rows_of
+from tests.spark.distributed import SMALL_FILES, changes_of, copy_of, operate, table_in
 from tests.spark.processes.servers import run_driver
 from tests.tables.maintained import FEED, VECTORS
 
@@ -20,7 +20,7 @@ def compare_operations(folder: Path, master: str) -> None:
     assert found["elsewhere"]
     assert found["mirrored"] == [max(version for version, _ in found["results"])] * 2
     assert "ConstraintError" in found["message"]
-    assert rows_of(lakeport.scan(distributed)) == rows_of(lakeport.scan(target))
+    assert rows_of(distributed) == rows_of(target)
     for (version, metrics), result in zip(found["results"], expected[:3], strict=False):
         assert version == result.version
         assert changed_rows(metrics) == changed_rows(result.metrics)

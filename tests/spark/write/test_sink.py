@@ -15,7 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 import lakeport
 from lakeport import tables
 from lakeport.spark.write.stream import stream_writer
-from tests.spark.write.written import data_files, ids, rows
+from tests.rows import ids
+from tests.spark.write.written import data_files, rows
 
 _START = 1_700_000_000
 

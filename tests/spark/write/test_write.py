@@ -20,7 +20,8 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.errors import CommitConflictError
 from lakeport.spark.write.batch import batch_writer
-from tests.spark.write.written import Rows, data_files, ids, rows
+from tests.rows import ids
+from tests.spark.write.written import Rows, data_files, rows
 
 
 @pytest.fixture

@@ -15,9 +15,5 @@ def rows(path: str, order: str = "id") -> Rows:
     return sorted(found, key=lambda row: row[order])
 
 
-def ids(path: str) -> list[int]:
-    return [row["id"] for row in rows(path)]
-
-
 def data_files(path: str) -> set[str]:
     return {file.name for file in Path(path).rglob("*.parquet") if "_delta_log" not in file.parts}

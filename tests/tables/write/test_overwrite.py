@@ -23,6 +23,7 @@ from lakeport.errors import (
     UnsupportedFeatureError,
 )
 from lakeport.testing.counting import CountingStorage
+from tests.rows import counted
 from tests.tables.modelled import (
     BY_ID,
     BY_NAME,
@@ -35,7 +36,6 @@ from tests.tables.modelled import (
     ModelledTable,
     RivalStorage,
     Row,
-    counted,
     some_rows,
 )
 

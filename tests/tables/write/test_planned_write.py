@@ -26,6 +26,7 @@ from lakeport.tables.write.planned import (
     plan_overwrite,
     write_task,
 )
+from tests.rows import ids
 
 ENGINE = default_engine()
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -46,10 +47,6 @@ def task(planned: PlannedWrite, *numbers: int) -> WrittenFiles:
     engine, there = pickle.loads(pickle.dumps((ENGINE, planned)))
     written = write_task(engine, there, [pa.record_batch({"id": pa.array(numbers, pa.int64())})])
     return pickle.loads(pickle.dumps(written))  # type: ignore[no-any-return]
-
-
-def ids(path: str) -> list[int]:
-    return sorted(lakeport.scan(path).to_arrow().column("id").to_pylist())
 
 
 def data_files(path: str) -> list[Path]:

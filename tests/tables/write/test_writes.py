@@ -34,6 +34,7 @@ from lakeport.errors import (
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.testing.counting import CountingStorage
 from tests.conftest import missing
+from tests.rows import ids
 
 Rows = list[dict[str, Any]]
 
@@ -45,10 +46,6 @@ def by_lakeport(target: Path | str) -> Rows:
 def by_deltalake(target: Path | str) -> Rows:
     read = QueryBuilder().register("t", DeltaTable(target)).execute("SELECT * FROM t")
     return pa.table(read).to_pylist()
-
-
-def ids(target: Path | str) -> list[Any]:
-    return sorted(row["id"] for row in by_lakeport(target))
 
 
 def data_files(target: Path) -> list[Path]:
