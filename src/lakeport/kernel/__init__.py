@@ -13,25 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakeport.kernel.changes import (
-        ChangeFile,
-        ChangeScan,
-        ChangeState,
-        TableChanges,
-        table_changes,
-        table_changes_between,
-        transform_change_data,
-    )
+        ChangeFile, ChangeScan, ChangeState, TableChanges, table_changes, table_changes_between, transform_change_data,
+    )  # fmt: skip
     from lakeport.kernel.engine import (
-        DataFileWriter,
-        Engine,
-        ExpressionHandler,
-        FileSplit,
-        FileStatus,
-        JsonHandler,
-        OutputFile,
-        ParquetHandler,
+        DataFileWriter, Engine, ExpressionHandler, FileSplit, FileStatus, JsonHandler, OutputFile, ParquetHandler,
         StorageClient,
-    )
+    )  # fmt: skip
     from lakeport.kernel.expressions import Expression, col, lit
     from lakeport.kernel.maintenance import finish_commit
     from lakeport.kernel.scan import FilteredBatch, Scan, ScanBuilder, ScanFile, ScanState, transform_physical_data

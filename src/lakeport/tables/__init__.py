@@ -9,14 +9,8 @@ Each operation is one atomic transaction.
 """
 
 from lakeport.tables.columns import (
-    add_columns,
-    drop_columns,
-    drop_not_null,
-    rename_column,
-    set_comment,
-    set_default,
-    widen_column,
-)
+    add_columns, drop_columns, drop_not_null, rename_column, set_comment, set_default, widen_column,
+)  # fmt: skip
 from lakeport.tables.log import checkpoint, history
 from lakeport.tables.merge.merge import Merge, merge
 from lakeport.tables.operation import Result

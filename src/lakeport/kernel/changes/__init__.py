@@ -5,17 +5,7 @@ May import `snapshot`, `scan` and all below them.
 
 from lakeport.kernel.changes.commits import CommitFiles, CommitRange, TableCommits
 from lakeport.kernel.changes.feed import (
-    TableChanges,
-    first_version_since,
-    last_version_until,
-    table_changes,
-    table_changes_between,
-)
+    TableChanges, first_version_since, last_version_until, table_changes, table_changes_between,
+)  # fmt: skip
 from lakeport.kernel.changes.files import INSERT, ChangeFile, ChangeState, paths_of, transform_change_data
 from lakeport.kernel.changes.plan import ChangeScan, ChangeScanBuilder
-
-__all__ = [
-    "INSERT", "ChangeFile", "ChangeScan", "ChangeScanBuilder", "ChangeState", "CommitFiles", "CommitRange",
-    "TableChanges", "TableCommits", "first_version_since", "last_version_until", "paths_of", "table_changes",
-    "table_changes_between", "transform_change_data",
-]  # fmt: skip

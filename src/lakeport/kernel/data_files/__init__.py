@@ -4,41 +4,14 @@ May import `variant`, `expressions`, `schema`, `values` and `engine`.
 """
 
 from lakeport.kernel.data_files.columns import (
-    columns_to_read,
-    conform,
-    find_field,
-    make_batch,
-    map_leaves,
-    physical_field,
-    to_logical,
-    to_physical,
+    columns_to_read, conform, find_field, make_batch, map_leaves, physical_field, to_logical, to_physical,
     without_hidden_nulls,
-)
+)  # fmt: skip
 from lakeport.kernel.data_files.partition_values import (
-    compact_partitions,
-    constant_column,
-    format_partition_value,
-    parse_partition_value,
-    parse_partition_values,
-    partition_column,
-    partition_directory,
-    partition_struct,
-)
+    compact_partitions, constant_column, format_partition_value, parse_partition_value, parse_partition_values,
+    partition_column, partition_directory, partition_struct,
+)  # fmt: skip
 from lakeport.kernel.data_files.skipping import Bounds, may_match
 from lakeport.kernel.data_files.statistics import (
-    FileStatistics,
-    conform_parsed,
-    decode_num_records,
-    format_stats,
-    physical_path,
-    stats_type,
-    whole_stats_type,
-)
-
-__all__ = [
-    "Bounds", "FileStatistics", "columns_to_read", "compact_partitions", "conform", "conform_parsed", "constant_column",
-    "decode_num_records", "find_field", "format_partition_value", "format_stats", "make_batch", "map_leaves",
-    "may_match", "parse_partition_value", "parse_partition_values", "partition_column", "partition_directory",
-    "partition_struct", "physical_field", "physical_path", "stats_type", "to_logical", "to_physical",
-    "whole_stats_type", "without_hidden_nulls",
-]  # fmt: skip
+    FileStatistics, conform_parsed, decode_num_records, format_stats, physical_path, stats_type, whole_stats_type,
+)  # fmt: skip

@@ -8,54 +8,11 @@ from lakeport.kernel.expressions.functions import FORMAT_LETTERS
 from lakeport.kernel.expressions.literals import cast_text, round_decimal
 from lakeport.kernel.expressions.sql import parse_expression, parse_filter
 from lakeport.kernel.expressions.tree import (
-    And,
-    Arithmetic,
-    Call,
-    Case,
-    Cast,
-    Column,
-    CompareOp,
-    Comparison,
-    Expression,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Or,
-    all_of,
-    chain,
-    children,
-    col,
-    columns_in,
-    conjuncts,
-    format_expression,
-    lit,
-    operands,
-    replace_now,
-    rewrite,
-)
+    And, Arithmetic, Call, Case, Cast, Column, CompareOp, Comparison, Expression, In, IsNull, Like, Literal, Not, Or,
+    all_of, chain, children, col, columns_in, conjuncts, format_expression, lit, operands, replace_now, rewrite,
+)  # fmt: skip
 from lakeport.kernel.expressions.value_binding import as_written, convert, plain, type_of
 from lakeport.kernel.expressions.value_types import (
-    DATE,
-    FLOATS,
-    LONG,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    common_type,
-    decimal_of,
-    decimal_result,
-    digits_of,
-    is_integer,
-    is_number,
-    rounded_digits,
-)
-
-__all__ = [
-    "DATE", "FLOATS", "FORMAT_LETTERS", "LONG", "TIMESTAMP", "TIMESTAMP_NTZ", "And", "Arithmetic", "Call", "Case",
-    "Cast", "Column", "CompareOp", "Comparison", "Expression", "In", "IsNull", "Like", "Literal", "Not", "Or", "all_of",
-    "as_written", "bind", "bind_value", "cast_text", "chain", "children", "col", "columns_in", "common_type",
-    "conjuncts", "convert", "decimal_of", "decimal_result", "digits_of", "format_expression", "is_integer", "is_number",
-    "lit", "normalize", "operands", "parse_expression", "parse_filter", "plain", "replace_now", "rewrite",
-    "round_decimal", "rounded_digits", "type_of",
-]  # fmt: skip
+    DATE, FLOATS, LONG, TIMESTAMP, TIMESTAMP_NTZ, common_type, decimal_of, decimal_result, digits_of, is_integer,
+    is_number, rounded_digits,
+)  # fmt: skip

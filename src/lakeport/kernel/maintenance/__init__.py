@@ -8,8 +8,3 @@ from lakeport.kernel.maintenance.checkpoint_writer import write_checkpoint
 from lakeport.kernel.maintenance.packing import Bin, plan_bins
 from lakeport.kernel.maintenance.restore import RestorePlan, plan_restore, restored_definition
 from lakeport.kernel.maintenance.vacuum import find_unneeded, may_matter, needed_files
-
-__all__ = [
-    "Bin", "RestorePlan", "find_unneeded", "finish_commit", "may_matter", "needed_files", "plan_bins", "plan_restore",
-    "restored_definition", "write_checkpoint",
-]  # fmt: skip

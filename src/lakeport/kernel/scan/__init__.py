@@ -7,8 +7,3 @@ from lakeport.kernel.scan.builder import PlanBuilder
 from lakeport.kernel.scan.files import FilteredBatch, ScanFile, ScanState, scan_files_in
 from lakeport.kernel.scan.plan import Scan, ScanBuilder
 from lakeport.kernel.scan.rows import living_rows, logical_batch, read_vector, transform_physical_data
-
-__all__ = [
-    "FilteredBatch", "PlanBuilder", "Scan", "ScanBuilder", "ScanFile", "ScanState", "living_rows", "logical_batch",
-    "read_vector", "scan_files_in", "transform_physical_data",
-]  # fmt: skip

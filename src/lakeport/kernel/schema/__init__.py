@@ -4,59 +4,20 @@ May import `values`.
 """
 
 from lakeport.kernel.schema.arrow import (
-    VARIANT_METADATA,
-    arrow_field,
-    arrow_schema,
-    arrow_type,
-    is_variant,
-    is_variant_field,
-    nullable,
-    schema_from_arrow,
-)
+    VARIANT_METADATA, arrow_field, arrow_schema, arrow_type, is_variant, is_variant_field, nullable, schema_from_arrow,
+)  # fmt: skip
 from lakeport.kernel.schema.column_mapping import assign_mapping, check_mode_change, find_twice_mapped, without_mapping
 from lakeport.kernel.schema.json import format_schema, parse_schema
 from lakeport.kernel.schema.keys import (
-    COMMENT,
-    DEFAULT,
-    GENERATION_EXPRESSION,
-    INVARIANTS,
-    MAPPING_PREFIX,
-    NESTED_IDS,
-    TYPE_CHANGES,
-)
+    COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS, MAPPING_PREFIX, NESTED_IDS, TYPE_CHANGES,
+)  # fmt: skip
 from lakeport.kernel.schema.metadata_columns import (
-    CHANGE_COLUMNS,
-    CHANGE_TYPE,
-    COMMIT_TIMESTAMP,
-    COMMIT_VERSION,
-    ROW_COMMIT_VERSION,
-    ROW_ID,
-    ROW_POSITION,
-)
+    CHANGE_COLUMNS, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION,
+)  # fmt: skip
 from lakeport.kernel.schema.names import format_column_list, format_path, parse_column_list, parse_path, quoted
 from lakeport.kernel.schema.text import format_type, parse_schema_text, parse_type
 from lakeport.kernel.schema.types import VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.schema.walks import (
-    Place,
-    all_nullable,
-    fields_in,
-    leaves_of,
-    logical_path,
-    map_fields,
-    parts_of,
-    places_in,
-    same_shape,
-    types_in,
-)
+    Place, all_nullable, fields_in, leaves_of, logical_path, map_fields, parts_of, places_in, same_shape, types_in,
+)  # fmt: skip
 from lakeport.kernel.schema.widening import widens
-
-__all__ = [
-    "CHANGE_COLUMNS", "CHANGE_TYPE", "COMMENT", "COMMIT_TIMESTAMP", "COMMIT_VERSION", "DEFAULT",
-    "GENERATION_EXPRESSION", "INVARIANTS", "MAPPING_PREFIX", "NESTED_IDS", "ROW_COMMIT_VERSION", "ROW_ID",
-    "ROW_POSITION", "TYPE_CHANGES", "VARIANT_METADATA", "VOID", "ArrayType", "DataType", "MapType", "Place",
-    "PrimitiveType", "StructField", "StructType", "all_nullable", "arrow_field", "arrow_schema", "arrow_type",
-    "assign_mapping", "check_mode_change", "fields_in", "find_twice_mapped", "format_column_list", "format_path",
-    "format_schema", "format_type", "is_variant", "is_variant_field", "leaves_of", "logical_path", "map_fields",
-    "nullable", "parse_column_list", "parse_path", "parse_schema", "parse_schema_text", "parse_type", "parts_of",
-    "places_in", "quoted", "same_shape", "schema_from_arrow", "types_in", "widens", "without_mapping",
-]  # fmt: skip

@@ -7,8 +7,3 @@ from lakeport.kernel.transaction.commit import Committed, Committer, StagedActio
 from lakeport.kernel.transaction.conflicts import Reads
 from lakeport.kernel.transaction.parked import ParkedTransaction, park
 from lakeport.kernel.transaction.transaction import Transaction, create_table, update_table
-
-__all__ = [
-    "Committed", "Committer", "ParkedTransaction", "Reads", "StagedActions", "Transaction", "create_table", "park",
-    "update_table",
-]  # fmt: skip

@@ -4,19 +4,8 @@ May import `definition` and all below it.
 """
 
 from lakeport.kernel.write.context import (
-    CHANGE_DIRECTORY,
-    WriteContext,
-    check_storable,
-    decode_adds,
-    encode_adds,
-    to_change,
-)
+    CHANGE_DIRECTORY, WriteContext, check_storable, decode_adds, encode_adds, to_change,
+)  # fmt: skip
 from lakeport.kernel.write.fitting import RowName, RowNames, fit_column, format_cell, format_row, match_columns
 from lakeport.kernel.write.rows import PhysicalBatch, RowTransformer, partition_codes
 from lakeport.kernel.write.statistics import StatsCollector, stats_columns, widen_stats
-
-__all__ = [
-    "CHANGE_DIRECTORY", "PhysicalBatch", "RowName", "RowNames", "RowTransformer", "StatsCollector", "WriteContext",
-    "check_storable", "decode_adds", "encode_adds", "fit_column", "format_cell", "format_row", "match_columns",
-    "partition_codes", "stats_columns", "to_change", "widen_stats",
-]  # fmt: skip
