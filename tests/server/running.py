@@ -24,7 +24,6 @@ from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient
 from lakeport.server.config import ServerConfig
 from lakeport.server.observing import Observed
 from lakeport.server.serve import GracefulServer, listen, server_settings
-from lakeport.server.services import TableAnswers
 
 TOKEN = "token-of-ann"
 KEY = "a signing key that tests share"
@@ -45,6 +44,8 @@ class FixedSource:
 
     def signing_key(self) -> bytes | None:
         return KEY.encode()
+
+    def close(self) -> None: ...
 
 
 def recipient(name: str, token: str, *grants: str, **more: Any) -> Recipient:
@@ -115,7 +116,7 @@ def running(
     *,
     source: FixedSource | None = None,
     config: ServerConfig | None = None,
-    tables: TableAnswers | None = None,
+    tables: Any = None,
     **settings: Any,
 ) -> Iterator[Running]:
     """Serves a catalog (or the one of `source`, or that `config` names). `settings` are those of `ServerConfig`."""

@@ -18,7 +18,6 @@ from lakeport.server.answers.pending import AsyncQueries
 from lakeport.server.answers.service import TableService
 from lakeport.server.answers.versions import QueryRules, Versions
 from lakeport.server.catalog.model import CatalogSource
-from lakeport.server.catalog.sql_source import SqlSource
 from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig, open_catalog, signing_key
 from lakeport.server.credentials import CredentialVendor
@@ -35,7 +34,7 @@ from lakeport.server.routes.openapi import describe_api
 from lakeport.server.routes.operations import DESCRIPTIONS, PROBES, metrics
 from lakeport.server.routes.reading import HttpRequest, scope_of
 from lakeport.server.routes.tables import TABLE_ROUTES
-from lakeport.server.services import Services, TableAnswers, services_of
+from lakeport.server.services import Services, services_of
 from lakeport.server.signing import Signers
 
 _EXPOSED = ["Delta-Table-Version", "delta-sharing-capabilities", "fileidhash", "X-Request-Id", "Retry-After"]
@@ -45,7 +44,7 @@ def create_app(
     config: ServerConfig,
     *,
     source: CatalogSource | None = None,
-    tables: TableAnswers | None = None,
+    tables: TableService | None = None,
 ) -> Observed:
     """The server as an ASGI application. `source` replaces the configured catalog, `tables` the service that answers
     requests on tables. Loads the catalog; raises `CatalogError` if it is invalid."""
@@ -54,13 +53,11 @@ def create_app(
     watcher = CatalogWatcher(source, max_age_seconds=config.catalog_max_age_seconds)
     services = _services(config, watcher, key, tables)
     files = FilesApp(watcher.current, key, endpoint=config.endpoint, stall_seconds=config.limits.stall_seconds)
-    closing = [services.lookups.close, services.answers.close, files.close, services.audit.close]
-    if isinstance(source, SqlSource):
-        closing.append(source.close)
+    closing = [services.lookups.close, services.answers.close, files.close, services.audit.close, source.close]
     return Observed(_api(services, closing), files, services)
 
 
-def _services(config: ServerConfig, watcher: CatalogWatcher, key: bytes, tables: TableAnswers | None) -> Services:
+def _services(config: ServerConfig, watcher: CatalogWatcher, key: bytes, tables: TableService | None) -> Services:
     tokens, proxies, measured = TokenSigner(key), Proxies(config.trusted_proxies), Metrics()
     measured.watch("catalog_age_seconds", "Seconds since the catalog last answered.", lambda: watcher.age)
     measured.watch("catalog_problem", "1 if the catalog cannot be followed.", lambda: watcher.problem is not None)

@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from lakeport.errors import SharingError
 from lakeport.server.access.recipients import Doorkeeper, Proxies
 from lakeport.server.access.tokens import TokenSigner
-from lakeport.server.answers.answer import Answer
-from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.pending import AsyncQueries
+from lakeport.server.answers.service import TableService
 from lakeport.server.catalog.index import CatalogView
-from lakeport.server.catalog.model import Table
 from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig
+from lakeport.server.credentials import CredentialVendor
 from lakeport.server.http.asgi import Scope
 from lakeport.server.http.exchange import Exchange
 from lakeport.server.http.lanes import Workers
 from lakeport.server.http.refusals import refusal_of
 from lakeport.server.records.audit import AuditLog
 from lakeport.server.records.metrics import Metrics
-from lakeport.sharing.models import ChangesRequest, Credentials, QueryRequest
-
-
-class TableAnswers(Protocol):
-    """Answers about tables. Methods block, are thread-safe, and raise `LakeportError`s."""
-
-    def version(self, caller: Caller, starting_timestamp: str | None) -> int: ...
-
-    def metadata(self, caller: Caller, version: int | None, timestamp: str | None) -> Answer: ...
-
-    def query(self, caller: Caller, request: QueryRequest) -> Answer: ...
-
-    def changes(self, caller: Caller, request: ChangesRequest) -> Answer: ...
-
-
-class Vendor(Protocol):
-    """Issues temporary credentials. Blocks."""
-
-    def credentials(self, table: Table, location: str | None) -> Credentials: ...
 
 
 @dataclass(kw_only=True)
@@ -48,8 +27,8 @@ class Services:
 
     config: ServerConfig
     watcher: CatalogWatcher
-    tables: TableAnswers
-    vendor: Vendor
+    tables: TableService
+    vendor: CredentialVendor
     tokens: TokenSigner
     doorkeeper: Doorkeeper
     proxies: Proxies

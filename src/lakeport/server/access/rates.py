@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lakeport.server.http.refusals import Refusal
+from lakeport.server.http.refusals import Refusal, too_many
 
 
 @dataclass(slots=True)
@@ -45,7 +45,8 @@ class RateLimiter:
         if len(self._buckets) > _MOST_REMEMBERED:  # evict the least recently used
             del self._buckets[next(iter(self._buckets))]
         if bucket.left < 1:
-            raise _too_many(math.ceil((1 - bucket.left) / rate))
+            seconds = math.ceil((1 - bucket.left) / rate)
+            raise too_many(f"too many requests: ask again in {seconds} s", seconds)
 
 
 class FailedTokens:
@@ -71,12 +72,3 @@ class FailedTokens:
         self._good[address, digest] = None
         if len(self._good) > _MOST_REMEMBERED:
             del self._good[next(iter(self._good))]
-
-
-def _too_many(seconds: int) -> Refusal:
-    return Refusal(
-        f"too many requests: ask again in {seconds} s",
-        status=429,
-        code="RATE_LIMIT_EXCEEDED",
-        headers=((b"retry-after", str(seconds).encode()),),
-    )

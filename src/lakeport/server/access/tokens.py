@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from lakeport.errors import SharingError
+from lakeport.server.http.refusals import invalid
 
 _SIGNATURE_BYTES = 16
 
@@ -44,9 +44,9 @@ class TokenSigner:
             signed = msgspec.msgpack.decode(body, type=_Signed)
             value = msgspec.msgpack.decode(signed.content, type=content)
         except msgspec.MsgspecError as error:
-            raise _refused(f"the {kind} token is not valid; start again without it") from error
+            raise invalid(f"the {kind} token is not valid; start again without it") from error
         if signed.expires < self._now():
-            raise _refused(f"the {kind} token has expired; start again without it")
+            raise invalid(f"the {kind} token has expired; start again without it")
         return value
 
     def _verified(self, kind: str, token: str) -> bytes:
@@ -56,12 +56,8 @@ class TokenSigner:
             data = b""
         body, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
         if not hmac.compare_digest(signature, self._signature(kind, body)):
-            raise _refused(f"the {kind} token is not one of this server; start again without it")
+            raise invalid(f"the {kind} token is not one of this server; start again without it")
         return body
 
     def _signature(self, kind: str, body: bytes) -> bytes:
         return hmac.digest(self._key, f"{kind} token:".encode() + body, hashlib.sha256)[:_SIGNATURE_BYTES]
-
-
-def _refused(message: str) -> SharingError:
-    return SharingError(message, status=400, code="INVALID_PARAMETER_VALUE")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lakeport.errors import SharingError
 from lakeport.server.catalog.model import Recipient, Table
+from lakeport.server.http.refusals import invalid
 from lakeport.sharing.capabilities import Capabilities
 
 
@@ -47,8 +47,3 @@ class Caller:
                 f"version {version} of the table {self.table_name} is not shared: it can be read from version "
                 f"{self.table.start_version} on"
             )
-
-
-def invalid(message: str) -> SharingError:
-    """The error for an invalid parameter."""
-    return SharingError(message, status=400, code="INVALID_PARAMETER_VALUE")

@@ -21,7 +21,7 @@ from lakeport.server.access.tokens import TokenSigner
 from lakeport.server.answers.answer import Answer
 from lakeport.server.answers.streaming import Lines, begin
 from lakeport.server.http.lanes import Lane
-from lakeport.server.http.refusals import Refusal
+from lakeport.server.http.refusals import Refusal, not_found, too_many
 from lakeport.sharing.models import QueryRequest
 
 _KIND = "query"
@@ -43,7 +43,7 @@ Begun: TypeAlias = tuple[Lines, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Job:
     """A blocking function that makes an answer, the threads it runs on, and its recipient."""
 
     answer: Callable[[], Answer]
@@ -92,19 +92,13 @@ class AsyncQueries:
             raise _unknown()
         return query
 
-    async def started(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
+    async def begun(self, query_id: str, request: QueryRequest, job: Job, *, polled: bool = False) -> Begun | None:
         """The beginning of the answer, or None if it is not ready in time. Raises planning errors, and `Refusal` (429)
         if the recipient has too many queries under way."""
-        return await self._result(_key(query_id, request), plan, self._after)
-
-    async def polled(self, query_id: str, request: QueryRequest, plan: Plan) -> Begun | None:
-        """The same, for a client that polls."""
-        return await self._result(_key(query_id, request), plan, self._after or _POLL_SECONDS)
-
-    async def _result(self, key: str, plan: Plan, seconds: float) -> Begun | None:
-        deadline = time.monotonic() + seconds
+        key = f"{query_id} {request.max_files} {request.page_token}"  # each page is a separate answer
+        deadline = time.monotonic() + (self._after or (_POLL_SECONDS if polled else 0.0))
         while True:
-            task = self._running.get(key) or self._start(key, plan)
+            task = self._running.get(key) or self._start(key, job)
             await asyncio.wait({task}, timeout=max(0.0, deadline - time.monotonic()))
             if not task.done():
                 return None
@@ -113,13 +107,14 @@ class AsyncQueries:
                 del self._running[key]
                 return task.result()
 
-    def _start(self, key: str, plan: Plan) -> asyncio.Task[Begun]:
-        if self._under_way[plan.recipient] >= _MOST_UNDER_WAY:
-            raise _too_many()
-        task = asyncio.create_task(plan.lane.run(begin, plan.answer))
+    def _start(self, key: str, job: Job) -> asyncio.Task[Begun]:
+        if self._under_way[job.recipient] >= _MOST_UNDER_WAY:
+            message = f"{_MOST_UNDER_WAY} queries of this recipient are under way: wait for their answers"
+            raise too_many(message, _RETRY_SECONDS)
+        task = asyncio.create_task(job.lane.run(begin, job.answer))
         self._running[key] = task
-        self._under_way[plan.recipient] += 1
-        task.add_done_callback(lambda _: self._ended(key, task, plan.recipient))
+        self._under_way[job.recipient] += 1
+        task.add_done_callback(lambda _: self._ended(key, task, job.recipient))
         finished = [(old_key, old) for old_key, old in self._running.items() if old.done()]
         for old_key, old in finished[: max(0, len(self._running) - _MOST_KEPT)]:
             self._forget(old_key, old)
@@ -137,20 +132,5 @@ class AsyncQueries:
             task.result()[0].close()
 
 
-def _key(query_id: str, request: QueryRequest) -> str:
-    """Each page of a query is a separate answer."""
-    return f"{query_id} {request.max_files} {request.page_token}"
-
-
-def _too_many() -> Refusal:
-    return Refusal(
-        f"{_MOST_UNDER_WAY} queries of this recipient are under way: wait for their answers",
-        status=429,
-        code="RATE_LIMIT_EXCEEDED",
-        headers=((b"retry-after", str(_RETRY_SECONDS).encode()),),
-    )
-
-
-def _unknown() -> SharingError:
-    message = "there is no such query, or it has expired: send the query again"
-    return SharingError(message, status=404, code="RESOURCE_DOES_NOT_EXIST")
+def _unknown() -> Refusal:
+    return not_found("there is no such query, or it has expired: send the query again")

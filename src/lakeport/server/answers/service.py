@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakeport.server.answers.answer import Answer, End, FileSigner, write_answer
-from lakeport.server.answers.caller import Caller, invalid
+from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.plan import Plan
 from lakeport.server.answers.range import RangeFiles
 from lakeport.server.answers.snapshot import SnapshotFiles, plan_metadata, read_hints
 from lakeport.server.answers.versions import Versions
+from lakeport.server.http.refusals import invalid
 from lakeport.server.signing import Signers
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 

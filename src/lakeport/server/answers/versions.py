@@ -11,11 +11,12 @@ import msgspec
 
 from lakeport.errors import CorruptTableError
 from lakeport.server.access.tokens import TokenSigner
-from lakeport.server.answers.caller import Caller, invalid
+from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.opened_tables import CachedTable, SharedSnapshot, TableCache
 from lakeport.server.answers.plan import Page
 from lakeport.server.answers.range import Cursor, SharedRange
 from lakeport.server.answers.snapshot import Position
+from lakeport.server.http.refusals import invalid
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.timestamps import parse_timestamp
 

@@ -90,6 +90,9 @@ class CatalogSource(Protocol):
     def signing_key(self) -> bytes | None:
         """The secret with which all servers of this catalog sign tokens and URLs; None if it stores none."""
 
+    def close(self) -> None:
+        """Release the source, which is not used any more."""
+
 
 def _without_cloud(name: str) -> str:
     """Options have several spellings."""

@@ -13,26 +13,17 @@ from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient
 from lakeport.server.catalog.sql_tables import GRANTS, RECIPIENTS, SCHEMAS, SHARES, STATE, TABLES, TOKENS
 
 
-class SqlSource:
-    """The catalog in the database at a URL; its tables are created if missing. Raises as `Database` does."""
-
-    def __init__(self, url: str) -> None:
-        self._database = Database(url)
-
-    def generation(self) -> object:
-        return self._database.generation()
+class SqlSource(Database):
+    """The catalog in a database; its tables are created if missing."""
 
     def load(self) -> CatalogContent:
-        with self._database.reading() as connection:
+        with self.reading() as connection:
             return read_content(connection)
 
     def signing_key(self) -> bytes | None:
-        with self._database.reading() as connection:
+        with self.reading() as connection:
             key: bytes | None = connection.scalar(select(STATE.c.signing_key))
             return key
-
-    def close(self) -> None:
-        self._database.close()
 
 
 def read_content(connection: Connection) -> CatalogContent:

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import CatalogContent, CatalogSource
-from lakeport.server.http.refusals import Refusal
+from lakeport.server.http.refusals import unavailable
 
 _LOG = logging.getLogger(__name__)
 _SILENT_SECONDS = 10.0
@@ -58,12 +58,8 @@ class CatalogWatcher:
     def current(self) -> Catalog:
         """Raises `Refusal` (503) if the catalog may be out of date."""
         if self._max_age and self.age > self._max_age:
-            raise Refusal(
-                "the server cannot reach its catalog, and so cannot tell who may read what: try again later",
-                status=503,
-                code="TEMPORARILY_UNAVAILABLE",
-                headers=((b"retry-after", b"5"),),
-            )
+            message = "the server cannot reach its catalog, and so cannot tell who may read what: try again later"
+            raise unavailable(message, (b"retry-after", b"5"))
         return self.catalog
 
     async def run(self) -> None:

@@ -158,6 +158,9 @@ class YamlSource:
     def signing_key(self) -> bytes | None:
         return None
 
+    def close(self) -> None:
+        """The file is only open while it is read."""
+
 
 def _anywhere(key: str) -> str:
     """A key without list indexes, which change as entries come and go."""

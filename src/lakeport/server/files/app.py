@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -12,16 +13,17 @@ from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.locations import table_roots
 from lakeport.server.files.conditions import Part, requested_part
 from lakeport.server.files.opening import FileState, OpenFile, open_file
-from lakeport.server.files.sending import FileSender
-from lakeport.server.http.asgi import Header, Receive, Scope, Send
+from lakeport.server.http.asgi import Header, Receive, Scope, Send, abort, disconnection
 from lakeport.server.http.exchange import Exchange
 from lakeport.server.http.lanes import Lane, Workers
-from lakeport.server.http.refusals import Refusal, error_reply
+from lakeport.server.http.refusals import Refusal, error_reply, not_found, unavailable
 from lakeport.server.signing.disk import FileUrl, FileUrls
 
 _log = logging.getLogger(__name__)
 
 _PATH_SEND = "http.response.pathsend"
+_CHUNK_SIZE = 1 << 20
+"""Bytes per read and write; a client must take this much within the write timeout."""
 
 
 class FilesApp:
@@ -82,7 +84,7 @@ class FilesApp:
         check_address(recipient, exchange.address if exchange else (scope.get("client") or ("",))[0])
         roots = [root for root in table_roots(table) if self._urls.fingerprint(root) == url.location] if table else []
         if table is None or not roots:
-            raise _not_found("the table of this file is not shared any more, or was moved")
+            raise not_found("the table of this file is not shared any more, or was moved")
         catalog.view(recipient).table(table.share, table.schema, table.name)
         return roots[0], url
 
@@ -111,10 +113,35 @@ class FilesApp:
             if exchange:
                 exchange.files, exchange.bytes = 1, part.length
         else:
-            sender = FileSender(lane, self._stall)
-            broken = await sender.send(file, part.start, part.length, scope, receive, send)
+            broken = await self._send(file, part, lane, scope, receive, send)
             if exchange:
                 exchange.files, exchange.bytes, exchange.error = 1, exchange.sent, broken
+
+    async def _send(
+        self, file: OpenFile, part: Part, lane: Lane, scope: Scope, receive: Receive, send: Send
+    ) -> str | None:
+        """Send the body after its headers. If that fails, return the reason and leave the response incomplete, so that
+        the server aborts the connection and the client notices."""
+        gone = asyncio.create_task(disconnection(receive))
+        start, end = part.start, part.start + part.length
+        try:
+            while not gone.done():
+                chunk = await lane.run(file.read, start, min(_CHUNK_SIZE, end - start))
+                start += len(chunk)
+                async with asyncio.timeout(self._stall):
+                    await send({"type": "http.response.body", "body": chunk, "more_body": start < end})
+                if start == end:
+                    return None
+            return "the client went away"
+        except StorageError as error:
+            _log.error("a transfer was broken off: %s", error)
+            return "the file could not be read to its end"
+        except TimeoutError:
+            _log.warning("cut off: the client has not taken what was sent for %g s [%s]", self._stall, file.path)
+            abort(scope)
+            return "the client took nothing"
+        finally:
+            gone.cancel()
 
 
 def _opened(root: str, path: str) -> OpenFile:
@@ -123,11 +150,10 @@ def _opened(root: str, path: str) -> OpenFile:
         return open_file(root, path)
     except (MissingFileError, AccessDeniedError) as error:
         _log.warning("a signed file cannot be served: %s", error)
-        raise _not_found("the file is gone, or the server may not read it: query the table again") from error
+        raise not_found("the file is gone, or the server may not read it: query the table again") from error
     except StorageError as error:
         _log.error("a signed file cannot be served: %s", error)
-        message = "the storage of the table does not answer: try again later"
-        raise SharingError(message, status=503, code="TEMPORARILY_UNAVAILABLE") from error
+        raise unavailable("the storage of the table does not answer: try again later") from error
 
 
 def _headers(part: Part, state: FileState) -> list[Header]:
@@ -154,7 +180,3 @@ def _exchange(scope: Scope) -> Exchange | None:
 
 def _denied(message: str) -> SharingError:
     return SharingError(message, status=403, code="PERMISSION_DENIED")
-
-
-def _not_found(message: str) -> SharingError:
-    return SharingError(message, status=404, code="RESOURCE_DOES_NOT_EXIST")

@@ -75,6 +75,25 @@ class Refusal(SharingError):  # noqa: N818  # a response more than an error
         self.headers = headers
 
 
+def invalid(message: str) -> Refusal:
+    """The refusal of an invalid parameter."""
+    return Refusal(message, status=400, code="INVALID_PARAMETER_VALUE")
+
+
+def not_found(message: str) -> Refusal:
+    return Refusal(message, status=404, code="RESOURCE_DOES_NOT_EXIST")
+
+
+def too_many(message: str, seconds: int) -> Refusal:
+    """`seconds` is how long the client should wait."""
+    retry = ((b"retry-after", str(seconds).encode()),)
+    return Refusal(message, status=429, code="RATE_LIMIT_EXCEEDED", headers=retry)
+
+
+def unavailable(message: str, *headers: Header) -> Refusal:
+    return Refusal(message, status=503, code="TEMPORARILY_UNAVAILABLE", headers=headers)
+
+
 def refusal_of(error: BaseException, exchange: Exchange, endpoint: str) -> SharingError:
     """Convert a failure to a refusal. Errors that are not the recipient's fault are logged with their cause."""
     if isinstance(error, SharingError):

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from lakeport.server.http.exchange import Exchange
-from lakeport.server.http.refusals import Refusal
+from lakeport.server.http.refusals import unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -96,8 +96,7 @@ class AuditLog:
         if self._path is None or not self._required or not _is_recorded(exchange):
             return
         if self._is_stuck or await self._fails(_encoded(_subject(exchange) | {"event": "begin"})):
-            message = "the server cannot record the request, so it does not answer it: try again later"
-            raise Refusal(message, status=503, code="TEMPORARILY_UNAVAILABLE")
+            raise unavailable("the server cannot record the request, so it does not answer it: try again later")
 
     async def _fails(self, line: bytes) -> bool:
         """Whether a line could not be written in time."""

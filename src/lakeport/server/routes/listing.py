@@ -10,12 +10,12 @@ from typing import TypeVar
 import msgspec
 from litestar import get
 
-from lakeport.server.answers.caller import invalid
 from lakeport.server.catalog import model
 from lakeport.server.catalog.index import CatalogView
 from lakeport.server.catalog.locations import shown_places
 from lakeport.server.http.asgi import Reply, json_reply
 from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.refusals import invalid
 from lakeport.server.routes.reading import HttpRequest, query_parameters, scope_of
 from lakeport.server.services import Services, services_of
 from lakeport.sharing import models

@@ -9,11 +9,10 @@ from urllib.parse import parse_qsl
 from litestar import Request
 from litestar.exceptions import InternalServerException
 
-from lakeport.errors import SharingError
-from lakeport.server.answers.caller import Caller, invalid
+from lakeport.server.answers.caller import Caller
 from lakeport.server.http.asgi import Scope, header
 from lakeport.server.http.exchange import exchange_of
-from lakeport.server.http.refusals import Refusal
+from lakeport.server.http.refusals import Refusal, invalid, unavailable
 from lakeport.server.services import services_of
 from lakeport.sharing.capabilities import parse_capabilities
 
@@ -93,9 +92,8 @@ def parse_version(text: str | None) -> int | None:
     return int(text)
 
 
-def too_slow(seconds: float) -> SharingError:
-    message = (
+def too_slow(seconds: float) -> Refusal:
+    return unavailable(
         f"the answer was not ready within {seconds:g} s; ask again, for less at a time (maxFiles, a predicate, fewer "
         "versions), or with the capability asyncquery=true"
     )
-    return SharingError(message, status=503, code="TEMPORARILY_UNAVAILABLE")

@@ -15,7 +15,7 @@ from litestar.status_codes import HTTP_200_OK
 
 from lakeport.server.answers.answer import Answer
 from lakeport.server.answers.caller import Caller
-from lakeport.server.answers.pending import AsyncQuery, Begun, Plan
+from lakeport.server.answers.pending import AsyncQuery, Begun, Job
 from lakeport.server.answers.streaming import LinesReply, begin
 from lakeport.server.http.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply
 from lakeport.server.http.exchange import exchange_of
@@ -50,33 +50,29 @@ T = TypeVar("T")
 
 @get(f"{_TABLE}/version")
 async def get_version(request: HttpRequest) -> Reply:
-    return await _version(scope_of(request))
+    return await _version(request)
 
 
 @route(_TABLE, http_method=[HttpMethod.HEAD])
 async def head_version(request: HttpRequest) -> Reply:
     """Deprecated alternative to GET …/version."""
-    return await _version(scope_of(request))
+    return await _version(request)
 
 
 @get(f"{_TABLE}/metadata")
 async def get_metadata(request: HttpRequest) -> Replying:
-    scope = scope_of(request)
-    caller = open_caller(scope, "getTableMetadata")
-    services, parameters = services_of(scope), query_parameters(scope)
-    answer = partial(
-        services.tables.metadata, caller, parse_version(parameters.get("version")), parameters.get("timestamp")
-    )
-    return await _answered(scope, caller, _plan(services.lookups, caller, answer))
+    scope, services, caller = _open(request, "getTableMetadata")
+    parameters = query_parameters(scope)
+    version, timestamp = parse_version(parameters.get("version")), parameters.get("timestamp")
+    answer = partial(services.tables.metadata, caller, version, timestamp)
+    return await _answered(scope, caller, _job(services.lookups, caller, answer))
 
 
 @post(f"{_TABLE}/query", status_code=HTTP_200_OK)
 async def query_table(request: HttpRequest) -> Replying:
-    scope = scope_of(request)
-    caller = open_caller(scope, "queryTable")
-    services = services_of(scope)
+    scope, services, caller = _open(request, "queryTable")
     query = decode_query(await read_body(request))
-    plan = _plan(services.answers, caller, partial(services.tables.query, caller, query))
+    job = _job(services.answers, caller, partial(services.tables.query, caller, query))
     query_id = None
     if caller.capabilities.async_query:
         content = AsyncQuery(
@@ -88,19 +84,17 @@ async def query_table(request: HttpRequest) -> Replying:
         )
         query_id = services.queries.new_id(content)
     if query_id is None:
-        return await _answered(scope, caller, plan)
-    begun = await services.queries.started(query_id, query, plan)
-    return _begun_or_pending(scope, caller, query_id, begun, plan)
+        return await _answered(scope, caller, job)
+    begun = await services.queries.begun(query_id, query, job)
+    return _begun_or_pending(scope, caller, query_id, begun, job)
 
 
 @post(f"{_TABLE}/queries/{{query_id:str}}", status_code=HTTP_200_OK)
 async def get_query(request: HttpRequest) -> Replying:
     """The answer to a pending query."""
-    scope = scope_of(request)
-    exchange = exchange_of(scope)
+    exchange = exchange_of(scope_of(request))
     exchange.path = f"{exchange.path.rpartition('/')[0]}/…"  # tokens are not logged
-    caller = open_caller(scope, "getQuery")
-    services = services_of(scope)
+    scope, services, caller = _open(request, "getQuery")
     status = decode_query_status(await read_body(request))
     query_id: str = scope["path_params"]["query_id"]
     query = services.queries.read_id(query_id, caller.recipient.id, caller.table.id)
@@ -110,26 +104,23 @@ async def get_query(request: HttpRequest) -> Replying:
         max_files=status.max_files or query.request.max_files,
         page_token=status.page_token or query.request.page_token,
     )
-    plan = _plan(services.answers, caller, partial(services.tables.query, caller, wanted))
-    begun = await services.queries.polled(query_id, wanted, plan)
-    return _begun_or_pending(scope, caller, query_id, begun, plan)
+    job = _job(services.answers, caller, partial(services.tables.query, caller, wanted))
+    begun = await services.queries.begun(query_id, wanted, job, polled=True)
+    return _begun_or_pending(scope, caller, query_id, begun, job)
 
 
 @get(f"{_TABLE}/changes")
 async def get_changes(request: HttpRequest) -> Replying:
-    scope = scope_of(request)
-    caller = open_caller(scope, "getTableChanges")
-    services = services_of(scope)
+    scope, services, caller = _open(request, "getTableChanges")
     changes = parse_changes_request(query_parameters(scope))
-    plan = _plan(services.answers, caller, partial(services.tables.changes, caller, changes))
-    return await _answered(scope, caller, plan)
+    return await _answered(
+        scope, caller, _job(services.answers, caller, partial(services.tables.changes, caller, changes))
+    )
 
 
 @post(f"{_TABLE}/temporary-table-credentials", status_code=HTTP_200_OK)
 async def generate_credentials(request: HttpRequest) -> Reply:
-    scope = scope_of(request)
-    caller = open_caller(scope, "generateTemporaryTableCredential")
-    services = services_of(scope)
+    scope, services, caller = _open(request, "generateTemporaryTableCredential")
     wanted = decode_credentials_request(await read_body(request))
     exchange_of(scope).details = {"location": wanted.location or caller.table.location}
     lane = services.lookups.lane(caller.table.id, caller.recipient.id)
@@ -140,9 +131,13 @@ async def generate_credentials(request: HttpRequest) -> Reply:
 TABLE_ROUTES = (get_version, head_version, get_metadata, query_table, get_query, get_changes, generate_credentials)
 
 
-async def _version(scope: Scope) -> Reply:
-    caller = open_caller(scope, "getTableVersion")
-    services = services_of(scope)
+def _open(request: HttpRequest, operation: str) -> tuple[Scope, Services, Caller]:
+    scope = scope_of(request)
+    return scope, services_of(scope), open_caller(scope, operation)
+
+
+async def _version(request: HttpRequest) -> Reply:
+    scope, services, caller = _open(request, "getTableVersion")
     since = query_parameters(scope).get("startingTimestamp")
     lane = services.lookups.lane(caller.table.id, caller.recipient.id)
     version = await _in_time(services, lane.run(services.tables.version, caller, since))
@@ -150,14 +145,14 @@ async def _version(scope: Scope) -> Reply:
     return Reply(200, [(_VERSION, str(version).encode())])
 
 
-def _plan(workers: Workers, caller: Caller, answer: Callable[[], Answer]) -> Plan:
-    return Plan(answer, workers.lane(caller.table.id, caller.recipient.id), caller.recipient.id)
+def _job(workers: Workers, caller: Caller, answer: Callable[[], Answer]) -> Job:
+    return Job(answer, workers.lane(caller.table.id, caller.recipient.id), caller.recipient.id)
 
 
-async def _answered(scope: Scope, caller: Caller, plan: Plan) -> Replying:
+async def _answered(scope: Scope, caller: Caller, job: Job) -> Replying:
     """Plan an answer and send it. Raises `SharingError` (503) if it does not begin in time."""
     services = services_of(scope)
-    return _reply(scope, caller, await _in_time(services, plan.lane.run(begin, plan.answer)), plan.lane)
+    return _reply(scope, caller, await _in_time(services, job.lane.run(begin, job.answer)), job.lane)
 
 
 async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
@@ -171,9 +166,9 @@ async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun | None, plan: Plan) -> Replying:
+def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun | None, job: Job) -> Replying:
     if begun is not None:
-        return _reply(scope, caller, begun, plan.lane)
+        return _reply(scope, caller, begun, job.lane)
     exchange_of(scope).details = {"pending": True}
     line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id, status=PENDING)}) + b"\n"
     # Spark's client needs a version in every answer, and uses the last one's.
