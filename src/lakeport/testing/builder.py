@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeport.kernel.actions import TEXT_MAP
 from lakeport.kernel.data_files import physical_field
 from lakeport.kernel.deletion_vectors import encode_deletion_vector, encode_inline, encode_z85
 from lakeport.kernel.engine import Engine, FileSplit
@@ -34,7 +35,6 @@ from lakeport.kernel.schema import DataType, PrimitiveType, StructField, StructT
 from lakeport.kernel.snapshot import Snapshot, Table
 
 Action = dict[str, Any]
-TEXT_MAP = pa.map_(pa.string(), pa.string())
 _STATS_ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 

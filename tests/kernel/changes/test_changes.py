@@ -304,7 +304,7 @@ def _mapping(number: int) -> dict[str, Any]:
 REQUIRED = StructField("id", LONG, nullable=False)
 CHANGED_SCHEMAS = {
     "a narrower type": (struct(id="long"), struct(id="integer"), "id", "it was long, and is integer"),
-    "another type": (struct(id="long"), struct(id=struct(a="long")), "id", "it was long, and is struct"),
+    "another type": (struct(id="long"), struct(id=struct(a="long")), "id", "it was long, and is a struct"),
     "null forbidden": (struct(id="long"), struct(REQUIRED), "id", "null was allowed"),
     "a required addition": (struct(name="string"), struct(REQUIRED, name="string"), "id", "must not be null"),
     "a dropped column": (struct(id="long", name="string"), struct(id="long"), "name", "it was dropped"),

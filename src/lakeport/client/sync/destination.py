@@ -16,7 +16,7 @@ from lakeport.engine import ComposedEngine
 from lakeport.errors import SyncError, TableNotFoundError
 from lakeport.kernel.actions import Add, AddCdc, DomainMetadata, Remove
 from lakeport.kernel.data_files import decode_num_records
-from lakeport.kernel.definition import ROW_TRACKING_DOMAIN, assigns_row_ids, high_water_mark
+from lakeport.kernel.definition import ROW_TRACKING_DOMAIN, assigns_row_ids, high_water_mark, row_tracking_domain
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.maintenance import finish_commit
 from lakeport.kernel.scan import ScanFile
@@ -153,10 +153,7 @@ class Destination:
             add.base_row_id + (decode_num_records(add.stats) or 1) - 1 for add in adds if add.base_row_id is not None
         ]
         highest = max([before, *ends])
-        if highest == before:
-            return {}
-        mark = msgspec.json.encode({"rowIdHighWaterMark": highest}).decode()
-        return {ROW_TRACKING_DOMAIN: DomainMetadata(ROW_TRACKING_DOMAIN, mark)}
+        return {} if highest == before else {ROW_TRACKING_DOMAIN: row_tracking_domain(highest)}
 
     def _add(self, wanted: Wanted, arrived: Arrived, *, data_change: bool) -> Add:
         copy = msgspec.structs.replace(

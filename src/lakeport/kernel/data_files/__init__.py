@@ -13,5 +13,6 @@ from lakeport.kernel.data_files.partition_values import (
 )  # fmt: skip
 from lakeport.kernel.data_files.skipping import Bounds, may_match
 from lakeport.kernel.data_files.statistics import (
-    FileStatistics, conform_parsed, decode_num_records, format_stats, physical_path, stats_type, whole_stats_type,
+    CUT_LENGTH, FileStatistics, conform_parsed, decode_num_records, format_stats, physical_path, put_at, stats_type,
+    whole_stats_type,
 )  # fmt: skip

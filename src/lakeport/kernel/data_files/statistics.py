@@ -30,7 +30,7 @@ from lakeport.kernel.values import (
     utc_text,
 )
 
-_CUT_LENGTH = 32
+CUT_LENGTH = 32
 """Writers truncate long strings to this many characters or UTF-16 units. A maximum of fewer bytes is untruncated."""
 _EXACT_DIGITS = 15
 """A decimal with this many digits survives a round trip through double."""
@@ -42,7 +42,7 @@ _LEAST_NORMAL_FLOAT = float(np.finfo(np.float32).tiny)
 """Smaller floats have fewer digits."""
 
 _ZERO, _ALMOST_A_MILLISECOND, _LATEST = (scalar_of(n, pa.int64()) for n in (0, 999, 2**63 - 1000))
-_CUT = scalar_of(_CUT_LENGTH, pa.int32())
+_CUT = scalar_of(CUT_LENGTH, pa.int32())
 _EMPTY, _LAST_CHARACTER = (scalar_of(text, pa.string()) for text in ("", "\U0010ffff"))
 _OLD_TIE_BREAKER = "\ufffd"
 _BOUNDED_INEXACTLY = ("float", "double", "string", "timestamp", "timestamp_ntz")
@@ -65,9 +65,9 @@ def stats_type(schema: StructType, columns: Iterable[Column], mapping_mode: str)
         physical = physical_path(schema, column.path, mapping_mode)
         data_type = schema.resolve(column.path)[-1].type
         if not isinstance(data_type, StructType):
-            _plant(nulls, physical, pa.int64())
+            put_at(nulls, physical, pa.int64())
         if _is_ordered(data_type):
-            _plant(values, physical, arrow_type(data_type))
+            put_at(values, physical, arrow_type(data_type))
     fields = [pa.field("numRecords", pa.int64()), pa.field("tightBounds", pa.bool_())]
     for name, tree in (("minValues", values), ("maxValues", values), ("nullCount", nulls)):
         fields += [pa.field(name, _type_of(tree))] if tree else []
@@ -87,7 +87,8 @@ def _is_ordered(data_type: DataType) -> bool:
     )
 
 
-def _plant(tree: _Tree, path: tuple[str, ...], leaf: pa.DataType) -> None:
+def put_at(tree: _Tree, path: tuple[str, ...], leaf: Any) -> None:
+    """Put a leaf into nested dicts, making those that are missing."""
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
     tree[path[-1]] = leaf

@@ -21,6 +21,6 @@ from lakeport.kernel.definition.properties import (
     TRANSACTION_RETENTION, Configuration, check_removable, constraints_in, parse_interval, parse_size, spelled_property,
 )  # fmt: skip
 from lakeport.kernel.definition.row_tracking import (
-    ROW_TRACKING_DOMAIN, assign_row_ids, assigns_row_ids, high_water_mark,
+    ROW_TRACKING_DOMAIN, assign_row_ids, assigns_row_ids, high_water_mark, row_tracking_domain,
 )  # fmt: skip
 from lakeport.kernel.definition.writer_features import check_writable, protocol_for, supported_features

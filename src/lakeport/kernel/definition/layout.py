@@ -20,6 +20,7 @@ from lakeport.kernel.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    kind_of,
     parse_schema,
     parts_of,
     widens,
@@ -95,8 +96,4 @@ class _Comparison:
                 if older != VOID and not widens(older.name, newer.name):
                     yield name, f"it was {older.name}, and is {newer.name}"
             case _ if older != VOID:
-                yield name, f"it was {_kind(older)}, and is {_kind(newer)}"
-
-
-def _kind(data_type: DataType) -> str:
-    return data_type.name if isinstance(data_type, PrimitiveType) else type(data_type).__name__[:-4].lower()
+                yield name, f"it was {kind_of(older)}, and is {kind_of(newer)}"

@@ -41,6 +41,11 @@ def high_water_mark(domains: Mapping[str, str], path: str) -> int:
         raise CorruptTableError(f"the domain {ROW_TRACKING_DOMAIN} is not valid: {error}", path=path) from error
 
 
+def row_tracking_domain(highest: int) -> DomainMetadata:
+    """The metadata domain that records the highest row id."""
+    return DomainMetadata(ROW_TRACKING_DOMAIN, msgspec.json.encode(_HighWaterMark(highest)).decode())
+
+
 def assign_row_ids(adds: Iterable[Add], highest: int, version: int) -> tuple[list[Add], DomainMetadata | None]:
     """Assign row ids to files; return them and the domain's new state, if any ids were assigned. Existing ids are kept.
 
@@ -58,8 +63,7 @@ def assign_row_ids(adds: Iterable[Add], highest: int, version: int) -> tuple[lis
         assigned.append(add)
     if next_id == highest + 1:
         return assigned, None
-    mark = msgspec.json.encode(_HighWaterMark(next_id - 1)).decode()
-    return assigned, DomainMetadata(ROW_TRACKING_DOMAIN, mark)
+    return assigned, row_tracking_domain(next_id - 1)
 
 
 def with_materialised_names(configuration: Mapping[str, str | None]) -> dict[str, str | None]:

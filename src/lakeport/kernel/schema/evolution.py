@@ -13,6 +13,7 @@ from typing import Any
 from lakeport.errors import UnknownColumnError
 from lakeport.kernel.schema.column_mapping import without_mapping
 from lakeport.kernel.schema.keys import DEFAULT, GENERATION_EXPRESSION, TYPE_CHANGES
+from lakeport.kernel.schema.text import kind_of
 from lakeport.kernel.schema.types import VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakeport.kernel.schema.walks import all_nullable, parts_of, with_parts
 from lakeport.kernel.schema.widening import widens
@@ -163,19 +164,14 @@ def _merge_type(table: DataType, data: DataType, widen: bool, path: _Path) -> Da
         case PrimitiveType(before), PrimitiveType(after):
             return data if widen and _widens_in_kind(before, after) else table
     raise ValueError(
-        f"the column {'.'.join(path)!r} is {_kind(table)} in the table and {_kind(data)} in the data: rename it, or "
-        "convert it"
+        f"the column {'.'.join(path)!r} is {kind_of(table)} in the table and {kind_of(data)} in the data: rename it, "
+        "or convert it"
     )
 
 
 def _widens_in_kind(before: str, after: str) -> bool:
     """Integers stay integers: only an explicit change turns them into decimals or doubles, as in Spark."""
     return widens(before, after) and (before in _INTEGERS) == (after in _INTEGERS)
-
-
-def _kind(data_type: DataType) -> str:
-    kinds = {StructType: "a struct", ArrayType: "a list", MapType: "a map"}
-    return data_type.name if isinstance(data_type, PrimitiveType) else kinds[type(data_type)]
 
 
 def record_type_changes(before: StructType, after: StructType) -> StructType:

@@ -186,6 +186,12 @@ class _Tokens:
         return data_type
 
 
+def kind_of(data_type: DataType) -> str:
+    """A type for messages, without the types in it."""
+    kinds = {StructType: "a struct", ArrayType: "a list", MapType: "a map"}
+    return data_type.name if isinstance(data_type, PrimitiveType) else kinds[type(data_type)]
+
+
 def format_type(data_type: DataType) -> str:
     """A type as SQL text: `array<struct<a: long, b: string>>`."""
     match data_type:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from lakeport.kernel.data_files import CUT_LENGTH, put_at
 from lakeport.kernel.definition import INDEXED_COLUMNS, STATS_COLUMNS, Configuration
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, leaves_of
 
-_CUT_LENGTH = 32
 _LAST_CHARACTER = "\U0010ffff"
 _EPOCH = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -86,15 +86,9 @@ class StatsCollector:
         for path, summary in self._columns.items():
             for tree, value in zip(trees.values(), summary.statistics(), strict=True):
                 if value is not None:
-                    _plant(tree, path, value)
+                    put_at(tree, path, value)
         known: dict[str, Any] = {"numRecords": self.num_records} | {name: t for name, t in trees.items() if t}
         return msgspec.json.encode(known if tight is None else {**known, "tightBounds": tight}).decode()
-
-
-def _plant(tree: dict[str, Any], path: _Path, leaf: Any) -> None:
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[path[-1]] = leaf
 
 
 @dataclass(slots=True)
@@ -164,12 +158,12 @@ def _format_bound(value: Any, data_type: pa.DataType, *, is_max: bool) -> Any:
 
 
 def _cut_text(text: str, is_max: bool) -> str | None:
-    if len(text) <= _CUT_LENGTH:
+    if len(text) <= CUT_LENGTH:
         return text
     if not is_max:
-        return text[:_CUT_LENGTH]
+        return text[:CUT_LENGTH]
     # Replace the rest by the last of all characters, which must be greater than the text there.
-    return None if text[_CUT_LENGTH] == _LAST_CHARACTER else text[:_CUT_LENGTH] + _LAST_CHARACTER
+    return None if text[CUT_LENGTH] == _LAST_CHARACTER else text[:CUT_LENGTH] + _LAST_CHARACTER
 
 
 def _format_timestamp(microseconds: int, data_type: pa.DataType) -> str | None:
