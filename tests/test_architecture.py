@@ -75,7 +75,7 @@ TESTED_WITH_OTHERS: dict[str, set[str]] = {
     "kernel/log": {"kernel.actions"},
     "server/records": {"server.observing"},
     "server/test_app.py": {"server.routes", "server.services"},
-    "spark/processes/test_session.py": {"spark.launch", "spark.session"},
+    "spark/processes/test_session.py": {"spark.session"},
     "spark/test_frames.py": {"spark.loading"},
     "tables/test_alter.py": {"tables.columns", "tables.log", "tables.operation", "tables.properties"},
     "tables/test_vacuum.py": {"engine.clock"},

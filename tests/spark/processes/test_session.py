@@ -3,15 +3,16 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from lakeport.spark import launch
 from tests.client.shares import sharing_tables
 from tests.server.running import TOKEN
 
+SESSION = import_module("lakeport.spark.session")  # the package has a function of this name
 STARTING = """
 import lakeport.spark
 spark = lakeport.spark.session(
@@ -37,13 +38,13 @@ def test_log_settings_among_the_options_of_the_driver_win() -> None:
     options = "spark.driver.extraJavaOptions=-Dlog4j2.configurationFile=mine"
     home = Path(pyspark.__file__).parent
     launcher = ["java", "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
-    with launch.log_settings():
+    with SESSION.log_settings():
         command = [*launcher, "org.apache.spark.deploy.SparkSubmit", "--conf", options, "pyspark-shell"]
         environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"}
         run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     given = [part for part in run.stdout.split("\0") if part.startswith("-Dlog4j2")]
-    assert given == [f"-Dlog4j2.configurationFile={place}" for place in (launch.LOG_SETTINGS.as_uri(), "mine")]
+    assert given == [f"-Dlog4j2.configurationFile={place}" for place in (SESSION.LOG_SETTINGS.as_uri(), "mine")]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_a_file_in_the_directory_of_settings_is_left_alone(
     (tmp_path / name).touch()
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dmine=1")
-    with launch.log_settings():
+    with SESSION.log_settings():
         given = os.environ["SPARK_SUBMIT_OPTS"]
     assert (given == "-Dmine=1") == is_found
     assert given.endswith("-Dmine=1")
@@ -65,8 +66,8 @@ def test_a_file_in_the_directory_of_settings_is_left_alone(
 @pytest.mark.parametrize("variable", ["SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT"])
 def test_no_driver_is_started_where_there_is_one(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "1")
-    monkeypatch.setattr(launch, "launch_gateway", None)
-    launch.launch_quietly({})
+    monkeypatch.setattr(SESSION, "launch_gateway", None)
+    SESSION.launch_quietly({})
 
 
 FRESH = """

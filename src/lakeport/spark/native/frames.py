@@ -5,26 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
-from pyspark.sql.types import StructType as SparkSchema
 
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.kernel.engine import StorageClient
-from lakeport.kernel.scan import Scan, ScanFile
-from lakeport.kernel.schema import VOID, StructField, StructType, quoted
+from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import StructField, StructType, quoted
 from lakeport.locations import is_url
-from lakeport.spark.driver.document import FileEntry, ScanDocument
 from lakeport.spark.driver.scans import PlannedScan
 from lakeport.spark.driver.service import service_for
 from lakeport.spark.native.conditions import to_spark_condition
-from lakeport.spark.native.directories import partition_directories
+from lakeport.spark.native.document import describe_scan
 from lakeport.spark.native.jar import scan_frames, why_not
-from lakeport.spark.native.readable import needed_settings, physical_schema, why_not_readable
+from lakeport.spark.native.readable import why_not_readable
 from lakeport.spark.native.signing import SignedObjects, why_not_signed
-from lakeport.spark.schemas import to_spark_schema
 
 if TYPE_CHECKING:
     from lakeport.frame import Rows
@@ -68,30 +64,8 @@ def _plan(frame: Rows[Any], spark: SparkSession) -> _Native | str:
     urls = storage if isinstance(storage, SharedStorage) else SignedObjects(storage)
     whole = plan.snapshot.schema
     table = _narrowed(whole, frame.selected) if condition is None else whole
-    document = _document(plan, files, table, frame.selected)
+    document = describe_scan(plan, files, table, frame.selected)
     return _Native(PlannedScan(files, document, plan.snapshot.root, storage, urls), table, frame.selected, condition)
-
-
-def _document(plan: Scan, files: list[ScanFile], table: StructType, selected: StructType) -> ScanDocument:
-    snapshot = plan.snapshot
-    partitions = snapshot.partition_columns
-    checked = StructType(tuple(f for f in plan.schema if f.name not in partitions and f.type != VOID))
-    directories = partition_directories(files, snapshot)
-    return ScanDocument(
-        files=[
-            FileEntry(directory, file.size, file.deletion_vector is not None)
-            for file, directory in zip(files, directories, strict=True)
-        ],
-        table=_json(to_spark_schema(table)),
-        stored=_json(physical_schema(table, snapshot.mapping_mode)),
-        selected=_json(to_spark_schema(selected)),
-        checked=_json(to_spark_schema(checked)),
-        settings=needed_settings(snapshot),
-    )
-
-
-def _json(schema: SparkSchema) -> msgspec.Raw:
-    return msgspec.Raw(schema.json().encode())
 
 
 def _why_not(frame: Rows[Any], spark: SparkSession) -> str | None:

@@ -1,4 +1,5 @@
-"""Virtual directories named by partition values, which Spark parses back to exactly these values."""
+"""The document of a scan. Files are in virtual directories named by partition values, from which Spark parses exactly
+these values."""
 
 from __future__ import annotations
 
@@ -6,16 +7,44 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+from pyspark.sql.types import StructType as SparkSchema
+
 from lakeport.kernel.data_files import format_partition_value, parse_partition_value
-from lakeport.kernel.scan import ScanFile
-from lakeport.kernel.schema import PrimitiveType, StructField
+from lakeport.kernel.scan import Scan, ScanFile
+from lakeport.kernel.schema import VOID, PrimitiveType, StructField, StructType
 from lakeport.kernel.snapshot import Snapshot
+from lakeport.spark.driver.document import FileEntry, ScanDocument
+from lakeport.spark.native.readable import needed_settings, physical_schema
+from lakeport.spark.schemas import to_spark_schema
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN = re.compile(r"[^A-Za-z0-9 -]")
 
 
-def partition_directories(files: Iterable[ScanFile], snapshot: Snapshot) -> list[str]:
+def describe_scan(plan: Scan, files: list[ScanFile], table: StructType, selected: StructType) -> ScanDocument:
+    """The plan for the JVM, where `table` has the columns that it may need, and `selected` those to return."""
+    snapshot = plan.snapshot
+    partitions = snapshot.partition_columns
+    checked = StructType(tuple(f for f in plan.schema if f.name not in partitions and f.type != VOID))
+    return ScanDocument(
+        files=[
+            FileEntry(directory, file.size, file.deletion_vector is not None)
+            for file, directory in zip(files, _directories(files, snapshot), strict=True)
+        ],
+        table=_json(to_spark_schema(table)),
+        stored=_json(physical_schema(table, snapshot.mapping_mode)),
+        selected=_json(to_spark_schema(selected)),
+        checked=_json(to_spark_schema(checked)),
+        settings=needed_settings(snapshot),
+    )
+
+
+def _json(schema: SparkSchema) -> msgspec.Raw:
+    return msgspec.Raw(schema.json().encode())
+
+
+def _directories(files: Iterable[ScanFile], snapshot: Snapshot) -> list[str]:
     """The directory of each file, `day=2026-01-31/country=NL`, with the table's column names."""
     stored, fields = snapshot.physical_partition_columns, snapshot.partition_fields
     known: dict[tuple[str | None, ...], str] = {}
