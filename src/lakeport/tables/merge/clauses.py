@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any
 from typing import Literal as OneOf
@@ -14,13 +15,15 @@ import pyarrow as pa
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.data_files import make_batch
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Column, Expression, format_expression
+from lakeport.kernel.expressions import Column, Expression
 from lakeport.kernel.schema import DEFAULT, GENERATION_EXPRESSION, StructField, StructType, arrow_field, parse_path
 from lakeport.tables.input.assignments import Constant, Path, Value, as_stored, parse_assignments, replace_column
+from lakeport.tables.merge.matching import Matcher, split_condition
 from lakeport.tables.merge.sides import CompiledExpression, Pairs, RowNumbers, Side, Sides
-from lakeport.tables.rows.search import parse_condition
+from lakeport.tables.rows.search import format_condition, parse_condition
 
 Action = OneOf["update", "delete", "insert"]
+ClauseKind = OneOf["matched", "not_matched", "not_matched_by_source"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,16 @@ class Clauses:
     not_matched: tuple[Clause, ...] = ()
     not_matched_by_source: tuple[Clause, ...] = ()
 
+    def added(self, kind: ClauseKind, clause: Clause) -> Clauses:
+        """With one more clause. Raises `ValueError` if it would never apply."""
+        known: tuple[Clause, ...] = getattr(self, kind)
+        if known and known[-1].condition is None:
+            raise ValueError(
+                f"the clause before this one ({known[-1].action}) has no condition, so that this one would never apply:"
+                " only the last clause of a kind may lack a condition"
+            )
+        return replace(self, **{kind: (*known, clause)})
+
     def __iter__(self) -> Iterator[Clause]:
         return chain(self.matched, self.not_matched, self.not_matched_by_source)
 
@@ -61,20 +74,6 @@ class Clauses:
             "notMatchedPredicates": [clause.describe() for clause in self.not_matched],
             "notMatchedBySourcePredicates": [clause.describe() for clause in self.not_matched_by_source],
         }
-
-
-def format_condition(condition: str | Expression) -> str:
-    return condition if isinstance(condition, str) else format_expression(condition)
-
-
-def add_clause(clauses: tuple[Clause, ...], clause: Clause) -> tuple[Clause, ...]:
-    """Append a clause. Raises `ValueError` if it would never apply."""
-    if clauses and clauses[-1].condition is None:
-        raise ValueError(
-            f"the clause before this one ({clauses[-1].action}) has no condition, so that this one would never apply: "
-            "only the last clause of a kind may lack a condition"
-        )
-    return (*clauses, clause)
 
 
 @dataclass(frozen=True)
@@ -126,55 +125,76 @@ def choose(clauses: Sequence[BoundClause], pairs: Pairs) -> RowNumbers:
     return chosen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BoundMerge:
-    """A merge bound to both sides."""
+    """A merge bound to both sides, with all rows of its source."""
 
+    definition: MergeDefinition
     sides: Sides
+    source: pa.RecordBatch
     on: Expression
     matched: list[BoundClause]
     not_matched: list[BoundClause]
     not_matched_by_source: list[BoundClause]
 
+    @property
+    def on_target(self) -> list[BoundClause]:
+        """The clauses for target rows, by number."""
+        return [*self.matched, *self.not_matched_by_source]
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        return Matcher(self.sides, split_condition(self.on, self.sides), self.source)
+
 
 @dataclass(frozen=True)
-class ClauseBinder:
-    """Bind clauses to both sides. `table` has the target's columns after the merge; `now` is the statement's time in
-    milliseconds since the epoch."""
+class MergeDefinition:
+    """A merge as given; picklable."""
 
-    sides: Sides
+    target: Side
+    source: Side
     table: StructType
+    """The target's columns after the merge."""
     now: int
+    """The statement's time in milliseconds since the epoch."""
     merge_schema: bool
+    on: str | Expression
+    clauses: Clauses
 
-    def bind(self, on: str | Expression, clauses: Clauses) -> BoundMerge:
-        """Raises `InvalidFilterError`, `UnknownColumnError`, and `InvalidDataError` for values that cannot be set."""
-        target, source = self.sides.target, self.sides.source
-        condition = parse_condition(on, self.now)
+    def bind(self, engine: Engine, rows: pa.RecordBatch) -> BoundMerge:
+        """Bind the clauses to both sides; `rows` are those of the source.
+
+        Raises `InvalidFilterError`, `UnknownColumnError`, `InvalidDataError` for values that cannot be set, and
+        `ValueError` if both sides share an alias."""
+        sides, target, source = Sides(engine, self.target, self.source), self.target, self.source
+        condition = parse_condition(self.on, self.now)
         if condition is None:
             raise ValueError("a merge needs a condition that tells which rows match")
         return BoundMerge(
-            self.sides,
-            self.sides.bind_condition(condition, target, source),
-            [self._bound(clause, (target, source)) for clause in clauses.matched],
-            [self._bound(clause, (source,)) for clause in clauses.not_matched],
-            [self._bound(clause, (target,)) for clause in clauses.not_matched_by_source],
+            self,
+            sides,
+            rows,
+            sides.bind_condition(condition, target, source),
+            [self._bound(clause, sides, (target, source)) for clause in self.clauses.matched],
+            [self._bound(clause, sides, (source,)) for clause in self.clauses.not_matched],
+            [self._bound(clause, sides, (target,)) for clause in self.clauses.not_matched_by_source],
         )
 
-    def _bound(self, clause: Clause, visible: Sequence[Side]) -> BoundClause:
+    def _bound(self, clause: Clause, sides: Sides, visible: Sequence[Side]) -> BoundClause:
         parsed = parse_condition(clause.condition, self.now)
-        condition = None if parsed is None else self.sides.compile(self.sides.bind_condition(parsed, *visible))
+        condition = None if parsed is None else sides.compile(sides.bind_condition(parsed, *visible))
         if clause.action == "delete":
             return BoundClause("delete", self.table, condition)
         given = self._all_values(clause.action) if clause.values is None else self._values(clause)
-        values = {path: self._value(self.table.resolve(path)[-1], value, visible) for path, value in given.items()}
-        return BoundClause(clause.action, self.table, condition, values)
 
-    def _value(self, column: StructField, value: Value, visible: Sequence[Side]) -> Callable[[Pairs], pa.Array]:
-        if isinstance(value, Constant):
-            return lambda pairs: value.repeat(len(pairs))
-        bound = as_stored(self.sides.bind_value(value, *visible), self.sides.schema, column.type)
-        return self.sides.compile(bound).values
+        def compiled(column: StructField, value: Value) -> Callable[[Pairs], pa.Array]:
+            if isinstance(value, Constant):
+                return lambda pairs: value.repeat(len(pairs))
+            bound = as_stored(sides.bind_value(value, *visible), sides.schema, column.type)
+            return sides.compile(bound).values
+
+        values = {path: compiled(self.table.resolve(path)[-1], value) for path, value in given.items()}
+        return BoundClause(clause.action, self.table, condition, values)
 
     def _values(self, clause: Clause) -> dict[Path, Value]:
         given = {self._without_alias(name): value for name, value in (clause.values or {}).items()}
@@ -186,13 +206,12 @@ class ClauseBinder:
 
     def _without_alias(self, name: str) -> str:
         alias, dot, rest = name.partition(".")
-        is_alias = alias.strip("`").lower() == self.sides.target.alias.lower()
+        is_alias = alias.strip("`").lower() == self.target.alias.lower()
         return rest if dot and is_alias and self.table.find(parse_path(rest)[0]) else name
 
     def _all_values(self, action: Action) -> dict[Path, Value]:
-        source = self.sides.source
-        shared = [(f.name, other.name) for f in self.table if (other := source.schema.find(f.name))]
-        found: dict[Path, Value] = {(name,): Column((source.alias, other)) for name, other in shared}
+        shared = [(f.name, other.name) for f in self.table if (other := self.source.schema.find(f.name))]
+        found: dict[Path, Value] = {(name,): Column((self.source.alias, other)) for name, other in shared}
         may_lack = {GENERATION_EXPRESSION, DEFAULT} if action == "insert" else {GENERATION_EXPRESSION}
         missing = [f.name for f in self.table if (f.name,) not in found and not may_lack & f.metadata.keys()]
         if missing and not self.merge_schema:
@@ -202,21 +221,3 @@ class ClauseBinder:
                 column=missing[0],
             )
         return found
-
-
-@dataclass(frozen=True)
-class MergeDefinition:
-    """A picklable merge."""
-
-    target: Side
-    source: Side
-    table: StructType
-    now: int
-    merge_schema: bool
-    on: str | Expression
-    clauses: Clauses
-
-    def bind(self, engine: Engine) -> BoundMerge:
-        """Raises the errors of `ClauseBinder.bind`, and `ValueError` if both sides share an alias."""
-        sides = Sides(engine, self.target, self.source)
-        return ClauseBinder(sides, self.table, self.now, self.merge_schema).bind(self.on, self.clauses)

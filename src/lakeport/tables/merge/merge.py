@@ -11,11 +11,12 @@ from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import schema_from_arrow
 from lakeport.tables.input.assignments import check_assignments
 from lakeport.tables.input.rows import to_reader
-from lakeport.tables.merge.clauses import Clause, Clauses, MergeDefinition, add_clause, format_condition
+from lakeport.tables.merge.clauses import Clause, ClauseKind, Clauses, MergeDefinition
 from lakeport.tables.merge.run import MergeRun
 from lakeport.tables.merge.sides import Side
 from lakeport.tables.merge.source import load_source
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
+from lakeport.tables.rows.search import format_condition
 from lakeport.tables.write.append import add_missing_columns
 from lakeport.workers import open_workers
 
@@ -82,31 +83,31 @@ class Merge:
 
     def when_matched_update(self, set: Values, condition: Condition | None = None) -> Merge:
         """Set columns in table rows with a match; values may use both sides."""
-        return self._with_matched(Clause("update", condition, _copied(set)))
+        return self._with("matched", Clause("update", condition, _copied(set)))
 
     def when_matched_update_all(self, condition: Condition | None = None) -> Merge:
         """Set every column from the source."""
-        return self._with_matched(Clause("update", condition))
+        return self._with("matched", Clause("update", condition))
 
     def when_matched_delete(self, condition: Condition | None = None) -> Merge:
         """Delete table rows with a match."""
-        return self._with_matched(Clause("delete", condition))
+        return self._with("matched", Clause("delete", condition))
 
     def when_not_matched_insert(self, values: Values, condition: Condition | None = None) -> Merge:
         """Insert source rows without a match. Columns without a value get their default."""
-        return self._with_not_matched(Clause("insert", condition, _copied(values)))
+        return self._with("not_matched", Clause("insert", condition, _copied(values)))
 
     def when_not_matched_insert_all(self, condition: Condition | None = None) -> Merge:
         """Insert source rows without a match, unchanged."""
-        return self._with_not_matched(Clause("insert", condition))
+        return self._with("not_matched", Clause("insert", condition))
 
     def when_not_matched_by_source_update(self, set: Values, condition: Condition | None = None) -> Merge:
         """Set columns in table rows without a match."""
-        return self._with_not_matched_by_source(Clause("update", condition, _copied(set)))
+        return self._with("not_matched_by_source", Clause("update", condition, _copied(set)))
 
     def when_not_matched_by_source_delete(self, condition: Condition | None = None) -> Merge:
         """Delete table rows without a match."""
-        return self._with_not_matched_by_source(Clause("delete", condition))
+        return self._with("not_matched_by_source", Clause("delete", condition))
 
     def execute(self) -> Result:
         """Run the merge in one commit.
@@ -133,19 +134,11 @@ class Merge:
             self.on,
             self.clauses,
         )
-        return MergeRun(transaction, source, definition, open_workers(snapshot.engine, self.spark)).run()
+        merge = definition.bind(snapshot.engine, source)
+        return MergeRun(transaction, merge, open_workers(snapshot.engine, self.spark)).run()
 
-    def _with_matched(self, clause: Clause) -> Merge:
-        return self._with(matched=add_clause(self.clauses.matched, clause))
-
-    def _with_not_matched(self, clause: Clause) -> Merge:
-        return self._with(not_matched=add_clause(self.clauses.not_matched, clause))
-
-    def _with_not_matched_by_source(self, clause: Clause) -> Merge:
-        return self._with(not_matched_by_source=add_clause(self.clauses.not_matched_by_source, clause))
-
-    def _with(self, **clauses: tuple[Clause, ...]) -> Merge:
-        return replace(self, clauses=replace(self.clauses, **clauses))
+    def _with(self, kind: ClauseKind, clause: Clause) -> Merge:
+        return replace(self, clauses=self.clauses.added(kind, clause))
 
 
 def _copied(given: Values) -> Values:

@@ -17,8 +17,7 @@ from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import ROW_POSITION
 from lakeport.kernel.values import to_integers
 from lakeport.kernel.write import format_row
-from lakeport.tables.merge.clauses import BoundClause, choose
-from lakeport.tables.merge.matching import Matcher
+from lakeport.tables.merge.clauses import BoundMerge, choose
 from lakeport.tables.merge.sides import Pairs, RowNumbers
 from lakeport.tables.merge.source import SharedMerge
 from lakeport.workers import Workplace
@@ -31,8 +30,8 @@ _NO_ROWS: RowNumbers = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """Affected rows: three columns of equal length."""
+class AffectedRows:
+    """Target rows to which a clause applies: three columns of equal length."""
 
     rows: RowNumbers
     """Row numbers, or positions in a file; strictly ascending once sorted."""
@@ -41,33 +40,25 @@ class Found:
     source_rows: RowNumbers
     """The matching source row, or -1."""
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, chosen: npt.NDArray[np.int64] | slice) -> Found:
-        return Found(self.rows[chosen], self.clauses[chosen], self.source_rows[chosen])
+    def take(self, chosen: npt.NDArray[np.int64] | slice) -> AffectedRows:
+        return AffectedRows(self.rows[chosen], self.clauses[chosen], self.source_rows[chosen])
 
     @classmethod
-    def joined(cls, parts: Sequence[Found]) -> Found:
+    def joined(cls, parts: Sequence[AffectedRows]) -> AffectedRows:
         if not parts:
             return cls(_NO_ROWS, _NO_ROWS, _NO_ROWS)
         columns = ([part.rows for part in parts], [part.clauses for part in parts], [p.source_rows for p in parts])
         return cls(*map(np.concatenate, columns))
 
 
-@dataclass(frozen=True, eq=False)
-class FoundIn:
-    """Affected rows of a file."""
-
-    file: ScanFile
-    rows: Found
+AffectedFiles = list[tuple[ScanFile, AffectedRows]]
 
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
     """The search result for some files."""
 
-    found: list[FoundIn]
+    found: AffectedFiles
     source_rows: RowNumbers
     """The source rows with a match."""
 
@@ -80,42 +71,34 @@ class SearchTask:
     reader: RowReader
 
     def __call__(self, place: Workplace, files: Sequence[ScanFile]) -> SearchResult:
-        opened = self.merge.open(place.engine)
-
         def rows_of(file: ScanFile) -> Iterator[tuple[ScanFile, pa.RecordBatch]]:
             for batch in self.reader.read(place.engine, file):
                 place.check()
                 yield file, batch
 
-        search = MergeSearch(opened.matcher, opened.source, opened.merge.matched, opened.merge.not_matched_by_source)
-        found = search.run(in_order(files, rows_of, place.threads))
-        return SearchResult(found, np.flatnonzero(search.matched_sources))
+        return _Search(self.merge.open(place.engine)).run(in_order(files, rows_of, place.threads))
 
 
-class MergeSearch:
+class _Search:
     """Searches target rows and remembers which source rows had a match."""
 
-    def __init__(
-        self,
-        matcher: Matcher,
-        source: pa.RecordBatch,
-        matched: Sequence[BoundClause],
-        by_source: Sequence[BoundClause],
-    ) -> None:
-        self._matcher, self._source, self._matched, self._by_source = matcher, source, matched, by_source
-        self._may_repeat = [(c.action, c.condition is None) for c in matched] == [("delete", True)]
+    def __init__(self, merge: BoundMerge) -> None:
+        self._source, self._matcher = merge.source, merge.matcher
+        self._matched, self._by_source = merge.matched, merge.not_matched_by_source
+        self._may_repeat = [(c.action, c.condition is None) for c in self._matched] == [("delete", True)]
         """Whether a row may match several times: deleting twice is the same as once."""
-        self.matched_sources = np.zeros(source.num_rows, np.bool_)
+        self._is_matched = np.zeros(merge.source.num_rows, np.bool_)
 
-    def run(self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]) -> list[FoundIn]:
-        """The affected files. Batches have `ROW_POSITION` and are ordered by file.
+    def run(self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]) -> SearchResult:
+        """Search batches, which have `ROW_POSITION` and are ordered by file.
 
         Raises `InvalidDataError` if several source rows would change the same row."""
-        found: dict[str, tuple[ScanFile, list[Found]]] = {}
+        found: dict[str, tuple[ScanFile, list[AffectedRows]]] = {}
         for gathered in self._gathered(batches):
             for file, part in self._in_files(gathered):
                 found.setdefault(file.path, (file, []))[1].append(part)
-        return [FoundIn(file, Found.joined(parts)) for file, parts in found.values()]
+        joined = [(file, AffectedRows.joined(parts)) for file, parts in found.values()]
+        return SearchResult(joined, np.flatnonzero(self._is_matched))
 
     def _gathered(
         self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]
@@ -133,7 +116,7 @@ class MergeSearch:
         if gathered:
             yield gathered
 
-    def _in_files(self, gathered: list[tuple[ScanFile, pa.RecordBatch]]) -> Iterator[tuple[ScanFile, Found]]:
+    def _in_files(self, gathered: list[tuple[ScanFile, pa.RecordBatch]]) -> Iterator[tuple[ScanFile, AffectedRows]]:
         rows = pa.concat_batches([batch for _, batch in gathered])
         found = self._look(rows)
         positions = to_integers(rows.column(ROW_POSITION.name))
@@ -142,25 +125,25 @@ class MergeSearch:
         for (file, _), start, end in zip(gathered, cuts[:-1], cuts[1:], strict=True):
             if end > start:
                 part = found.take(slice(start, end))
-                yield file, Found(positions[part.rows], part.clauses, part.source_rows)
+                yield file, AffectedRows(positions[part.rows], part.clauses, part.source_rows)
 
-    def _look(self, target: pa.RecordBatch) -> Found:
+    def _look(self, target: pa.RecordBatch) -> AffectedRows:
         """The affected rows, in order."""
         is_matched = np.zeros(target.num_rows, np.bool_)
         parts = []
         for rows, source_rows in self._matcher.matches(target):
-            self.matched_sources[source_rows] = True
+            self._is_matched[source_rows] = True
             is_matched[rows] = True
             if self._matched:
                 parts.append(self._changed(target, rows, source_rows))
         if self._by_source:
             parts.append(self._unmatched(target, np.flatnonzero(~is_matched)))
-        found = Found.joined(parts)
+        found = AffectedRows.joined(parts)
         return found if len(parts) < 2 else found.take(np.argsort(found.rows, kind="stable"))
 
-    def _changed(self, target: pa.RecordBatch, rows: RowNumbers, source_rows: RowNumbers) -> Found:
+    def _changed(self, target: pa.RecordBatch, rows: RowNumbers, source_rows: RowNumbers) -> AffectedRows:
         clauses = choose(self._matched, Pairs(target, self._source, rows, source_rows))
-        found = Found(rows, clauses, source_rows).take(np.flatnonzero(clauses >= 0))
+        found = AffectedRows(rows, clauses, source_rows).take(np.flatnonzero(clauses >= 0))
         repeated = found.rows[1:] == found.rows[:-1]
         if not repeated.any():
             return found
@@ -168,12 +151,12 @@ class MergeSearch:
             raise self._ambiguous(target, found, int(repeated.argmax()))
         return found.take(np.flatnonzero(np.concatenate([[True], ~repeated])))
 
-    def _unmatched(self, target: pa.RecordBatch, rows: RowNumbers) -> Found:
+    def _unmatched(self, target: pa.RecordBatch, rows: RowNumbers) -> AffectedRows:
         clauses = choose(self._by_source, Pairs(target, None, rows))
         applies = np.flatnonzero(clauses >= 0)
-        return Found(rows[applies], clauses[applies] + len(self._matched), np.full(len(applies), -1, np.int64))
+        return AffectedRows(rows[applies], clauses[applies] + len(self._matched), np.full(len(applies), -1, np.int64))
 
-    def _ambiguous(self, target: pa.RecordBatch, found: Found, at: int) -> InvalidDataError:
+    def _ambiguous(self, target: pa.RecordBatch, found: AffectedRows, at: int) -> InvalidDataError:
         row = found.rows[at]
         sources = found.source_rows[found.rows == row]
         names = [name for name in target.schema.names if name != ROW_POSITION.name]

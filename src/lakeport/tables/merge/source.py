@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Protocol
 from uuid import uuid4
 
@@ -16,7 +16,6 @@ from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.schema import arrow_schema, nullable, schema_from_arrow
 from lakeport.kernel.write import fit_column
 from lakeport.tables.merge.clauses import BoundMerge, MergeDefinition
-from lakeport.tables.merge.matching import Matcher, split_condition
 from lakeport.tables.merge.sides import name_source_row
 from lakeport.tables.operation import discard
 from lakeport.workers import Workers
@@ -48,47 +47,32 @@ def _in_one(column: pa.ChunkedArray, name: str) -> pa.Array:
     return combined
 
 
-class OpenMerge:
-    """A merge bound to both sides, with its source."""
-
-    def __init__(self, merge: BoundMerge, source: pa.RecordBatch) -> None:
-        self.merge, self.source = merge, source
-        self.clauses = [*merge.matched, *merge.not_matched_by_source]
-        """The clauses for target rows, by number."""
-
-    @cached_property
-    def matcher(self) -> Matcher:
-        return Matcher(self.merge.sides, split_condition(self.merge.on, self.merge.sides), self.source)
-
-
 class SharedMerge(Protocol):
     """A merge that tasks open where they run."""
 
-    def open(self, engine: Engine) -> OpenMerge: ...
+    def open(self, engine: Engine) -> BoundMerge: ...
 
 
 @contextmanager
-def shared_merge(
-    opened: OpenMerge, definition: MergeDefinition, workers: Workers, engine: Engine, root: str
-) -> Iterator[SharedMerge]:
+def shared_merge(merge: BoundMerge, workers: Workers, root: str) -> Iterator[SharedMerge]:
     """Share a merge with tasks. For other processes, the source is stored in a file below `root` while they run; vacuum
     deletes it as unreferenced data if it is left behind."""
     if workers.here is not None:
-        yield _HeldMerge(opened)
+        yield _HeldMerge(merge)
         return
-    path = f"{root}/merge-source-{uuid4()}.arrow"
+    engine, path = merge.sides.engine, f"{root}/merge-source-{uuid4()}.arrow"
     try:
-        yield _StoredMerge(definition, _store(engine, path, opened.source))
+        yield _StoredMerge(merge.definition, _store(engine, path, merge.source))
     finally:
         discard(engine, [path])
 
 
 @dataclass(frozen=True)
 class _HeldMerge:
-    opened: OpenMerge
+    merge: BoundMerge
 
-    def open(self, engine: Engine) -> OpenMerge:
-        return self.opened
+    def open(self, engine: Engine) -> BoundMerge:
+        return self.merge
 
 
 @dataclass(frozen=True)
@@ -98,7 +82,7 @@ class _StoredMerge:
     definition: MergeDefinition = field(compare=False)
     file: FileStatus
 
-    def open(self, engine: Engine) -> OpenMerge:
+    def open(self, engine: Engine) -> BoundMerge:
         return _opened(_Opening(self, engine))
 
 
@@ -109,11 +93,11 @@ class _Opening:
 
 
 @lru_cache(maxsize=1)
-def _opened(opening: _Opening) -> OpenMerge:
+def _opened(opening: _Opening) -> BoundMerge:
     stored, engine = opening.stored, opening.engine
     with engine.storage.open_input(stored.file) as file, pa.ipc.open_file(file) as reader:
         (source,) = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-    return OpenMerge(stored.definition.bind(engine), source)
+    return stored.definition.bind(engine, source)
 
 
 def _store(engine: Engine, path: str, source: pa.RecordBatch) -> FileStatus:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression, format_expression
+from lakeport.kernel.expressions import Expression
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
 from lakeport.tables.rows.changes import FileChange, RowChanges
 from lakeport.tables.rows.execution import execute
-from lakeport.tables.rows.search import find_rows, parse_condition
+from lakeport.tables.rows.search import find_rows, format_condition, parse_condition
 from lakeport.workers import open_workers
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def delete(
     if transaction is None:
         return Result(snapshot.version)
     condition = parse_condition(where, transaction.started)
-    transaction.parameters["predicate"] = format_predicate(where)
+    transaction.parameters["predicate"] = [] if where is None else [format_condition(where)]
     workers = open_workers(snapshot.engine, spark)
     found = find_rows(transaction, condition, workers)
     changes = RowChanges(
@@ -45,8 +45,3 @@ def delete(
         metrics=lambda counts: counts.deletions | counts.metrics,
     )
     return execute(transaction, changes, workers)
-
-
-def format_predicate(where: str | Expression | None) -> Any:
-    """A condition as recorded in a table's history."""
-    return [] if where is None else [where if isinstance(where, str) else format_expression(where)]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.engine import ROW_INDEX, Engine, FileSplit
-from lakeport.kernel.expressions import Expression, columns_in, parse_filter, replace_now
+from lakeport.kernel.expressions import Expression, columns_in, format_expression, parse_filter, replace_now
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.schema import ROW_POSITION, arrow_field
 from lakeport.kernel.transaction import Transaction
@@ -35,6 +35,11 @@ def parse_condition(where: str | Expression | None, now: int) -> Expression | No
     if not isinstance(parsed, Expression):
         raise ValueError(f"a condition is SQL text or an expression, not {type(where).__name__}")
     return replace_now(parsed, now)
+
+
+def format_condition(condition: str | Expression) -> str:
+    """A condition as recorded in a table's history."""
+    return condition if isinstance(condition, str) else format_expression(condition)
 
 
 def find_rows(

@@ -14,10 +14,9 @@ from lakeport.kernel.schema import StructType
 from lakeport.tables.input.assignments import Assignments, Path, Value, parse_assignments
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
 from lakeport.tables.rows.changes import FileChange, RowChanges
-from lakeport.tables.rows.delete import format_predicate
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.output import Updated
-from lakeport.tables.rows.search import find_rows, parse_condition
+from lakeport.tables.rows.search import find_rows, format_condition, parse_condition
 from lakeport.workers import open_workers
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def update(
     condition = parse_condition(where, transaction.started)
     given = parse_assignments(snapshot.schema, set, transaction.started)
     Assignments.bind(snapshot.engine, snapshot.schema, given)  # fail early on invalid expressions
-    transaction.parameters["predicate"] = format_predicate(where)
+    transaction.parameters["predicate"] = [] if where is None else [format_condition(where)]
     workers = open_workers(snapshot.engine, spark)
     update = _SetColumns(snapshot.schema, given)
     found = find_rows(transaction, condition, workers)

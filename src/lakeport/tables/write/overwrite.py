@@ -13,17 +13,16 @@ import pyarrow as pa
 from lakeport.kernel.actions import Add
 from lakeport.kernel.data_files import decode_num_records, parse_partition_value
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import And, Column, Comparison, Expression, Or, chain, format_expression, lit
+from lakeport.kernel.expressions import And, Column, Comparison, Expression, Or, chain, lit
 from lakeport.kernel.schema import MAPPING_PREFIX, StructField, StructType, arrow_field, schema_from_arrow
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.input.rows import to_reader
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot, snapshot_of
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
-from lakeport.tables.rows.delete import format_predicate
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.output import Inserted, WrittenRows
-from lakeport.tables.rows.search import find_rows, parse_condition
+from lakeport.tables.rows.search import find_rows, format_condition, parse_condition
 from lakeport.tables.write.append import add_missing_columns
 from lakeport.workers.writing import write_rows
 
@@ -101,9 +100,7 @@ class Replacing:
     @property
     def constraints(self) -> dict[str, str]:
         """Conditions on new rows, by name."""
-        if self.where is None:
-            return {}
-        return {"where": self.where if isinstance(self.where, str) else format_expression(self.where)}
+        return {} if self.where is None else {"where": format_condition(self.where)}
 
     def is_by_partition(self, snapshot: Snapshot) -> bool:
         return self.partitions == "dynamic" and bool(snapshot.partition_columns)
@@ -123,7 +120,7 @@ class Replacing:
             add_missing_columns(transaction, given)
         transaction.parameters |= {"mode": "Overwrite", "partitionBy": list(transaction.metadata.partition_columns)}
         if self.where is not None:
-            transaction.parameters["predicate"] = format_predicate(self.where)
+            transaction.parameters["predicate"] = [format_condition(self.where)]
         if self.partitions == "dynamic":
             transaction.parameters["partitionOverwriteMode"] = "dynamic"
 
