@@ -66,7 +66,6 @@ TESTED_WITH_OTHERS: dict[str, set[str]] = {
     "cli/test_app.py": {"__main__", "cli.options"},
     "client/http": {"testing.http", "version"},
     "client/tables/test_commits.py": {"source"},
-    "client/test_opening.py": {"client.options"},
     "engine/expressions": {"testing.rowwise"},
     "engine/test_contracts.py": {"kernel.engine", "testing", "testing.builder", "testing.contracts"},
     "iceberg/test_crashes.py": {"iceberg.session"},

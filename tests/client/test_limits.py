@@ -11,9 +11,9 @@ from itertools import count
 
 import pytest
 
-from lakeport.client.rest import answers, page_count
+from lakeport.client.rest import answers
 from lakeport.client.rest import server as rest
-from lakeport.client.rest.page_count import PageCount
+from lakeport.client.rest.answers import PageCount
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_urls import SharedTable
 from lakeport.client.tables.local_log import changes_log
@@ -126,7 +126,7 @@ def test_a_list_of_endless_names_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_list_of_endless_pages_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_count, "EMPTY_PAGES", 100)
+    monkeypatch.setattr(answers, "EMPTY_PAGES", 100)
     with client_of(endless_list()) as client, pytest.raises(SharingError, match="100 pages in a row"):
         client.shares()
 
@@ -167,8 +167,8 @@ def test_long_ends_of_many_pages_are_not_held() -> None:
 
 @pytest.mark.parametrize("on_each", [0, 1])
 def test_endless_pages_of_a_table_end(monkeypatch: pytest.MonkeyPatch, on_each: int) -> None:
-    monkeypatch.setattr(page_count, "PAGES", 120)
-    monkeypatch.setattr(page_count, "EMPTY_PAGES", 100)
+    monkeypatch.setattr(answers, "PAGES", 120)
+    monkeypatch.setattr(answers, "EMPTY_PAGES", 100)
     numbers = count()
 
     def script(asked: Asked) -> Steps:

@@ -1,8 +1,7 @@
 """The recipient's side of sharing: from a profile to rows."""
 
 from lakeport.client.auth.profiles import GivenProfile
-from lakeport.client.opening import open_server, open_table
-from lakeport.client.options import AccessMode, ClientChoices, ClientOptions
+from lakeport.client.opening import AccessMode, ClientChoices, ClientOptions, open_server, open_table
 from lakeport.client.rest.server import SharingServer
 
 __all__ = ["AccessMode", "ClientChoices", "ClientOptions", "GivenProfile", "SharingServer", "open_server", "open_table"]

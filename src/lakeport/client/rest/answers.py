@@ -15,9 +15,8 @@ from weakref import finalize
 import msgspec
 
 from lakeport.client.http.answer import HttpAnswer
-from lakeport.client.http.limits import LINE_BYTES, PAGE_BYTES, limited, too_large
+from lakeport.client.http.limits import EMPTY_PAGES, LINE_BYTES, PAGE_BYTES, PAGES, limited, too_large
 from lakeport.client.http.refusals import invalid_answer, sharing_error
-from lakeport.client.rest.page_count import PageCount
 from lakeport.errors import SharingError
 from lakeport.sharing.capabilities import HEADER, Capabilities, parse_capabilities
 from lakeport.sharing.lines import PENDING, EndStreamAction, QueryStatus
@@ -286,3 +285,25 @@ def _together(*told: EndStreamAction | None) -> EndStreamAction | None:
         refresh_token=tokens[0] if tokens else None,
         min_url_expiration_timestamp=min(expirations, default=None),
     )
+
+
+class PageCount:
+    """Counts the pages of one response. Raises `SharingError` if they seem endless or repeat."""
+
+    def __init__(self, server: str, about: str) -> None:
+        self._server, self._about = server, about
+        self._pages = self._empty = 0
+        self._tokens: set[int] = set()
+        """Hashes, because tokens may be long."""
+
+    def add(self, items: int, next_token: str | None) -> None:
+        """Count a page with this many items, followed by the page of `next_token`."""
+        self._pages += 1
+        self._empty = 0 if items else self._empty + 1
+        if self._pages >= PAGES:
+            raise too_large(self._server, self._about, f"has more than {PAGES:,} pages")
+        if self._empty >= EMPTY_PAGES:
+            raise too_large(self._server, self._about, f"has {EMPTY_PAGES:,} pages in a row with nothing on them")
+        if next_token is not None and hash(next_token) in self._tokens:
+            raise invalid_answer(self._server, self._about, "its pages lead back to one that was there")
+        self._tokens.add(hash(next_token))

@@ -10,8 +10,7 @@ import msgspec
 
 from lakeport.client.http.limits import LIST_ITEMS, METADATA_BYTES, PAGE_BYTES, PAGE_ITEMS, too_large
 from lakeport.client.http.pool import HttpPool
-from lakeport.client.rest.answers import TableAnswer, parse_version
-from lakeport.client.rest.page_count import PageCount
+from lakeport.client.rest.answers import PageCount, TableAnswer, parse_version
 from lakeport.client.rest.pages import FORMATS, ParameterPages, QueryPages
 from lakeport.client.rest.session import Session, segment, table_path
 from lakeport.errors import SharingError

@@ -1,6 +1,5 @@
 """Copies of shared tables: the recipient's own Delta tables, byte-identical to what the provider shares."""
 
-from lakeport.client.sync.result import SyncResult
-from lakeport.client.sync.run import sync_table
+from lakeport.client.sync.run import SyncResult, sync_table
 
 __all__ = ["SyncResult", "sync_table"]

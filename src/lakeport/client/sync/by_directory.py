@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from lakeport.client.options import AccessMode
+from lakeport.client.opening import AccessMode
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync.names import name_of
 from lakeport.client.sync.source import ChangeFiles, SharedVersion, change_files_in

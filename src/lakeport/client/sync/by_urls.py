@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakeport.client.options import AccessMode
+from lakeport.client.opening import AccessMode
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync.names import name_of
 from lakeport.client.sync.source import ChangeFiles, SharedVersion, change_files_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lakeport.client.options import AccessMode
+from lakeport.client.opening import AccessMode
 from lakeport.kernel.actions import Format, Metadata, Protocol
 from lakeport.kernel.definition import (
     CATALOG_MANAGED,

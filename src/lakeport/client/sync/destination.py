@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from lakeport.client.options import AccessMode
+from lakeport.client.opening import AccessMode
 from lakeport.client.sync.definition import SYNCED_ACCESS, SYNCED_TABLE, SYNCED_VERSION, copied_definition
 from lakeport.client.sync.names import parse_copy
 from lakeport.client.sync.plan import Live, VersionPlan, Wanted, live_files

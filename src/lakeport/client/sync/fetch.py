@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 from lakeport.client.sync.copying import (
@@ -18,11 +18,13 @@ from lakeport.client.sync.copying import (
 )
 from lakeport.client.sync.names import parse_copy
 from lakeport.client.sync.plan import VersionPlan, Wanted
-from lakeport.client.sync.result import Progress
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.engine import FileStatus, StorageClient
 from lakeport.workers import Workers
 from lakeport.workers.ordered import map_ordered
+
+Progress = Callable[[int, int], object]
+"""Called now and then with the bytes copied and the total."""
 
 _TASK_BYTES = 256 << 20
 _OPEN_COST = 1 << 20

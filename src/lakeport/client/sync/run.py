@@ -7,27 +7,29 @@ at a complete version, and the next sync continues from there with the files alr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakeport.client.auth.profiles import open_profile
 from lakeport.client.http.pool import HttpPool
-from lakeport.client.options import ClientOptions
+from lakeport.client.opening import AccessMode, ClientOptions
 from lakeport.client.rest.server import SharingServer
+from lakeport.client.sync.by_directory import DirectorySource
+from lakeport.client.sync.by_urls import UrlSource
 from lakeport.client.sync.destination import Arrived, Destination
-from lakeport.client.sync.fetch import Fetcher
-from lakeport.client.sync.opening import open_source
+from lakeport.client.sync.fetch import Fetcher, Progress
 from lakeport.client.sync.plan import VersionPlan, plan_version, planned_files
-from lakeport.client.sync.result import Progress, SyncResult
 from lakeport.client.sync.source import SharedVersion, SyncSource
 from lakeport.client.sync.verify import find_lost, verify_copy
+from lakeport.client.tables.offered import read_offered
 from lakeport.engine import default_engine
-from lakeport.errors import MissingFileError, SharingError, SyncError
+from lakeport.errors import AuthenticationError, MissingFileError, SharingError, SyncError, UnavailableError
 from lakeport.kernel.actions import AddCdc
 from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import parse_target
 from lakeport.kernel.write import CHANGE_DIRECTORY
-from lakeport.sharing.names import parse_table_url
+from lakeport.sharing.names import TableName, parse_table_url
 from lakeport.workers import Workers, open_workers
 
 if TYPE_CHECKING:
@@ -35,6 +37,26 @@ if TYPE_CHECKING:
 
 _CHASES = 10
 """How often to restart when the latest version changes while URLs have to be renewed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncResult:
+    """`version` is the copy's; -1 if there is no copy, as before the first sync in a dry run."""
+
+    version: int
+    source_version: int
+    """The version of the shared table that the copy has, or would have."""
+    commits: int = 0
+    """The number of versions added to the copy."""
+    added_files: int = 0
+    removed_files: int = 0
+    """No longer in the table; their bytes stay until a vacuum, for older versions."""
+    fetched_files: int = 0
+    """Data files, of rows and changes, that were not present already."""
+    fetched_bytes: int = 0
+    verified_files: int | None = None
+    """The number of data files found equal to those of the share."""
+    dry_run: bool = False
 
 
 def sync_table(
@@ -69,7 +91,7 @@ def sync_table(
     with SharingServer(open_profile(url.profile), HttpPool(client.http), formats=("delta",)) as server:
         destination = Destination(engine or default_engine(storage_options), parse_target(dest))
         return sync_from(
-            open_source(server, url.name, client, destination.synced_access),
+            _open_source(server, url.name, client, destination.synced_access),
             destination,
             full=full,
             squash=squash,
@@ -78,6 +100,28 @@ def sync_table(
             progress=progress,
             workers=open_workers(destination.engine, spark),
         )
+
+
+def _open_source(server: SharingServer, name: TableName, client: ClientOptions, known: AccessMode) -> SyncSource:
+    """The table by the chosen access mode, or by the one `known` from the last sync if still offered: another one names
+    files differently, so all would be fetched again. Raises `SharingError`."""
+    by_urls, by_directory = UrlSource(server, name), DirectorySource(server, name, client.storage_options)
+    if client.access is not None:
+        return by_directory if client.access == "dir" else by_urls
+    if known == "dir" and _gives_credentials(by_directory):
+        return by_directory
+    ways: tuple[SyncSource, ...] = (by_urls, by_directory)
+    return read_offered(ways, lambda way: way.check())[0]
+
+
+def _gives_credentials(source: DirectorySource) -> bool:
+    try:
+        source.check()
+    except (AuthenticationError, UnavailableError):
+        raise
+    except SharingError:
+        return False
+    return True
 
 
 def sync_from(

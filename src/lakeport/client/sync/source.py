@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from lakeport.client.options import AccessMode
+from lakeport.client.opening import AccessMode
 from lakeport.client.sync.plan import Wanted
 from lakeport.kernel.changes import ChangeFile, TableChanges
 from lakeport.kernel.engine import StorageClient
