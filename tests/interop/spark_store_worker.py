@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import lakeport
+from lakeport.engine.storage import signing
 from lakeport.spark import explain, session
-from lakeport.spark.native import signing
 
 
 def found(spark: SparkSession, job: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def plan_of(rows: DataFrame) -> str:
 
 if __name__ == "__main__":
     given = json.load(sys.stdin)
-    signing._LIFE_SECONDS = given["life"]
+    signing._SECONDS = given["life"]
     local = session(spark_master="local[2]", spark_ui_enabled="false", spark_driver_host="127.0.0.1")
     local.sparkContext.setLogLevel("OFF")
     print("found", json.dumps([found(local, job) for job in given["jobs"]]))

@@ -15,7 +15,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.client.tables.local_log import SignedUrl
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import StorageError
 from lakeport.kernel.scan import ScanFile
 from lakeport.spark.driver.document import FileEntry, ScanDocument, UrlAnswer

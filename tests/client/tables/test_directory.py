@@ -81,6 +81,26 @@ def test_credentials_that_have_expired_when_they_come_are_used_all_the_same() ->
     assert vendor.given == 2
 
 
+def test_a_rejected_url_is_signed_with_new_credentials_and_others_are_with_it() -> None:
+    class Server:
+        given = 0
+
+        def credentials(self, name: TableName) -> Credentials:
+            self.given += 1
+            keys = AwsTempCredentials(access_key_id=f"id{self.given}", secret_access_key="s", session_token="t")
+            expires = int(time.time() * 1000) + HOUR_MS
+            return Credentials(location="s3://bucket/orders", expiration_time=expires, aws_temp_credentials=keys)
+
+    server = Server()
+    storage = DirectoryStorage(server, NAME, {"region": "eu-west-1"})  # type: ignore[arg-type]
+    one, other = (f"s3://bucket/orders/{name}" for name in "ab")
+    first = [storage.signed(path) for path in (one, other)]
+    assert storage.signed(one) is first[0]
+    renewed = [storage.signed(path, old.url) for path, old in zip((one, other), first, strict=True)]
+    assert ["id1" in url.url for url in first] == ["id2" in url.url for url in renewed] == [True, True]
+    assert server.given == 2
+
+
 OPTIONS: dict[str, tuple[Credentials, dict[str, str]]] = {
     "aws": (
         Credentials(location="s3a://b/t", expiration_time=1, aws_temp_credentials=AWS),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from lakeport.client.tables.shared_storage import SharedStorage
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
 from lakeport.kernel.engine import FileStatus
 from lakeport.testing.http import Asked, Steps, reply, scripted
@@ -27,12 +28,9 @@ class Urls:
     urls: list[str]
     refusals: list[str] = field(default_factory=list)
 
-    def current(self, path: str) -> str:
-        return self.urls[len(self.refusals)]
-
-    def refused(self, path: str, url: str) -> str:
-        self.refusals.append(url)
-        return self.current(path)
+    def signed(self, path: str, refused: str | None = None) -> SignedUrl:
+        self.refusals += [refused] if refused else []
+        return SignedUrl(self.urls[len(self.refusals)])
 
 
 def serve(asked: Asked) -> Steps:

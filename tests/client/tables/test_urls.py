@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pytest
 
-from lakeport.client.tables.local_log import SignedUrl
 from lakeport.client.tables.urls import FreshUrls
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import SharingError
 from tests.client.provider import DataFile, Shared, providing, schema
 
@@ -37,11 +37,11 @@ def test_a_url_is_renewed_before_it_expires() -> None:
     server = Server()
     urls = server.fresh()
     server.now += 79
-    assert urls.current("a") == "a?0"
+    assert urls.signed("a").url == "a?0"
     server.now += 2
-    assert (urls.current("a"), urls.current("b")) == ("a?1", "b?1")
+    assert (urls.signed("a").url, urls.signed("b").url) == ("a?1", "b?1")
     server.now += 79
-    assert urls.current("b") == "b?1"
+    assert urls.signed("b").url == "b?1"
     assert server.asked == 1
 
 
@@ -49,25 +49,25 @@ def test_a_long_life_is_renewed_five_minutes_before_its_end() -> None:
     server = Server(36_000)
     urls = server.fresh()
     server.now += 36_000 - 301
-    assert urls.current("a") == "a?0"
+    assert urls.signed("a").url == "a?0"
     server.now += 2
-    assert urls.current("a") == "a?1"
+    assert urls.signed("a").url == "a?1"
 
 
 def test_a_url_whose_life_is_not_told_is_good_until_it_is_refused() -> None:
     server = Server(None)
     urls = server.fresh()
     server.now += 10**9
-    assert urls.current("a") == "a?0"
-    assert urls.refused("a", "a?0") == "a?1"
-    assert urls.current("b") == "b?1"
+    assert urls.signed("a").url == "a?0"
+    assert urls.signed("a", "a?0").url == "a?1"
+    assert urls.signed("b").url == "b?1"
 
 
 def test_a_url_that_another_thread_has_renewed_is_not_renewed_again() -> None:
     server = Server()
     urls = server.fresh()
-    assert urls.refused("a", "a?0") == "a?1"
-    assert urls.refused("b", "b?0") == "b?1"
+    assert urls.signed("a", "a?0").url == "a?1"
+    assert urls.signed("b", "b?0").url == "b?1"
     assert server.asked == 1
 
 
@@ -79,7 +79,7 @@ def test_many_threads_ask_once() -> None:
 
     def read() -> None:
         barrier.wait()
-        found.append(urls.current("a"))
+        found.append(urls.signed("a").url)
 
     threads = [threading.Thread(target=read) for _ in range(16)]
     for thread in threads:
@@ -94,7 +94,7 @@ def test_an_answer_without_one_of_the_files_is_an_error() -> None:
     server = Server()
     urls = server.fresh(lambda: server.urls("a"))
     with pytest.raises(SharingError, match="did not renew the URLs of 1 of 2 files; read the table again") as failed:
-        urls.refused("b", "b?0")
+        urls.signed("b", "b?0")
     assert failed.value.code == "URLS_NOT_RENEWED"
 
 
@@ -114,10 +114,10 @@ def test_each_renewal_has_the_token_of_the_answer_before() -> None:
 def test_urls_that_have_expired_when_they_come_are_good_until_they_are_refused(seconds: float) -> None:
     server = Server(seconds)  # the clocks differ
     urls = server.fresh()
-    assert (urls.current("a"), urls.current("b")) == ("a?0", "b?0")
-    assert urls.refused("a", "a?0") == "a?1"
+    assert (urls.signed("a").url, urls.signed("b").url) == ("a?0", "b?0")
+    assert urls.signed("a", "a?0").url == "a?1"
     server.now += 100
-    assert urls.current("b") == "b?1"
+    assert urls.signed("b").url == "b?1"
 
 
 def test_a_url_is_not_in_the_repr() -> None:

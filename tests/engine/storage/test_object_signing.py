@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from lakeport.engine.storage import signing
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import StorageError
 
@@ -15,12 +17,12 @@ AZURE = {"account_name": "account", "account_key": "c2VjcmV0"}
 
 
 def test_a_url_names_the_object_and_its_life_and_not_the_key() -> None:
-    url = urlsplit(Storage(S3).sign("s3://bucket/orders/day=2026 01/a%20b.parquet", 60))
+    url = urlsplit(Storage(S3).signed("s3://bucket/orders/day=2026 01/a%20b.parquet").url)
     assert url.path == "/bucket/orders/day%3D2026%2001/a%2520b.parquet"
     query = parse_qs(url.query)
-    assert query["X-Amz-Expires"] == ["60"]
+    assert query["X-Amz-Expires"] == ["3600"]
     assert "X-Amz-Signature" in query
-    assert "sig=" in Storage(AZURE).sign("az://container/orders/part.parquet", 60)
+    assert "sig=" in Storage(AZURE).signed("az://container/orders/part.parquet").url
 
 
 @pytest.mark.parametrize(
@@ -39,5 +41,14 @@ def test_a_url_names_the_object_and_its_life_and_not_the_key() -> None:
 )
 def test_where_a_url_would_not_be_enough_there_is_none(path: str, options: dict[str, Any]) -> None:
     with pytest.raises(StorageError) as caught:
-        Storage(options).sign(path, 60)
+        Storage(options).signed(path)
     assert "secret" not in str(caught.value)
+
+
+def test_a_url_is_kept_until_it_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = count()
+    monkeypatch.setattr(signing, "sign_keys", lambda *_: [f"https://host/?{next(numbers)}"])
+    storage, path = Storage(S3), "s3://bucket/part.parquet"
+    signed = [storage.signed(path, refused) for refused in (None, "https://host/?0", None, "another")]
+    assert [one.url[-1] for one in signed] == ["0", "1", "1", "1"]
+    assert "host" not in repr(signed)

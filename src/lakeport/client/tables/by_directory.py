@@ -16,6 +16,7 @@ from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.temporary import TemporaryStorage
 from lakeport.engine import engine_over
 from lakeport.engine.storage.objects import open_ranges
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, SharingError, StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
@@ -119,12 +120,12 @@ class DirectoryStorage:
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         return open_ranges(self, file)
 
-    def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
-        """A temporary URL for an object, valid no longer than the credentials that sign it; with `anew`, signed by new
-        ones, because the old ones were rejected. Raises `StorageError` if they cannot sign."""
+    def signed(self, path: str, refused: str | None = None) -> SignedUrl:
+        """A URL that works no longer than the credentials that sign it; they are replaced if it is rejected."""
         place = self._place(path)
         storage = place.current()
-        return (place.refused(storage) if anew else storage).sign(path, seconds)
+        signed = storage.signed(path)
+        return place.refused(storage).signed(path) if signed.url == refused else signed
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         self._refuse(path)

@@ -12,11 +12,12 @@ from lakeport.client.rest.answers import TableAnswer
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_directory import check_offered_by_urls
 from lakeport.client.tables.file_cache import FileCache
-from lakeport.client.tables.local_log import LOG, LineReader, SignedUrl, Told, changes_log, snapshot_log, with_feed
+from lakeport.client.tables.local_log import LOG, LineReader, Told, changes_log, snapshot_log, with_feed
 from lakeport.client.tables.renewals import ChangesRenewal, SnapshotRenewal, check_version, version_changed
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.client.tables.urls import FreshUrls
 from lakeport.engine import engine_over
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import SharingError, UnsupportedFeatureError
 from lakeport.kernel.changes import ChangeFile, TableChanges, TableCommits, paths_of, table_changes
 from lakeport.kernel.engine import Engine

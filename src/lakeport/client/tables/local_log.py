@@ -8,13 +8,14 @@ them to their current URLs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from lakeport.client.http.limits import FILE_BYTES, VECTOR_BYTES, VERSIONS
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import SharingError
 from lakeport.kernel.actions import Action, Add, AddCdc, Metadata, Protocol, Remove, encode_actions
 from lakeport.kernel.definition import COLUMN_MAPPING_MODE, ENABLE_CHANGE_DATA_FEED
@@ -29,15 +30,6 @@ LOG = "delta-sharing://log"
 _FEED = "enableChangeDataFeed"
 _AROUND_A_VECTOR = 8
 """Bytes for length and checksum around a vector in a file."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignedUrl:
-    """A temporary URL of a file."""
-
-    url: str = field(repr=False)
-    expires: int | None = None
-    """Milliseconds since the epoch, if the server sends it."""
 
 
 class _FileAction(msgspec.Struct, rename="camel"):

@@ -8,7 +8,8 @@ import msgspec
 
 from lakeport.client.rest.answers import TableAnswer
 from lakeport.client.rest.server import SharingServer
-from lakeport.client.tables.local_log import LineReader, SignedUrl
+from lakeport.client.tables.local_log import LineReader
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import SharingError
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.names import TableName

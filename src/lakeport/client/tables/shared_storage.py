@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
 from lakeport.client.http.pool import DataUrlRefused, HttpPool
 from lakeport.client.tables.file_cache import FileCache
-from lakeport.client.tables.local_log import DATA, SignedUrl
+from lakeport.client.tables.local_log import DATA
+from lakeport.client.tables.urls import FreshUrls
 from lakeport.engine.storage.objects import open_ranges
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
 
@@ -19,26 +21,10 @@ _NEW_URLS = 2
 """How many new URLs to request for one range of a file."""
 
 
-class Urls(Protocol):
-    """The URLs of a response's files."""
-
-    def current(self, path: str) -> str:
-        """A URL that is valid for a while. Raises `SharingError` if there is none any more."""
-
-    def refused(self, path: str, url: str) -> str:
-        """A new URL in place of a rejected one. Raises `SharingError`."""
-
-    def signed(self, path: str) -> SignedUrl:
-        """Like `current`, with the expiry."""
-
-    def part(self, paths: Iterable[str]) -> Urls:
-        """The URLs of some of the files."""
-
-
 class _Shared(NamedTuple):
     """How to read a file, and its table."""
 
-    urls: Urls
+    urls: FreshUrls
     table: str
     root: str
 
@@ -58,7 +44,7 @@ class SharedStorage:
         with self._lock:
             self._logs[f"{root}/_delta_log"] = files
 
-    def add_files(self, paths: Iterable[str], urls: Urls, table: str, root: str = "") -> None:
+    def add_files(self, paths: Iterable[str], urls: FreshUrls, table: str, root: str = "") -> None:
         """Add data files with their newest URLs. `table` identifies the table uniquely, forever; `root` is that of the
         log that names the files."""
         with self._lock:
@@ -72,12 +58,7 @@ class SharedStorage:
 
     def signed(self, path: str, refused: str | None = None) -> SignedUrl:
         """The URL of a file, other than `refused`. Raises `MissingFileError` and `SharingError`."""
-        shared = self._files.get(path)
-        if shared is None:
-            raise MissingFileError("the server has not shared this file", path=path)
-        if refused is not None:
-            shared.urls.refused(path, refused)
-        return shared.urls.signed(path)
+        return self._shared(path).urls.signed(path, refused)
 
     def part(self, paths: Iterable[str]) -> SharedStorage:
         """A picklable storage of only these files."""
@@ -160,14 +141,14 @@ class SharedStorage:
             raise MissingFileError("the server has not shared this file", path=path)
         return shared
 
-    def _download(self, path: str, urls: Urls, start: int, length: int) -> bytes:
+    def _download(self, path: str, urls: FreshUrls, start: int, length: int) -> bytes:
         """Download by the known URL; if storage rejects it, by new ones."""
-        url = urls.current(path)
+        url = urls.signed(path).url
         for _ in range(_NEW_URLS):
             try:
                 return self._http.get_range(url, start, length)
             except DataUrlRefused:
-                url = urls.refused(path, url)
+                url = urls.signed(path, url).url
         try:
             return self._http.get_range(url, start, length)
         except DataUrlRefused as error:

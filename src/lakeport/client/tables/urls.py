@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import NamedTuple
 
-from lakeport.client.tables.local_log import SignedUrl
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import SharingError
 from lakeport.freshness import Clock, Fresh, Renewed, renew_at
 
@@ -22,9 +22,9 @@ class _Urls(NamedTuple):
     signed: Mapping[str, SignedUrl]
     taken: float
 
-    def is_old(self, path: str, now: float) -> bool:
-        expires = self.signed[path].expires
-        return expires is not None and renew_at(self.taken, expires / 1000) <= now
+    def is_old(self, path: str, refused: str | None, now: float) -> bool:
+        url, expires = self.signed[path].url, self.signed[path].expires
+        return url == refused or (expires is not None and renew_at(self.taken, expires / 1000) <= now)
 
 
 class FreshUrls:
@@ -51,15 +51,9 @@ class FreshUrls:
         urls = {path: self.signed(path) for path in paths}
         return FreshUrls(urls, self._fetch, self._now, self._known.taken)
 
-    def current(self, path: str) -> str:
-        return self.signed(path).url
-
-    def signed(self, path: str) -> SignedUrl:
-        """A URL that is valid for a while, and its expiry."""
-        return self._urls.get(lambda urls: urls.value.is_old(path, self._now()), self._renew).signed[path]
-
-    def refused(self, path: str, url: str) -> str:
-        return self._urls.get(lambda urls: urls.value.signed[path].url == url, self._renew).signed[path].url
+    def signed(self, path: str, refused: str | None = None) -> SignedUrl:
+        """A URL that is valid for a while, other than the one that was rejected. Raises `SharingError`."""
+        return self._urls.get(lambda urls: urls.value.is_old(path, refused, self._now()), self._renew).signed[path]
 
     def add(self, urls: Mapping[str, SignedUrl]) -> None:
         """Add files of the same response. URLs renewed since take precedence."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeport.engine.storage.failures import first_line, store_errors
-from lakeport.engine.storage.signing import sign_object
+from lakeport.engine.storage.signing import SignedUrl, sign_object
 from lakeport.engine.storage.uploads import ObjectUpload
 from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
+from lakeport.freshness import RenewedValues
 from lakeport.kernel.engine import FileStatus, StorageClient
 from lakeport.locations import Cloud, cloud_of, respelled
 from lakeport.workers.ordered import ahead
@@ -52,6 +54,7 @@ class ObjectFiles:
         """`open_uploads` opens the same store for writing, with other timeouts."""
         self._root = root
         self._store, self._open_uploads = store, open_uploads
+        self._urls: RenewedValues[SignedUrl] = RenewedValues()
 
     @cached_property
     def _uploads(self) -> ObjectStore:
@@ -146,9 +149,12 @@ class ObjectFiles:
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         return open_ranges(self, file)
 
-    def sign(self, path: str, seconds: int) -> str:
-        """A temporary URL for reading an object. Raises `StorageError` if the store does not sign."""
-        return sign_object(self._store, self._key(path), seconds, path)
+    def signed(self, path: str, refused: str | None = None) -> SignedUrl:
+        """Raises `StorageError` if the store does not sign."""
+        return self._urls.of(path).get(
+            lambda known: known.value.url == refused or known.until <= time.time(),
+            lambda: sign_object(self._store, self._key(path), path),
+        )
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         with store_errors(path):

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeport.engine.storage.disk import LocalFiles
 from lakeport.engine.storage.objects import ObjectFiles, open_object_files
+from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
 from lakeport.locations import file_path, is_url, store_root
@@ -83,12 +84,11 @@ class Storage:
         if failures:
             raise failures[0]
 
-    def sign(self, path: str, seconds: int, *, anew: bool = False) -> str:
-        """A temporary URL for reading an object without credentials. Raises `StorageError`."""
+    def signed(self, path: str, refused: str | None = None) -> SignedUrl:
         place = self._for(path)
         if isinstance(place, LocalFiles):
             raise StorageError("files on a disk have no signed URLs", path=path)
-        return place.sign(path, seconds)
+        return place.signed(path, refused)
 
     def _for(self, path: str) -> LocalFiles | ObjectFiles:
         if not is_url(path):

@@ -8,23 +8,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
-from lakeport.client.tables.local_log import SignedUrl
+from lakeport.engine.storage.signing import SignedUrl, UrlStorage
 from lakeport.errors import StorageError
 from lakeport.kernel.deletion_vectors import encode_deletion_vector, read_deletion_vector
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import ScanFile
 from lakeport.locations import is_url
 from lakeport.spark.driver.document import Question, ScanDocument, UrlAnswer
-
-
-class UrlStorage(Protocol):
-    """A source of file URLs."""
-
-    def signed(self, path: str, refused: str | None = None) -> SignedUrl: ...
 
 
 @dataclass(frozen=True)

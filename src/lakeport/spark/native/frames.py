@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-from lakeport.client.tables.shared_storage import SharedStorage
+from lakeport.engine.storage.signing import UrlStorage, why_not_signed
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import StructField, StructType, quoted
@@ -20,7 +20,6 @@ from lakeport.spark.native.conditions import to_spark_condition
 from lakeport.spark.native.document import describe_scan
 from lakeport.spark.native.jar import scan_frames, why_not
 from lakeport.spark.native.readable import why_not_readable
-from lakeport.spark.native.signing import SignedObjects, why_not_signed
 
 if TYPE_CHECKING:
     from lakeport.frame import Rows
@@ -61,7 +60,7 @@ def _plan(frame: Rows[Any], spark: SparkSession) -> _Native | str:
     storage = frame.engine.storage
     if (reason := _why_not_reached(files, storage)) is not None:
         return reason
-    urls = storage if isinstance(storage, SharedStorage) else SignedObjects(storage)
+    urls = cast("UrlStorage", storage)  # it is one if any file is remote
     whole = plan.snapshot.schema
     table = _narrowed(whole, frame.selected) if condition is None else whole
     document = describe_scan(plan, files, table, frame.selected)
@@ -73,8 +72,7 @@ def _why_not(frame: Rows[Any], spark: SparkSession) -> str | None:
         return "changes are asked for"
     if frame.tracks_rows:
         return "row ids were asked for"
-    storage = frame.engine.storage
-    if isinstance(storage, SharedStorage) and storage.keeps_files:
+    if getattr(frame.engine.storage, "keeps_files", False):
         return "a cache was asked for"
     return why_not(spark) or why_not_readable(definition, spark)
 
@@ -83,7 +81,7 @@ def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | Non
     if any(not _LEAST_BYTES <= file.size <= _MOST_BYTES for file in files):
         return "its log tells wrong sizes of files"
     remote = [file.path for file in files if is_url(file.path)]
-    return why_not_signed(remote, storage) if remote and not isinstance(storage, SharedStorage) else None
+    return why_not_signed(remote, storage) if remote else None
 
 
 @dataclass(frozen=True)
