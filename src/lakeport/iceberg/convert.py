@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, MissingFileError, VersionNotFoundError
 from lakeport.iceberg.decision import DeltaState, Plan, Wanted, decide
-from lakeport.iceberg.delta.ahead import Ahead, look_ahead
 from lakeport.iceberg.delta.change import TableChange
-from lakeport.iceberg.delta.source import Increment, LogTruncatedError, open_increment, plan_full
+from lakeport.iceberg.delta.source import Ahead, Increment, LogTruncatedError, look_ahead, open_increment, plan_full
 from lakeport.iceberg.manifests.manifest import OutOfStepError
 from lakeport.iceberg.session import Session
 from lakeport.iceberg.snapshots.shape import plan_shape
@@ -27,7 +26,7 @@ from lakeport.iceberg.table.metadata import (
     new_metadata,
 )
 from lakeport.iceberg.table.schema import FieldIdConflict, Json
-from lakeport.iceberg.targets.place import open_place
+from lakeport.iceberg.targets import open_mirror
 from lakeport.iceberg.targets.target import CommitLostError, Published, Target
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.snapshot import Snapshot, Table
@@ -108,7 +107,7 @@ def convert(
     if full and since is not None:
         raise ValueError("full makes one snapshot, since one of each version: give one of them, not both")
     engine = engine or default_engine(storage_options)
-    source, place = open_place(engine, target, out, catalog, table)
+    source, place = open_mirror(engine, target, out, catalog, table)
     wanted = Wanted(format_version, since, full, squash)
     return _Converter(engine, source, place, wanted, progress, open_workers(engine, spark)).run()
 

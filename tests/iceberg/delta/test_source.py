@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from lakeport import tables
 from lakeport.engine import default_engine, engine_over, memory_engine
 from lakeport.errors import CorruptTableError, LakeportError, UnsupportedFeatureError, VersionNotFoundError
 from lakeport.iceberg.delta.change import TableChange
-from lakeport.iceberg.delta.source import LogTruncatedError, open_increment, plan_full, plan_incremental
+from lakeport.iceberg.delta.source import LogTruncatedError, open_increment, plan_full
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.testing.builder import Action, TableBuilder, protocol, remove, struct
 from lakeport.testing.counting import CountingStorage, counting_engine
@@ -81,8 +81,12 @@ def summary(change: TableChange) -> dict[str, list[str]]:
     return {name: sorted(found) for name, found in parts.items() if found}
 
 
+def changes_after(table: Table, version: int, *, squash: bool = False) -> Iterator[TableChange]:
+    return open_increment(table, version).changes(squash=squash)
+
+
 def last_change(table: TableBuilder) -> TableChange:
-    *_, change = plan_incremental(table.table(), table.version - 1)
+    *_, change = changes_after(table.table(), table.version - 1)
     return change
 
 
@@ -180,7 +184,7 @@ def test_a_rewrite_changes_no_data(table: TableBuilder, file: Action) -> None:
 def test_a_file_that_is_added_again_changes_nothing(table: TableBuilder, file: Action, data_change: bool) -> None:
     table.commit({"add": file["add"] | {"dataChange": data_change, "tags": {"seen": "again"}}})
     table.commit(table.add({"id": [7]}, name="b"))
-    first, second = plan_incremental(table.table(), 0)
+    first, second = changes_after(table.table(), 0)
     assert first.is_empty
     assert summary(second) == {"added": ["b"]}
 
@@ -226,7 +230,7 @@ def test_each_change_has_the_schema_partitions_and_properties_of_its_version(tab
     table.schema, table.properties = struct(id="long", name="string"), {"a": "b"}
     table.commit(table.metadata)
     table.commit(table.add({"id": [1], "name": ["x"]}, name="a"))
-    first, second = plan_incremental(table.table(), 0)
+    first, second = changes_after(table.table(), 0)
     assert first.is_empty
     assert not first.data_change
     assert [c.snapshot.schema.names for c in (first, second)] == [("id", "name")] * 2
@@ -237,7 +241,7 @@ def test_each_change_has_the_schema_partitions_and_properties_of_its_version(tab
 def test_a_version_that_cannot_be_read_is_refused_when_it_comes(table: TableBuilder, file: Action) -> None:
     table.commit(table.add({"id": [1]}, name="b"))
     table.commit(protocol(features=["future"]))
-    changes = plan_incremental(table.table(), 0)
+    changes = changes_after(table.table(), 0)
     assert summary(next(changes)) == {"added": ["b"]}
     with pytest.raises(UnsupportedFeatureError):
         next(changes)
@@ -249,7 +253,7 @@ def test_times_are_those_of_the_commits() -> None:
     for version, action in enumerate([table.protocol, table.add({"id": [1]}), table.add({"id": [2]})]):
         info = {"commitInfo": {"inCommitTimestamp": 1000 + version}}
         table.commit(info, action, *([table.metadata] if version == 0 else []))
-    assert [change.timestamp for change in plan_incremental(table.table(), 0)] == [1001, 1002]
+    assert [change.timestamp for change in changes_after(table.table(), 0)] == [1001, 1002]
     assert plan_full(table.snapshot()).timestamp == 1002
 
 
@@ -257,8 +261,8 @@ def test_times_are_those_of_the_commits() -> None:
 
 
 def test_nothing_is_new_after_the_latest_version(table: TableBuilder, file: Action) -> None:
-    assert list(plan_incremental(table.table(), 0)) == []
-    assert list(plan_incremental(table.table(), 0, squash=True)) == []
+    assert list(changes_after(table.table(), 0)) == []
+    assert list(changes_after(table.table(), 0, squash=True)) == []
 
 
 def test_with_checksums_only_the_new_commits_are_read_and_not_the_files_of_the_checkpoint(tmp_path: Path) -> None:
@@ -291,7 +295,7 @@ def test_without_checksums_the_checkpoint_is_read_once_and_each_new_commit_once(
     for number in range(5):
         table.commit(table.add({"id": [number]}, name=f"g{number}"))
     storage.opened.clear()
-    changes = list(plan_incremental(table.table(), 0))
+    changes = list(changes_after(table.table(), 0))
     assert [summary(change) for change in changes] == [{"added": [f"g{n}"]} for n in range(5)]
     opened = [name for name in storage.opened if not name.endswith(".crc")]
     assert opened.count(checkpoint) <= 2  # its protocol and metadata, and the paths of its files
@@ -307,17 +311,17 @@ def test_a_commit_that_was_cleaned_up_is_told_at_once(table: TableBuilder, file:
     table.commit(table.add({"id": [3]}, name="d"))
     table.engine.storage.delete([table.log_file(f"{version:020d}.json") for version in (0, 1)])
     with pytest.raises(LogTruncatedError) as raised:
-        plan_incremental(table.table(), 0)
+        changes_after(table.table(), 0)
     assert raised.value.version == 0
     table.engine.storage.delete([table.log_file(f"{version:020d}.json") for version in (2, 3)])
     table.checkpoint(1, hint=False)
     with pytest.raises(LogTruncatedError, match="the changes of version 2 are gone"):
-        plan_incremental(table.table(), 1)
+        changes_after(table.table(), 1)
 
 
 def test_a_commit_that_is_cleaned_up_meanwhile_is_told_when_it_comes(table: TableBuilder, file: Action) -> None:
     table.commit(table.add({"id": [1]}, name="b")).commit(table.add({"id": [2]}, name="c"))
-    changes = plan_incremental(table.table(), 0)
+    changes = changes_after(table.table(), 0)
     next(changes)
     table.engine.storage.delete([table.log_file(f"{2:020d}.json")])
     with pytest.raises(LogTruncatedError, match="version 2"):
@@ -326,7 +330,7 @@ def test_a_commit_that_is_cleaned_up_meanwhile_is_told_when_it_comes(table: Tabl
 
 def test_a_version_that_the_table_never_had_is_one_that_it_does_not_have(table: TableBuilder, file: Action) -> None:
     with pytest.raises(VersionNotFoundError):
-        plan_incremental(table.table(), 7)
+        changes_after(table.table(), 7)
 
 
 # Ranges as one
@@ -338,7 +342,7 @@ def test_what_comes_and_goes_in_a_range_is_not_told(table: TableBuilder, file: A
     table.commit(*table.delete(passing, [0]), *table.delete(file, [0]))
     table.commit(*map(remove, table.versions[2][1::2]))
     table.commit(table.versions[2][3], {"commitInfo": {"operation": "RESTORE"}})
-    [change] = plan_incremental(table.table(), 0, squash=True)
+    [change] = changes_after(table.table(), 0, squash=True)
     assert summary(change) == {"vectors": ["a"]}
     assert (change.version, change.operation, change.data_change) == (4, "RESTORE", True)
 
@@ -383,11 +387,11 @@ def test_random_histories_lead_to_the_files_of_each_version(
     table = Table.for_path(default_engine(), root)
     latest = table.latest_snapshot().version
     mirror = Mirror.of([plan_full(table.snapshot_at_version(0))])
-    for change in plan_incremental(table, 0):
+    for change in changes_after(table, 0):
         mirror.apply(change)
         assert mirror == expected(table.snapshot_at_version(change.version))
     start = data.draw(st.integers(0, latest))
-    squashed = plan_incremental(table, start, squash=True)
+    squashed = changes_after(table, start, squash=True)
     assert Mirror.of([plan_full(table.snapshot_at_version(start)), *squashed]) == mirror
 
 
@@ -397,7 +401,7 @@ def test_the_commits_of_real_tables_lead_to_the_files_of_each_version() -> None:
         table = Table.for_path(default_engine(), path_of(name))
         try:
             mirror = Mirror.of([plan_full(table.snapshot_at_version(0))])
-            changes = list(plan_incremental(table, 0))
+            changes = list(changes_after(table, 0))
         except LakeportError:
             continue
         for change in changes:

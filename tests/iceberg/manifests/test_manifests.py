@@ -27,9 +27,8 @@ from lakeport.iceberg.manifests.manifest import (
     read_keys,
 )
 from lakeport.iceberg.manifests.manifest_list import DATA, DELETES, ManifestFile, read_manifest_list
-from lakeport.iceberg.manifests.reader import ManifestReader
 from lakeport.iceberg.snapshots import manifest_set
-from lakeport.iceberg.snapshots.manifest_set import ManifestWriter
+from lakeport.iceberg.snapshots.manifest_set import ManifestReader, ManifestWriter
 from lakeport.iceberg.table.partitions import Partitioning
 from lakeport.testing.counting import CountingStorage
 from tests.iceberg.changing import VECTORS, change_in_all_ways, numbers

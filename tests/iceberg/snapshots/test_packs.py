@@ -13,7 +13,7 @@ from lakeport.engine import default_engine, engine_over
 from lakeport.iceberg import Conversion
 from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.iceberg.manifests import manifest as manifests
-from lakeport.iceberg.snapshots import packs
+from lakeport.iceberg.snapshots import deletes
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.testing.builder import Action, TableBuilder, protocol, remove, struct
 from lakeport.testing.counting import CountingStorage
@@ -78,7 +78,7 @@ def test_version_three_has_a_vector_for_each_data_file(table: TableBuilder) -> N
 def test_files_have_about_the_target_size(table: TableBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     delete_all(table, files_of(table), [1, 3])
     path = len(f"{table.root}/p=a/f00")
-    monkeypatch.setattr(packs, "_TARGET_BYTES", 2 * (path + 2 * 8))
+    monkeypatch.setattr(deletes, "_TARGET_BYTES", 2 * (path + 2 * 8))
     conversion = iceberg.convert(table.root)
     assert total(conversion) == FILES // 2
     assert_mirrors(PyIceberg(), table.root, conversion, [1])
@@ -89,7 +89,7 @@ def test_a_large_vector_is_alone() -> None:
         return InternalDeletionVector(name, DeletionVectorDescriptor("i", name, 1, rows), None)
 
     given = [vector("d", 1), vector("b", 1 << 20), vector("c", 2), vector("a", 3)]
-    found = [[member.data_file_path for member in group] for group in packs.pack(given, lambda _: ())]
+    found = [[member.data_file_path for member in group] for group in deletes.pack(given, lambda _: ())]
     assert found == [["a"], ["b"], ["c", "d"]]
 
 
@@ -119,7 +119,7 @@ def test_a_shared_file_of_a_partition_of_nan_is_split_when_it_is_rewritten(
     table = nan_table(tmp_path / "table", "double")
     files = delete_all(table, files_of(table), [1])
     with monkeypatch.context() as patched:
-        patched.setattr(packs, "has_nan", lambda _: False)
+        patched.setattr(deletes, "has_nan", lambda _: False)
         assert total(iceberg.convert(table.root)) == 1
     table.commit(*table.delete(files[0], [1, 2]))
     conversion = iceberg.convert(table.root)

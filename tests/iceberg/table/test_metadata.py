@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from lakeport.iceberg.table.field_ids import FieldIds
 from lakeport.iceberg.table.metadata import (
     apply_updates,
     current_schema,
@@ -21,7 +20,7 @@ from lakeport.iceberg.table.metadata import (
     snapshots_by_version,
     with_previous,
 )
-from lakeport.iceberg.table.schema import Json
+from lakeport.iceberg.table.schema import FieldIds, Json
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "a", "required": False, "type": "long"}]}
 SPEC = {"spec-id": 0, "fields": [{"source-id": 1, "field-id": 1000, "name": "a", "transform": "identity"}]}

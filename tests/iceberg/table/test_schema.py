@@ -11,8 +11,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
 
 from lakeport.errors import ConversionError
-from lakeport.iceberg.table.field_ids import FIRST_NESTED_ID, FieldIds, format_name_mapping, parse_name_mapping
-from lakeport.iceberg.table.schema import ConvertedSchema, FieldIdConflict, convert_schema
+from lakeport.iceberg.table.schema import (
+    FIRST_NESTED_ID,
+    ConvertedSchema,
+    FieldIdConflict,
+    FieldIds,
+    convert_schema,
+    format_name_mapping,
+    parse_name_mapping,
+)
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from lakeport.testing.builder import mapped, struct
 

@@ -14,7 +14,7 @@ from lakeport.iceberg.cleaning.generated_files import SnapshotFiles, generated_f
 from lakeport.iceberg.manifests.manifest_list import DATA
 from lakeport.iceberg.table.metadata import mirrored_version, version_of
 from lakeport.iceberg.table.schema import Json
-from lakeport.iceberg.targets.place import open_place
+from lakeport.iceberg.targets import open_mirror
 from lakeport.iceberg.targets.target import CommitLostError, Published, Target
 from lakeport.kernel.definition import parse_interval
 from lakeport.kernel.engine import Engine, FileStatus
@@ -70,7 +70,7 @@ def clean(
 
     Raises `ConversionError` if there is no mirror."""
     engine = engine or default_engine(storage_options)
-    source, place = open_place(engine, target, out, catalog, table)
+    source, place = open_mirror(engine, target, out, catalog, table)
     cleaner = _Cleaner(source, place, _milliseconds(retention), _milliseconds(grace))
     while True:  # lost the race against a converter: look again
         try:

@@ -10,14 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakeport.errors import CorruptTableError
-from lakeport.iceberg.delta.change import InternalDeletionVector
+from lakeport.iceberg.delta.change import InternalDeletionVector, VectorId
 from lakeport.kernel.log import CommitActions, FileColumns, file_keys, keys_of, to_file_batch
 from lakeport.kernel.paths import whole_path
 from lakeport.kernel.scan import FilteredBatch, ScanFile, scan_files_in
 from lakeport.kernel.snapshot import Snapshot
 
-VectorId = str
-"""The unique id of a deletion vector; empty for none."""
 Key = tuple[str, VectorId]
 """A file of a version: its path, absolute and plain, and its deletion vector."""
 

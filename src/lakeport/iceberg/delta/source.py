@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from lakeport.errors import MissingFileError, VersionNotFoundError
-from lakeport.iceberg.delta.change import InternalDeletionVector, KnownFiles, TableChange
+from lakeport.iceberg.delta.change import InternalDeletionVector, KnownFiles, TableChange, VectorId
+from lakeport.iceberg.delta.change import squash as squashed
 from lakeport.iceberg.delta.commit_diff import (
     COLUMNS,
     CommitDiff,
-    VectorId,
     added_files,
     diff_commit,
     live_keys,
     removed_keys,
 )
-from lakeport.iceberg.delta.squash import squash as squashed
+from lakeport.iceberg.delta.kept_version import OtherHistoryError, open_kept
+from lakeport.iceberg.table.metadata import is_in_step, mirrored_time
+from lakeport.iceberg.table.schema import Json
 from lakeport.kernel.changes import CommitRange
+from lakeport.kernel.definition import is_catalog_managed
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import (
     Commit,
@@ -44,6 +48,32 @@ class LogTruncatedError(VersionNotFoundError):
     """The log no longer has all changes since a version: only `plan_full` can describe the table."""
 
 
+@dataclass(frozen=True)
+class Ahead:
+    latest: Snapshot
+    increment: Increment | None = None
+    """The new commits, if these and the mirror's kept state suffice."""
+    is_followed: bool = True
+    """False if the table's history has changed: its commits must not be applied to the mirror."""
+
+
+def look_ahead(table: Table, mirror: Json) -> Ahead:
+    """`mirror` is the mirror's metadata. Raises like `Table.latest_snapshot`."""
+    if not is_in_step(mirror):
+        return Ahead(table.latest_snapshot())
+    try:
+        kept = open_kept(table, mirror)
+    except OtherHistoryError:
+        return Ahead(table.latest_snapshot(), is_followed=False)
+    if kept is not None:
+        with suppress(LogTruncatedError):
+            increment = Increment(kept, mirrored_time(mirror))
+            latest = increment.read_latest()
+            if latest is not None and not is_catalog_managed(latest.protocol):
+                return Ahead(latest, increment)
+    return Ahead(table.latest_snapshot())
+
+
 def plan_full(snapshot: Snapshot) -> TableChange:
     """A whole version, as one commit."""
     files = tuple(snapshot.scan_builder().with_log_details().build().files())
@@ -62,14 +92,6 @@ def plan_full(snapshot: Snapshot) -> TableChange:
         vectors_removed=(),
         data_change=True,
     )
-
-
-def plan_incremental(table: Table, after_version: int, *, squash: bool = False) -> Iterator[TableChange]:
-    """The changes of each commit after a version; see `Increment.changes`.
-
-    Raises `LogTruncatedError` if the table no longer has `after_version` or all commits after it: at once or, if the
-    log is cleaned up meanwhile, later."""
-    return open_increment(table, after_version).changes(squash=squash)
 
 
 def open_increment(table: Table, after_version: int, time: int | None = None) -> Increment:

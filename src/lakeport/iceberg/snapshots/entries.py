@@ -11,9 +11,14 @@ import pyarrow.parquet as pq
 from lakeport.errors import CorruptTableError
 from lakeport.iceberg.encoding.avro import NULL, PRESENT, encode_array, encode_bytes, encode_long
 from lakeport.iceberg.manifests.manifest import PARQUET, PUFFIN, Entry, hash_path
-from lakeport.iceberg.snapshots.deletes import DELETED_FILE_PATH_ID, DeleteFile, DeleteTask
+from lakeport.iceberg.snapshots.deletes import (
+    DELETED_FILE_PATH_ID,
+    DeleteFile,
+    DeleteTask,
+    members_of,
+    new_delete_entry,
+)
 from lakeport.iceberg.snapshots.metrics import MetricsEncoder
-from lakeport.iceberg.snapshots.packs import members_of, new_delete_entry
 from lakeport.iceberg.snapshots.shape import Shape
 from lakeport.iceberg.table.partitions import Values
 from lakeport.kernel.engine import Engine

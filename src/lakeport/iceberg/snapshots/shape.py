@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakeport.iceberg.manifests.manifest import ManifestLayout, new_layout
-from lakeport.iceberg.table.field_ids import NAME_MAPPING, FieldIds, format_name_mapping
 from lakeport.iceberg.table.metadata import current_schema, known_ids
 from lakeport.iceberg.table.partitions import Partitioning, check_spec_names, plan_spec
-from lakeport.iceberg.table.schema import Json, convert_schema
+from lakeport.iceberg.table.schema import NAME_MAPPING, FieldIds, Json, convert_schema, format_name_mapping
 from lakeport.kernel.snapshot import Snapshot
 
 

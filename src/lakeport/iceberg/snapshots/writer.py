@@ -23,11 +23,9 @@ from lakeport.iceberg.manifests.manifest_list import (
     encode_manifest_list,
     read_manifest_list,
 )
-from lakeport.iceberg.manifests.reader import ManifestReader
-from lakeport.iceberg.snapshots.deletes import DeleteTask, write_deletes
+from lakeport.iceberg.snapshots.deletes import DeleteTask, members_of, new_path, pack, vector_mark, write_deletes
 from lakeport.iceberg.snapshots.entries import EntryMaker
-from lakeport.iceberg.snapshots.manifest_set import MANIFEST_ENTRIES, ManifestWriter
-from lakeport.iceberg.snapshots.packs import members_of, new_path, pack, vector_mark
+from lakeport.iceberg.snapshots.manifest_set import MANIFEST_ENTRIES, ManifestReader, ManifestWriter
 from lakeport.iceberg.snapshots.shape import Shape, plan_shape
 from lakeport.iceberg.snapshots.summaries import Added, Gone, everything, summarise
 from lakeport.iceberg.table.footers import check_footers

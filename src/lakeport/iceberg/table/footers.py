@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.errors import ConversionError, CorruptTableError, MissingFileError
-from lakeport.iceberg.table.field_ids import FIRST_NESTED_ID, FieldIds, Path
+from lakeport.iceberg.table.schema import FIRST_NESTED_ID, FieldIds, Path
 from lakeport.kernel.engine import FIELD_ID, Engine
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.values import child_fields, child_names

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from lakeport.iceberg.table.field_ids import NAME_MAPPING, FieldIds, parse_name_mapping
 from lakeport.iceberg.table.partitions import FIRST_PARTITION_ID
-from lakeport.iceberg.table.schema import Json
+from lakeport.iceberg.table.schema import NAME_MAPPING, FieldIds, Json, parse_name_mapping
 
 MAIN = "main"
 DELTA_VERSION = "lakeport.delta.version"

@@ -1,14 +1,19 @@
-"""Delta schemas as Iceberg schemas: types, field ids that survive renames, adds and drops, and unsupported features."""
+"""Delta schemas as Iceberg schemas: types, field ids that survive renames, adds and drops, and unsupported features.
+
+Field ids are kept by physical column name, in Iceberg's name mapping. Files without field ids are read by this mapping,
+in any snapshot. So a name keeps its id for the life of the mirror, even after the column is dropped.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from lakeport.errors import ConversionError
-from lakeport.iceberg.table.field_ids import FieldIds, Path
 from lakeport.kernel.definition import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from lakeport.kernel.schema import (
     CHANGE_TYPE,
@@ -26,6 +31,16 @@ from lakeport.kernel.schema import (
 )
 
 Json = dict[str, Any]
+
+NAME_MAPPING = "schema.name-mapping.default"
+"""The table property that holds the mapping."""
+
+FIRST_NESTED_ID = 1_000_001
+"""Delta numbers only struct fields, and keeps counting. List elements, map keys and map values get ids that it never
+reaches."""
+
+Path = tuple[str, ...]
+"""Physical names on the path to a field; `element`, `key` and `value` lead into lists and maps."""
 
 _PRIMITIVES: Mapping[str, str] = {
     "boolean": "boolean",
@@ -179,12 +194,12 @@ def iceberg_primitive(data_type: PrimitiveType) -> str | None:
 
 def _check_type_changes(schema: StructType) -> None:
     """Older files have the old type: Iceberg must be able to promote it to the new one."""
-    for field in fields_in(schema):
-        for change in field.metadata.get(TYPE_CHANGES) or ():
+    for column in fields_in(schema):
+        for change in column.metadata.get(TYPE_CHANGES) or ():
             before, after = str(change.get("fromType")), str(change.get("toType"))
             if not _promotes(PrimitiveType(before), PrimitiveType(after)):
                 raise ConversionError(
-                    f"the column {field.name!r} was widened from {before} to {after}, and Iceberg cannot read its "
+                    f"the column {column.name!r} was widened from {before} to {after}, and Iceberg cannot read its "
                     "older files so; rewrite the table and drop the feature typeWidening, then convert it",
                     reason=f"widening {before} to {after}",
                 )
@@ -210,9 +225,9 @@ def _check_names(fields: tuple[Json, ...]) -> None:
 
 
 def _full_names(fields: tuple[Json, ...] | list[Json], prefix: str) -> Iterator[str]:
-    for field in fields:
-        yield prefix + field["name"]
-        yield from _names_inside(field["type"], f"{prefix}{field['name']}.")
+    for column in fields:
+        yield prefix + column["name"]
+        yield from _names_inside(column["type"], f"{prefix}{column['name']}.")
 
 
 def _names_inside(data_type: Any, prefix: str) -> Iterator[str]:
@@ -226,3 +241,51 @@ def _names_inside(data_type: Any, prefix: str) -> Iterator[str]:
             yield from (f"{prefix}key", f"{prefix}value")
             yield from _names_inside(key, f"{prefix}key.")
             yield from _names_inside(value, f"{prefix}value.")
+
+
+# Field ids by name
+
+
+@dataclass(frozen=True)
+class FieldIds:
+    """All ids ever assigned, by path."""
+
+    by_path: Mapping[Path, int] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        return max(self.by_path.values(), default=0)
+
+    def next_named(self) -> int:
+        return max((n for n in self.by_path.values() if n < FIRST_NESTED_ID), default=0) + 1
+
+    def next_nested(self) -> int:
+        return max((n for n in self.by_path.values() if n >= FIRST_NESTED_ID), default=FIRST_NESTED_ID - 1) + 1
+
+
+def parse_name_mapping(text: str | None) -> FieldIds:
+    """The ids in a name mapping. Raises `ValueError` for invalid text."""
+    by_path: dict[Path, int] = {}
+
+    def collect(items: Any, parents: Path) -> None:
+        for item in items:
+            for name in item["names"]:
+                by_path[(*parents, name)] = int(item["field-id"])
+                collect(item.get("fields") or (), (*parents, name))
+
+    try:
+        collect(msgspec.json.decode(text) if text else (), ())
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{NAME_MAPPING} is no name mapping: {error!r}") from error
+    return FieldIds(by_path)
+
+
+def format_name_mapping(ids: FieldIds) -> str:
+    """The mapping as JSON."""
+    top: dict[str, Any] = {}
+    items: dict[Path, dict[str, Any]] = {(): top}
+    for path, number in sorted(ids.by_path.items(), key=lambda item: (len(item[0]), item[1])):
+        item: dict[str, Any] = {"field-id": number, "names": [path[-1]]}
+        items[path[:-1]].setdefault("fields", []).append(item)
+        items[path] = item
+    return msgspec.json.encode(top.get("fields", [])).decode()

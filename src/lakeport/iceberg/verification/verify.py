@@ -16,7 +16,7 @@ from lakeport.errors import ConversionError, CorruptTableError, LakeportError, V
 from lakeport.iceberg.delta.change import InternalDeletionVector
 from lakeport.iceberg.table.metadata import current_snapshot, mirrored_version, snapshots_by_version, version_of
 from lakeport.iceberg.table.schema import Json
-from lakeport.iceberg.targets.place import open_place
+from lakeport.iceberg.targets import open_mirror
 from lakeport.iceberg.targets.target import Published, Target
 from lakeport.iceberg.verification.comparison import first_other_position, first_other_row, other_columns
 from lakeport.iceberg.verification.delta_reader import SecondOpinion, ask_another_reader
@@ -97,7 +97,7 @@ def verify(
     if DuckDB lacks its extension; `ValueError` if DuckDB is to read a mirror that is not on a local disk;
     `VersionNotFoundError` if the mirror has no snapshot of the version, or the Delta table no longer has it."""
     engine = engine or default_engine(storage_options)
-    source, place = open_place(engine, target, out, catalog, table)
+    source, place = open_mirror(engine, target, out, catalog, table)
     from lakeport.iceberg.verification.pyiceberg_reader import MirrorReader
 
     published, shown, mirrored = _find_snapshot(place, version)

@@ -12,7 +12,7 @@ from lakeport.engine import default_engine
 from lakeport.iceberg.manifests import manifest as manifests
 from lakeport.iceberg.manifests.manifest import decode_manifest, hash_path
 from lakeport.iceberg.manifests.manifest_list import DATA, DELETES, ManifestFile, read_manifest_list
-from lakeport.iceberg.manifests.reader import ManifestReader
+from lakeport.iceberg.snapshots.manifest_set import ManifestReader
 from lakeport.testing.builder import TableBuilder, struct
 from lakeport.testing.counting import CountingStorage
 from tests.iceberg.readers import snapshots_of
