@@ -70,7 +70,6 @@ TESTED_WITH_OTHERS: dict[str, set[str]] = {
     "engine/test_contracts.py": {"kernel.engine", "testing", "testing.builder", "testing.contracts"},
     "iceberg/test_crashes.py": {"iceberg.session"},
     "iceberg/test_increments.py": {"testing.counting"},
-    "kernel/expressions": {"kernel.values"},
     "kernel/log": {"kernel.actions"},
     "server/records": {"server.observing"},
     "server/test_app.py": {"server.routes", "server.services"},

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -15,7 +14,7 @@ from lakeport.kernel.engine import ROW_INDEX, Engine, FileStatus
 from lakeport.kernel.paths import resolve_path
 from lakeport.kernel.scan import FilteredBatch, ScanFile, ScanState, living_rows, logical_batch, read_vector
 from lakeport.kernel.schema import CHANGE_COLUMNS, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, arrow_field
-from lakeport.kernel.values import from_numpy, scalar_of, to_integers
+from lakeport.kernel.values import Portable, from_numpy, scalar_of, to_integers
 
 INSERT, DELETE = "insert", "delete"
 
@@ -23,7 +22,7 @@ _STORED_CHANGE_TYPE = pa.field(CHANGE_TYPE.name, pa.string(), nullable=False)
 """The column in cdc files; its name is the same in every column mapping mode."""
 
 
-class ChangeFile(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeFile(Portable, frozen=True, kw_only=True):
     """A file of rows that a commit changed."""
 
     file: ScanFile
@@ -53,13 +52,6 @@ class ChangeFile(msgspec.Struct, frozen=True, kw_only=True):
         """The number of changes in the file, if its statistics are known."""
         return self.file.num_records if self.deleted_in is None else None
 
-    def to_bytes(self) -> bytes:
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ChangeFile:
-        return msgspec.msgpack.decode(data, type=cls)
-
 
 def paths_of(file: ScanFile | ChangeFile) -> Iterator[str]:
     """Absolute paths of the data file and its deletion vector files."""
@@ -70,7 +62,7 @@ def paths_of(file: ScanFile | ChangeFile) -> Iterator[str]:
             yield resolve_path("", vector.path_or_inline_dv)
 
 
-class ChangeState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ChangeState(Portable, frozen=True, kw_only=True, dict=True):
     """The state shared by all change files of a read."""
 
     table: ScanState
@@ -106,13 +98,6 @@ class ChangeState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def _reads_change_type(self, change: ChangeFile) -> bool:
         return change.change_type is None and CHANGE_TYPE.name in self.change_columns
-
-    def to_bytes(self) -> bytes:
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ChangeState:
-        return msgspec.msgpack.decode(data, type=cls)
 
 
 def timestamps(milliseconds: int, length: int) -> pa.Array:

@@ -25,6 +25,7 @@ from lakeport.kernel.schema import (
     arrow_schema,
     parse_schema,
 )
+from lakeport.kernel.values import Portable
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,14 @@ class FilteredBatch:
         return self.data if self.selection is None else self.data.filter(self.selection)
 
 
-class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
+class ScanFile(Portable, frozen=True, kw_only=True):
     """A data file to read, with its log entry."""
 
     path: str
     """Absolute and plain, as passed to storage."""
     size: int
     modification_time: int = 0
-    partition_values: dict[str, str | None] = {}
+    partition_values: dict[str, str | None] = msgspec.field(default_factory=dict)
     """Serialised, by physical name."""
     deletion_vector: DeletionVectorDescriptor | None = None
     stats: str | None = None
@@ -107,13 +108,6 @@ class ScanFile(msgspec.Struct, frozen=True, kw_only=True):
             "default_row_commit_version": self.default_row_commit_version,
         }
 
-    def to_bytes(self) -> bytes:
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ScanFile:
-        return msgspec.msgpack.decode(data, type=cls)
-
 
 def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
     """The files in a batch of `Scan.scan_files`. Raises `CorruptTableError` for an invalid deletion vector."""
@@ -134,7 +128,7 @@ def scan_files_in(batch: FilteredBatch, root: str) -> Iterator[ScanFile]:
         )
 
 
-class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ScanState(Portable, frozen=True, kw_only=True, dict=True):
     """The state shared by all files of a scan."""
 
     table_root: str
@@ -187,10 +181,3 @@ class ScanState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if file.deletion_vector is not None or self.with_row_tracking or self.with_row_position:
             fields.append(ROW_INDEX)
         return pa.schema(fields)
-
-    def to_bytes(self) -> bytes:
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ScanState:
-        return msgspec.msgpack.decode(data, type=cls)

@@ -1,4 +1,4 @@
-"""Values and arrays: conversion between Arrow and Python, dates and times of every year, exact decimals.
+"""Values and arrays: conversion between Arrow and Python, nested arrays, dates and times of every year, exact decimals.
 
 Imports nothing of the kernel.
 """
@@ -15,3 +15,4 @@ from lakeport.kernel.values.nested import (
     child_arrays, child_fields, child_names, is_any_list, is_bytes, is_number, is_text, item_offsets, visible_children,
     with_child_fields, with_children, with_items,
 )  # fmt: skip
+from lakeport.kernel.values.portable import Portable

@@ -28,11 +28,12 @@ from lakeport.kernel.schema import (
     parse_schema,
     types_in,
 )
+from lakeport.kernel.values import Portable
 
 CHANGE_DIRECTORY = "_change_data"
 
 
-class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class WriteContext(Portable, frozen=True, kw_only=True, dict=True):
     """How to write rows to a table, as of the transaction that created it."""
 
     table_root: str
@@ -44,7 +45,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Physical paths of the columns with statistics."""
     tight_bounds: bool = False
     """Whether statistics record tight bounds, as in tables with deletion vectors."""
-    constraints: dict[str, str] = {}
+    constraints: dict[str, str] = msgspec.field(default_factory=dict)
     """SQL conditions by name."""
     target_file_size: int = 128 << 20
     compression: str = "snappy"
@@ -123,13 +124,6 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             data_change=True,
             stats=stats,
         )
-
-    def to_bytes(self) -> bytes:
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> WriteContext:
-        return msgspec.msgpack.decode(data, type=cls)
 
 
 def check_storable(schema: StructType, partition_columns: Iterable[str], path: str) -> None:
