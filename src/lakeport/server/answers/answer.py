@@ -10,7 +10,7 @@ from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.formats import choose_format
 from lakeport.server.answers.lines import LineWriter, Urls, encode_line, line_writer
 from lakeport.server.answers.plan import Files, Page, Plan, State
-from lakeport.server.signing import UrlSigner
+from lakeport.server.signing import TableSigner
 from lakeport.sharing.capabilities import Capabilities, format_capabilities
 from lakeport.sharing.lines import EndStreamAction
 
@@ -73,7 +73,7 @@ def error_line(message: str, status: int) -> bytes:
 class FileSigner:
     """Signs the files of one answer."""
 
-    def __init__(self, signer: UrlSigner, now: Callable[[], float]) -> None:
+    def __init__(self, signer: TableSigner, now: Callable[[], float]) -> None:
         self._signer, self._now = signer, now
         self._replaced: Collection[str] = ()
         self._urls_of_replaced: dict[str, str] = {}

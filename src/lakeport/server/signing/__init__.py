@@ -6,9 +6,9 @@ Object stores serve their files directly; this server serves files on disk, with
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lakeport.engine.storage.objects import open_store
 from lakeport.locations import is_url, store_root
@@ -21,21 +21,7 @@ from lakeport.server.signing.table_signer import Place, TableSigner
 if TYPE_CHECKING:
     from obstore import SignCapableStore
 
-__all__ = ["Signers", "UrlSigner"]
-
-
-class UrlSigner(Protocol):
-    """Signs the files of one table. Thread-safe."""
-
-    def sign(self, paths: Sequence[str]) -> list[str]:
-        """Return a URL for each absolute, unencoded path, in order. Blocks.
-
-        The URL of a path may differ between calls: within one answer, sign a path once.
-        Raises `SharingError` (400) for a path outside the table's locations, `StorageError` if the store fails.
-        """
-
-    def expires(self, now_ms: int) -> int:
-        """The earliest expiry of URLs signed from now on; both in milliseconds since the epoch."""
+__all__ = ["Signers", "TableSigner"]
 
 
 class Signers:
@@ -58,7 +44,7 @@ class Signers:
         self._seconds, self._storage, self._now = seconds, dict(storage or {}), now
         self._stores = lru_cache(maxsize=256)(_opened)
 
-    def for_table(self, table: Table, public_url: str, recipient_id: str) -> UrlSigner:
+    def for_table(self, table: Table, public_url: str, recipient_id: str) -> TableSigner:
         """`public_url` is where recipients reach this server, without the endpoint: `https://sharing.example.org`. URLs
         of files on disk stop working when the recipient loses access.
 

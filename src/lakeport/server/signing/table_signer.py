@@ -35,16 +35,22 @@ def is_clean(relative: str) -> bool:
 
 
 class TableSigner:
-    """A `UrlSigner` that signs only paths in one of its places."""
+    """Signs the files of one table, if they are in one of its places. Thread-safe."""
 
     def __init__(self, table: Table, places: Sequence[Place], seconds: int) -> None:
         self._table, self._places, self._seconds = table, places, seconds
         self._prefixes = [f"{place.root}/" for place in places]
 
     def expires(self, now_ms: int) -> int:
+        """The earliest expiry of URLs signed from now on; both in milliseconds since the epoch."""
         return (now_ms // 1000 + self._seconds) * 1000
 
     def sign(self, paths: Sequence[str]) -> list[str]:
+        """Return a URL for each absolute, unencoded path, in order. Blocks.
+
+        The URL of a path may differ between calls: within one answer, sign a path once.
+        Raises `SharingError` (400) for a path outside the table's locations, `StorageError` if the store fails.
+        """
         home = self._prefixes[0]
         below = [path[len(home) :] for path in paths if path.startswith(home)]
         if len(below) == len(paths) and all(map(is_clean, below)):  # nearly always; the fast path
