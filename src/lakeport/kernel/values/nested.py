@@ -8,25 +8,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types
+from pyarrow import lib, types
 
 from lakeport.kernel.values.arrays import to_integers, to_mask
 
-_LISTS = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
-_TEXTS = (types.is_string, types.is_large_string, types.is_string_view)
-_BYTES = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+_LISTS = {lib.Type_LIST, lib.Type_LARGE_LIST, lib.Type_FIXED_SIZE_LIST, lib.Type_LIST_VIEW, lib.Type_LARGE_LIST_VIEW}
+_TEXTS = {lib.Type_STRING, lib.Type_LARGE_STRING, lib.Type_STRING_VIEW}
+_BYTES = {lib.Type_BINARY, lib.Type_LARGE_BINARY, lib.Type_BINARY_VIEW, lib.Type_FIXED_SIZE_BINARY}
 
 
 def is_any_list(data_type: pa.DataType) -> bool:
-    return any(is_a(data_type) for is_a in _LISTS)
+    return data_type.id in _LISTS
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    return any(is_a(data_type) for is_a in _TEXTS)
+    return data_type.id in _TEXTS
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
-    return any(is_a(data_type) for is_a in _BYTES)
+    return data_type.id in _BYTES
 
 
 def is_number(data_type: pa.DataType) -> bool:
