@@ -19,7 +19,7 @@ from typing import Any
 from lakeport.errors import InvalidFilterError
 from lakeport.kernel.expressions.functions import ALIASES, FUNCTIONS
 from lakeport.kernel.expressions.literals import INTEGER_BITS, place_literal
-from lakeport.kernel.expressions.sql_text import Node, SqlText, describe, position_of
+from lakeport.kernel.expressions.sql_text import Node, SqlText, describe, parse_number, position_of, with_backslashes
 from lakeport.kernel.expressions.tree import (
     And,
     Arithmetic,
@@ -281,7 +281,7 @@ class _Reader:
             if node.key != "like" or len(escape) != 1:
                 raise self._refuse(node, "ESCAPE takes one character, after LIKE")
         self._only(node, "this", "expression", "negate")
-        pattern = _with_backslashes(self._string(node.expression), escape)
+        pattern = with_backslashes(self._string(node.expression), escape)
         like = Like(self.value(node.this), pattern)
         return Not(like) if node.args.get("negate") else like
 
@@ -313,7 +313,7 @@ class _Reader:
             case "boolean":
                 return bool(node.this)
             case "literal" if not node.is_string:
-                return self._convert(node, _number, node.this)
+                return self._convert(node, parse_number, node.this)
             case "literal" | "rawstring":
                 return node.this
             case "hexstring":
@@ -357,7 +357,7 @@ class _Reader:
             is_number = data_type.name in _NUMBERS.values() or data_type.decimal is not None
             if inner.is_string or (is_number and inner.this.isdigit()):
                 return _typed(self._constant_cast(node), data_type)
-            number = self._convert(inner, _number, inner.this)
+            number = self._convert(inner, parse_number, inner.this)
             if is_number and data_type.name not in INTEGER_BITS and _is_value_of(data_type, number):
                 return _typed(self._constant_cast(node), data_type)
         return Cast(self.value(inner), data_type.name)
@@ -429,13 +429,6 @@ def _containing(name: str, text: Expression, part: str) -> Like:
     return Like(text, "%" + begins.pattern[: None if name == "contains" else -1])
 
 
-def _number(text: str) -> int | float | Decimal:
-    """Parse like Spark: a double with an exponent, a decimal with a point, else an integer."""
-    if "e" in text.lower():
-        return float(text)
-    return Decimal(text) if "." in text else int(text)
-
-
 def _negated(value: int | float | Decimal) -> int | float | Decimal:
     if isinstance(value, Decimal):
         return value.copy_negate() if value else value  # `-value` rounds to the context's precision
@@ -446,14 +439,4 @@ def _exactly(data_type: PrimitiveType, value: Any) -> Any:
     result, place = place_literal(value, data_type)
     if place != "at":
         raise ValueError(f"it is no {data_type.name}")
-    return result
-
-
-def _with_backslashes(pattern: str, escape: str) -> str:
-    """Replace another escape character in the pattern by backslashes."""
-    if escape == "\\":
-        return pattern
-    result, characters = "", iter(pattern)
-    for char in characters:
-        result += "\\" + next(characters, "") if char == escape else char.replace("\\", "\\\\")
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -128,3 +129,20 @@ def describe(node: Node) -> str:
         name = node.this if isinstance(node, exp.Anonymous) else node.sql_name()
         return f"the function {str(name).lower()}"
     return _NAMES.get(node.key) or type(node).__name__.upper()
+
+
+def parse_number(text: str) -> int | float | Decimal:
+    """Parse like Spark: a double with an exponent, a decimal with a point, else an integer."""
+    if "e" in text.lower():
+        return float(text)
+    return Decimal(text) if "." in text else int(text)
+
+
+def with_backslashes(pattern: str, escape: str) -> str:
+    """Replace another escape character in the pattern by backslashes."""
+    if escape == "\\":
+        return pattern
+    result, characters = "", iter(pattern)
+    for char in characters:
+        result += "\\" + next(characters, "") if char == escape else char.replace("\\", "\\\\")
+    return result
