@@ -68,7 +68,6 @@ TESTED_WITH_OTHERS: dict[str, set[str]] = {
     "client/tables/test_commits.py": {"source"},
     "engine/expressions": {"testing.rowwise"},
     "engine/test_contracts.py": {"kernel.engine", "testing", "testing.builder", "testing.contracts"},
-    "iceberg/test_crashes.py": {"iceberg.session"},
     "iceberg/test_increments.py": {"testing.counting"},
     "kernel/log": {"kernel.actions"},
     "server/records": {"server.observing"},

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lakeport.engine import default_engine
-from lakeport.errors import ConversionError, MissingFileError, VersionNotFoundError
+from lakeport.errors import ConversionError, MissingFileError, StorageError, VersionNotFoundError
 from lakeport.iceberg.decision import DeltaState, Plan, Wanted, decide
 from lakeport.iceberg.delta.change import TableChange
 from lakeport.iceberg.delta.source import Ahead, Increment, LogTruncatedError, look_ahead, open_increment, plan_full
 from lakeport.iceberg.manifests.manifest import OutOfStepError
-from lakeport.iceberg.session import Session
 from lakeport.iceberg.snapshots.shape import plan_shape
+from lakeport.iceberg.snapshots.writer import SnapshotWriter
 from lakeport.iceberg.table.metadata import (
     DELTA_TABLE_ID,
     apply_updates,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 _OWN_FILES = {"gc.enabled": "false"}
 """The data files belong to Delta: Iceberg's own maintenance must not delete them."""
+_SNAPSHOTS_AT_ONCE = 50
+_SECONDS_AT_MOST = 10.0
+"""Limits of a group published together: a crash loses little work, and metadata is not rewritten too often."""
 
 Progress = Callable[[int, int], object]
 """Called with the mirrored version and the latest one."""
@@ -109,7 +113,8 @@ def convert(
     engine = engine or default_engine(storage_options)
     source, place = open_mirror(engine, target, out, catalog, table)
     wanted = Wanted(format_version, since, full, squash)
-    return _Converter(engine, source, place, wanted, progress, open_workers(engine, spark)).run()
+    tell = progress or (lambda version, latest: None)
+    return _Converter(engine, source, place, wanted, tell, open_workers(engine, spark)).run()
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class _Converter:
     table: Table
     target: Target
     wanted: Wanted
-    progress: Progress | None
+    progress: Progress
     workers: Workers
 
     def run(self) -> Conversion:
@@ -199,14 +204,16 @@ class _Converter:
         updates = self._first_updates(plan, start)
         plan_shape(apply_updates(start, updates, 0), ahead.latest)  # reject before anything is written
         whole, increment = self._contents(plan, start, ahead)
-        tell = partial(self._tell, ahead.latest.version)
-        session = Session(self.engine, self.target, base, start, updates, self.workers)
+        session = _Session(self.engine, self.target, base, start, updates, self.workers)
+        versions = []
         try:
-            versions = tuple(session.write(whole, increment, plan.squash, tell))
+            for version in session.write(whole, increment, plan.squash):
+                versions.append(version)
+                self.progress(version, ahead.latest.version)
         except BaseException:
             session.discard()
             raise
-        return self._result(plan, session.published, versions)
+        return self._result(plan, session.published, tuple(versions))
 
     def _first_updates(self, plan: Plan, start: Json) -> list[Json]:
         """The updates before the first snapshot."""
@@ -229,10 +236,6 @@ class _Converter:
             return whole, Increment(whole.snapshot, whole.timestamp)
         return None, ahead.increment or open_increment(self.table, plan.after, mirrored_time(start))
 
-    def _tell(self, latest: int, version: int) -> None:
-        if self.progress is not None:
-            self.progress(version, latest)
-
     def _result(self, plan: Plan, published: Published | None, versions: tuple[int, ...]) -> Conversion:
         assert published is not None
         snapshot, version = current_snapshot(published.metadata), mirrored_version(published.metadata)
@@ -247,3 +250,48 @@ class _Converter:
             published.path,
             snapshot["snapshot-id"],
         )
+
+
+class _Session:
+    """Writes snapshots and publishes them in groups."""
+
+    def __init__(
+        self, engine: Engine, target: Target, base: Published | None, start: Json, updates: list[Json], workers: Workers
+    ) -> None:
+        """`base` is the published state, `start` its metadata or that of a new table; `updates` come before the first
+        snapshot."""
+        self._engine, self._target = engine, target
+        self.published, self._start = base, start
+        self._writer = SnapshotWriter(engine, target.location, apply_updates(start, updates, 0), workers)
+        self._writer.updates += updates
+
+    def write(self, whole: TableChange | None, increment: Increment | None, squash: bool) -> Iterator[int]:
+        """Write a snapshot of the whole table, which replaces the previous contents, and those of later changes. Yields
+        the versions of written snapshots; all are published at the end."""
+        waiting, since = 0, time.monotonic()
+        later = increment.changes(self._writer, squash=squash) if increment else ()
+        for change in chain([whole] if whole else [], later):
+            self._writer.apply(change, whole=change is whole)
+            waiting += 1
+            if waiting >= _SNAPSHOTS_AT_ONCE or time.monotonic() - since > _SECONDS_AT_MOST:
+                self._publish()
+                waiting, since = 0, time.monotonic()
+            yield change.version
+        if self._writer.updates:
+            self._publish()
+
+    def _publish(self) -> None:
+        written = list(self._writer.written)
+        self._writer.written.clear()  # keep them unless publishing is known to have failed
+        try:
+            self.published = self._target.publish(self.published, self._start, self._writer.finished_updates())
+        except CommitLostError:
+            self._writer.written += written
+            raise
+        self._start = self.published.metadata
+        self._writer.restart(self._start)
+
+    def discard(self) -> None:
+        """Remove written but unpublished files. `clean` finds any that remain."""
+        with suppress(StorageError):
+            self._engine.storage.delete(self._writer.written)
