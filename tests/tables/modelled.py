@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,16 @@ def some_rows(start: int, end: int) -> list[Row]:
     ]
 
 
+def as_table(rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def logged(path: str, version: int, kind: str) -> list[dict[str, Any]]:
+    """The actions of a kind in a commit."""
+    lines = (Path(path) / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    return [action[kind] for action in map(json.loads, lines) if kind in action]
+
+
 @dataclass
 class ModelledTable:
     """`rows` is what the table should have."""
@@ -81,7 +92,7 @@ class ModelledTable:
         tables.create(table.path, schema=SCHEMA, partition_by=partition_by, properties=dict(properties))
         for start in range(0, 60, 60 // files):
             more = some_rows(start, start + 60 // files)
-            tables.append(table.path, pa.Table.from_pylist(more, SCHEMA))
+            tables.append(table.path, as_table(more))
             table.rows += more
         table.check()
         table.row_ids = table._read_row_ids()
@@ -127,7 +138,7 @@ class ModelledTable:
 
     def overwrite(self, rows: list[Row], gone: Callable[[Row], bool], **options: Any) -> Result:
         """`gone` tells which rows the new ones replace; they have ids of their own."""
-        result = tables.overwrite(self.path, pa.Table.from_pylist(rows, SCHEMA), **options)
+        result = tables.overwrite(self.path, as_table(rows), **options)
         deleted = [row for row in self.rows if gone(row)]
         self.rows = [row for row in self.rows if not gone(row)] + rows
         for row in deleted:

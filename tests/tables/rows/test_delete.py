@@ -13,27 +13,12 @@ import lakeport
 from lakeport import col, tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.engine.storage.storage import Storage
-from lakeport.errors import (
-    CommitConflictError,
-    InvalidFilterError,
-    StorageError,
-    UnknownColumnError,
-    UnsupportedFeatureError,
-)
+from lakeport.errors import CommitConflictError
 from lakeport.testing.builder import TableBuilder, struct
 from lakeport.testing.counting import CountingStorage
-from tests.tables.modelled import FEED, KINDS, VECTORS, FailingStorage, ModelledTable, RivalStorage, Row
+from tests.tables.modelled import FEED, KINDS, VECTORS, ModelledTable, RivalStorage, Row, logged
 
 each_kind = pytest.mark.parametrize("properties", KINDS.values(), ids=KINDS.keys())
-
-
-def actions(path: str, version: int) -> list[dict[str, Any]]:
-    lines = (Path(path) / "_delta_log" / f"{version:020}.json").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def kinds_of(path: str, version: int, kind: str) -> list[dict[str, Any]]:
-    return [action[kind] for action in actions(path, version) if kind in action]
 
 
 @each_kind
@@ -74,17 +59,17 @@ def test_deletion_vectors_are_united_and_packed_into_one_file(tmp_path: Path) ->
     first = table.delete("id % 10 = 3", lambda row: row["id"] % 10 == 3)
     assert first.metrics["numDeletionVectorsAdded"] > 3
     assert first.metrics["numCopiedRows"] == first.metrics["numAddedFiles"] == first.metrics["numRemovedFiles"] == 0
-    vectors = [add["deletionVector"] for add in kinds_of(table.path, first.version, "add")]
+    vectors = [add["deletionVector"] for add in logged(table.path, first.version, "add")]
     assert {v["storageType"] for v in vectors} == {"u"}
     assert len({v["pathOrInlineDv"] for v in vectors}) == 1
     assert len({v["offset"] for v in vectors}) == len(vectors) == first.metrics["numDeletionVectorsAdded"]
     assert len(list(Path(table.path).glob("deletion_vector_*.bin"))) == 1
     second = table.delete("id % 10 IN (3, 5)", lambda row: row["id"] % 10 in (3, 5))
     assert second.metrics["numDeletionVectorsUpdated"] > 0
-    united = kinds_of(table.path, second.version, "add")
+    united = logged(table.path, second.version, "add")
     assert sum(add["deletionVector"]["cardinality"] for add in united) > second.metrics["numDeletedRows"]
     assert all(json.loads(add["stats"])["tightBounds"] is False for add in united)
-    removed = kinds_of(table.path, second.version, "remove")
+    removed = logged(table.path, second.version, "remove")
     assert {r["path"] for r in removed} == {a["path"] for a in united}
 
 
@@ -95,7 +80,7 @@ def test_a_file_that_keeps_no_row_is_removed_whole(tmp_path: Path) -> None:
     assert result.metrics["numRemovedFiles"] == 1
     assert result.metrics["numDeletionVectorsRemoved"] == 1
     assert result.metrics["numDeletionVectorsAdded"] == 1
-    assert len(kinds_of(table.path, result.version, "add")) == 1
+    assert len(logged(table.path, result.version, "add")) == 1
 
 
 def test_without_vectors_the_rows_that_stay_are_copied(tmp_path: Path) -> None:
@@ -113,8 +98,8 @@ def test_files_that_a_checkpoint_names_are_removed_by_the_names_that_it_has(
     table = ModelledTable.create(tmp_path, {**properties, "delta.checkpointInterval": "3"})
     assert (Path(table.path) / "_delta_log" / f"{3:020}.checkpoint.parquet").exists()
     result = table.delete("id = 3", lambda row: row["id"] == 3)
-    added = {add["path"] for version in range(4) for add in kinds_of(table.path, version, "add")}
-    assert {remove["path"] for remove in kinds_of(table.path, result.version, "remove")} < added
+    added = {add["path"] for version in range(4) for add in logged(table.path, version, "add")}
+    assert {remove["path"] for remove in logged(table.path, result.version, "remove")} < added
 
 
 def opened_by_delete(path: str, where: str | None) -> list[str]:
@@ -137,34 +122,6 @@ def test_files_whose_statistics_rule_a_match_out_are_not_opened(tmp_path: Path) 
     assert len(set(opened_by_delete(table.path, "id = 25"))) == 1
 
 
-def test_nothing_is_committed_where_no_row_matches(tmp_path: Path) -> None:
-    table = ModelledTable.create(tmp_path, VECTORS | FEED)
-    before, version = table.files_on_disk(), table.version
-    result = table.delete("id > 1000 OR text = 'nowhere'", lambda row: False)
-    assert result.version == version == table.version
-    assert table.files_on_disk() == before
-
-
-@pytest.mark.parametrize(
-    ("where", "error"),
-    [
-        ("id >", InvalidFilterError),
-        ("nowhere = 1", UnknownColumnError),
-        ("id = 'text'", InvalidFilterError),
-        ("id + 1", InvalidFilterError),
-        (5, ValueError),
-    ],
-)
-def test_a_condition_that_cannot_be_is_refused_and_nothing_written(
-    tmp_path: Path, where: Any, error: type[Exception]
-) -> None:
-    table = ModelledTable.create(tmp_path, VECTORS)
-    before = table.files_on_disk()
-    with pytest.raises(error):
-        tables.delete(table.path, where)
-    assert table.files_on_disk() == before
-
-
 def test_the_history_tells_what_was_deleted(tmp_path: Path) -> None:
     table = ModelledTable.create(tmp_path, VECTORS)
     table.delete("id = 3", lambda row: row["id"] == 3)
@@ -172,30 +129,14 @@ def test_the_history_tells_what_was_deleted(tmp_path: Path) -> None:
     table.delete(None, lambda row: True)
     every, second, first = lakeport.scan(table.path).history(3)
     assert [commit.operation for commit in (first, second, every)] == ["DELETE"] * 3
-    (info,) = kinds_of(table.path, table.version - 2, "commitInfo")
+    (info,) = logged(table.path, table.version - 2, "commitInfo")
     assert info["operationParameters"] == {"predicate": '["id = 3"]'}
     assert info["operationMetrics"]["numDeletedRows"] == "1"
-    (info,) = kinds_of(table.path, table.version - 1, "commitInfo")
+    (info,) = logged(table.path, table.version - 1, "commitInfo")
     assert json.loads(info["operationParameters"]["predicate"]) == ["id = 4"]
-    (info,) = kinds_of(table.path, table.version, "commitInfo")
+    (info,) = logged(table.path, table.version, "commitInfo")
     assert info["operationParameters"] == {"predicate": "[]"}
     assert info["isBlindAppend"] is False
-
-
-def test_rows_of_an_append_only_table_stay(tmp_path: Path) -> None:
-    table = ModelledTable.create(tmp_path, VECTORS | {"delta.appendOnly": "true"})
-    before = table.files_on_disk()
-    with pytest.raises(UnsupportedFeatureError, match="append-only"):
-        tables.delete(table.path, "id = 3")
-    assert table.files_on_disk() == before
-
-
-def test_an_application_deletes_once(tmp_path: Path) -> None:
-    table = ModelledTable.create(tmp_path, VECTORS)
-    first = tables.delete(table.path, "id = 3", application=("job", 1))
-    again = tables.delete(table.path, "id = 4", application=("job", 1))
-    assert again.version == first.version
-    assert {row["id"] for row in table.read()} == set(range(60)) - {3}
 
 
 def test_files_without_statistics_get_the_number_of_their_rows(tmp_path: Path) -> None:
@@ -209,7 +150,7 @@ def test_files_without_statistics_get_the_number_of_their_rows(tmp_path: Path) -
     for checksum in log.glob("*.crc"):
         checksum.unlink()
     result = table.delete("id < 10", lambda row: row["id"] < 10)
-    (add,) = kinds_of(table.path, result.version, "add")
+    (add,) = logged(table.path, result.version, "add")
     assert json.loads(add["stats"]) == {"numRecords": 60, "tightBounds": False}
 
 
@@ -236,27 +177,6 @@ def test_a_row_group_that_is_skipped_keeps_the_positions_right(tmp_path: Path) -
 
 def delete_against(table: ModelledTable, where: str, rival: Callable[[], object]) -> None:
     tables.delete(table.path, where, engine=engine_over(RivalStorage(rival)))
-
-
-@pytest.mark.parametrize("properties", [{}, VECTORS, FEED], ids=["plain", "vectors", "feed"])
-def test_two_who_delete_from_one_file_conflict_and_the_loser_leaves_nothing(
-    tmp_path: Path, properties: Mapping[str, str]
-) -> None:
-    table = ModelledTable.create(tmp_path, properties, (), files=3)
-    before = table.files_on_disk()
-    of_loser: set[str] = set()
-    with_both: set[str] = set()
-
-    def rival() -> None:
-        of_loser.update(table.files_on_disk() - before)
-        table.delete("id = 4", lambda row: row["id"] == 4)
-        with_both.update(table.files_on_disk())
-
-    with pytest.raises(CommitConflictError):
-        delete_against(table, "id = 3", rival)
-    assert of_loser
-    assert table.files_on_disk() == with_both - of_loser
-    table.check()
 
 
 @pytest.mark.parametrize("properties", [{}, VECTORS], ids=["plain", "vectors"])
@@ -288,27 +208,6 @@ def test_an_append_that_could_not_match_passes(tmp_path: Path) -> None:
     table = ModelledTable.create(tmp_path, VECTORS | {"delta.isolationLevel": "Serializable"}, (), files=3)
     delete_against(table, "id = 3", lambda: tables.append(table.path, pa.table({"id": [1000]})))
     assert {row["id"] for row in table.read()} == (set(range(60)) | {1000}) - {3}
-
-
-@pytest.mark.parametrize(
-    ("properties", "fatal", "after"),
-    [
-        (VECTORS, "deletion_vector_", 0),
-        ({}, "part-", 0),
-        ({}, "part-", 1),
-        (FEED, "cdc-", 1),
-    ],
-    ids=["vectors", "first file", "second file", "change file"],
-)
-def test_a_failure_in_the_middle_leaves_the_table_as_it_was(
-    tmp_path: Path, properties: Mapping[str, str], fatal: str, after: int
-) -> None:
-    table = ModelledTable.create(tmp_path, properties)
-    before = table.files_on_disk()
-    with pytest.raises(StorageError):
-        tables.delete(table.path, "id % 10 = 3", engine=engine_over(FailingStorage(fatal, after)))
-    assert table.files_on_disk() == before
-    table.check()
 
 
 def test_copied_rows_need_not_agree_with_what_new_rows_must(tmp_path: Path) -> None:
@@ -343,5 +242,5 @@ def test_rows_are_copied_where_readers_are_not_told_of_deletion_vectors(tmp_path
     )
     builder.create(builder.add({"id": [1, 2, 3]}))
     version = tables.delete(str(tmp_path), "id = 2").version
-    assert [add.get("deletionVector") for add in kinds_of(str(tmp_path), version, "add")] == [None]
+    assert [add.get("deletionVector") for add in logged(str(tmp_path), version, "add")] == [None]
     assert sorted(lakeport.scan(str(tmp_path)).to_arrow()["id"].to_pylist()) == [1, 3]

@@ -1,6 +1,5 @@
 """`tables.update`: new values, checked, with the rows' identity and the change feed kept."""
 
-import json
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
@@ -12,26 +11,9 @@ import pytest
 
 import lakeport
 from lakeport import col, lit, tables
-from lakeport.engine import engine_over
-from lakeport.errors import (
-    CommitConflictError,
-    ConstraintError,
-    InvalidDataError,
-    InvalidFilterError,
-    StorageError,
-    UnknownColumnError,
-    UnsupportedFeatureError,
-)
+from lakeport.errors import ConstraintError, InvalidDataError
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
-from tests.tables.modelled import (
-    FEED,
-    KINDS,
-    TRACKING,
-    VECTORS,
-    FailingStorage,
-    ModelledTable,
-    RivalStorage,
-)
+from tests.tables.modelled import FEED, KINDS, TRACKING, VECTORS, ModelledTable, logged
 
 each_kind = pytest.mark.parametrize("properties", KINDS.values(), ids=KINDS.keys())
 
@@ -129,40 +111,6 @@ def test_with_vectors_only_the_updated_rows_are_written(tmp_path: Path) -> None:
     assert result.metrics["numAddedFiles"] == 1
 
 
-def test_nothing_is_committed_where_no_row_matches(tmp_path: Path) -> None:
-    table = ModelledTable.create(tmp_path, VECTORS | FEED)
-    before, version = table.files_on_disk(), table.version
-    assert table.update({"n": 1}, "id = 1000", lambda r: r, lambda r: False).version == version
-    assert table.files_on_disk() == before
-
-
-@pytest.mark.parametrize(
-    ("assignments", "where", "error"),
-    [
-        ({}, None, ValueError),
-        ({"nowhere": 1}, None, UnknownColumnError),
-        ({"n": "nowhere + 1"}, None, UnknownColumnError),
-        ({"n": "1 +"}, None, InvalidFilterError),
-        ({"n": "text"}, None, InvalidFilterError),
-        ({"n": lit("no number")}, None, InvalidFilterError),
-        ({"s": None, "s.a": 1}, None, ValueError),
-        ({"n": 1, "N": 2}, None, ValueError),
-        ({"n": 1}, "nowhere = 1", UnknownColumnError),
-        ({"n": "1 / (id - 30)"}, None, (InvalidDataError, InvalidFilterError)),
-        ({"n": "CAST(text AS INT)"}, "text IS NOT NULL", InvalidDataError),
-    ],
-)
-@pytest.mark.parametrize("properties", [VECTORS, FEED], ids=["vectors", "plain"])
-def test_what_cannot_be_is_refused_and_nothing_written(
-    tmp_path: Path, properties: Mapping[str, str], assignments: dict[str, Any], where: str | None, error: Any
-) -> None:
-    table = ModelledTable.create(tmp_path, properties)
-    before = table.files_on_disk()
-    with pytest.raises(error):
-        tables.update(table.path, assignments, where)
-    assert table.files_on_disk() == before
-
-
 @pytest.mark.parametrize("properties", [{}, VECTORS, FEED], ids=["plain", "vectors", "feed"])
 def test_a_broken_constraint_changes_nothing(tmp_path: Path, properties: Mapping[str, str]) -> None:
     table = ModelledTable.create(tmp_path, {**properties, "delta.constraints.small": "id < 1000"})
@@ -238,53 +186,10 @@ def test_a_generated_column_that_is_set_must_agree(tmp_path: Path) -> None:
 def test_the_history_tells_what_was_updated(tmp_path: Path) -> None:
     table = ModelledTable.create(tmp_path, VECTORS)
     table.update({"n": 1}, "id = 3", lambda r: {"n": 1}, lambda r: r["id"] == 3)
-    commit = (Path(table.path) / "_delta_log" / f"{table.version:020}.json").read_text().splitlines()
-    info = next(line["commitInfo"] for line in map(json.loads, commit) if "commitInfo" in line)
+    (info,) = logged(table.path, table.version, "commitInfo")
     assert info["operation"] == "UPDATE"
     assert info["operationParameters"] == {"predicate": '["id = 3"]'}
     assert info["operationMetrics"]["numUpdatedRows"] == "1"
-
-
-def test_rows_of_an_append_only_table_stay(tmp_path: Path) -> None:
-    table = ModelledTable.create(tmp_path, VECTORS | {"delta.appendOnly": "true"})
-    with pytest.raises(UnsupportedFeatureError, match="append-only"):
-        tables.update(table.path, {"n": 1})
-
-
-@pytest.mark.parametrize("properties", [{}, VECTORS | FEED], ids=["plain", "vectors"])
-def test_two_who_update_one_file_conflict_and_the_loser_leaves_nothing(
-    tmp_path: Path, properties: Mapping[str, str]
-) -> None:
-    table = ModelledTable.create(tmp_path, properties, ())
-    before = table.files_on_disk()
-    of_loser: set[str] = set()
-    with_both: set[str] = set()
-
-    def rival() -> None:
-        of_loser.update(table.files_on_disk() - before)
-        table.update({"n": 1}, "id = 4", lambda r: {"n": 1}, lambda r: r["id"] == 4)
-        with_both.update(table.files_on_disk())
-
-    with pytest.raises(CommitConflictError):
-        tables.update(table.path, {"n": 2}, "id = 3", engine=engine_over(RivalStorage(rival)))
-    assert of_loser
-    assert table.files_on_disk() == with_both - of_loser
-    table.check()
-
-
-@pytest.mark.parametrize(
-    ("properties", "fatal", "after"),
-    [(VECTORS, "deletion_vector_", 0), (VECTORS, "part-", 1), ({}, "part-", 1), (FEED | VECTORS, "cdc-", 0)],
-)
-def test_a_failure_in_the_middle_leaves_the_table_as_it_was(
-    tmp_path: Path, properties: Mapping[str, str], fatal: str, after: int
-) -> None:
-    table = ModelledTable.create(tmp_path, properties)
-    before = table.files_on_disk()
-    with pytest.raises(StorageError):
-        tables.update(table.path, {"n": 1}, "id % 10 = 3", engine=engine_over(FailingStorage(fatal, after)))
-    assert table.files_on_disk() == before
-    table.check()
 
 
 @pytest.mark.parametrize("given", ["id = 1", 5, [("id", 1)]])
