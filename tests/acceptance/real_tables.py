@@ -15,6 +15,7 @@ import lakeport
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, LakeportError, MissingFileError, TableNotFoundError
 from lakeport.frame import Changes
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.snapshot import Table
 from lakeport.testing.builder import read
 from tests.acceptance import odd_tables
@@ -103,12 +104,12 @@ def shared_name(name: str) -> str:
     return f"tables.{name.partition('--')[0]}.{name.replace('.', '_')}"
 
 
-def table_of(name: str, path: str | None = None) -> Table:
+def table_of(name: str, path: str | None = None, engine: Engine = ENGINE) -> Table:
     needs = BY_NAME[name]["expected"].get("needs")
     catalog = (
         {"max_catalog_version": needs["max_catalog_version"], "staged_commits": needs["log_tail"]} if needs else {}
     )
-    return Table.for_path(ENGINE, path or path_of(name), **catalog)
+    return Table.for_path(engine, path or path_of(name), **catalog)
 
 
 @cache

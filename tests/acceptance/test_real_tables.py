@@ -23,6 +23,7 @@ from lakeport.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, col
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.testing.builder import read, scan_batches
@@ -38,6 +39,7 @@ from tests.acceptance.real_tables import (
     changes_of,
     chosen,
     has_rows,
+    has_variants,
     is_planned,
     latest_rows,
     path_of,
@@ -45,6 +47,8 @@ from tests.acceptance.real_tables import (
     table_of,
 )
 from tests.conftest import SHARED
+from tests.engine.duckdb_engine import duckdb_engine
+from tests.engine.plain_engine import plain_engine
 
 MAX_BATCHES = 10_000
 """Tables of a million rows are not read to their end in batches of one row."""
@@ -71,6 +75,12 @@ def test_the_rows_do_not_depend_on_the_batch_size(name: str, batch_size: int) ->
     if len(batches) < MAX_BATCHES:
         assert found.num_rows == whole.num_rows
     assert_same_rows(found, whole.slice(0, found.num_rows))
+
+
+@chosen(lambda entry: has_rows(entry) and not has_variants(entry))  # DuckDB has no bytes of variants
+@pytest.mark.parametrize("engine", [duckdb_engine(), plain_engine()], ids=["duckdb", "plain"])
+def test_the_rows_do_not_depend_on_the_engine(name: str, engine: Engine) -> None:
+    assert_same_rows(read(table_of(name, engine=engine).latest_snapshot()), latest_rows(name))
 
 
 @chosen(lambda entry: entry.get("expected_versions") and entry["name"] not in REFUSED)

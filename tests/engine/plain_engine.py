@@ -6,8 +6,8 @@ It shows that these handlers can be swapped: nothing here uses msgspec, pyarrow'
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,21 +16,9 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.engine import ComposedEngine, default_engine
-from lakeport.errors import CorruptTableError, UnknownColumnError, UnsupportedExpressionError
+from lakeport.errors import CorruptTableError
 from lakeport.kernel.engine import FileStatus, StorageClient
-from lakeport.kernel.expressions import (
-    And,
-    Column,
-    Comparison,
-    Expression,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Or,
-)
-from lakeport.testing import by_row
+from tests.engine.plain_expressions import RowExpressions
 
 
 def plain_engine() -> ComposedEngine:
@@ -125,58 +113,3 @@ def _number(value: Any, kind: pa.DataType) -> Any:
         return None if is_overflow else number
     exact = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale))
     return exact if exact == Decimal(value) and len(exact.as_tuple().digits) <= kind.precision else None
-
-
-class RowExpressions:
-    """An `ExpressionHandler` for filters, evaluated row by row."""
-
-    def evaluator(self, schema: pa.Schema, expression: Expression) -> Callable[[pa.RecordBatch], pa.Array]:
-        _check(expression, schema)
-        kind = _type_of(expression, schema)
-        return lambda batch: pa.array([by_row(expression, row) for row in batch.to_pylist()], kind)
-
-    def predicate_evaluator(
-        self, schema: pa.Schema, predicate: Expression
-    ) -> Callable[[pa.RecordBatch, pa.BooleanArray | None], pa.BooleanArray]:
-        evaluate = self.evaluator(schema, predicate)
-
-        def select(batch: pa.RecordBatch, selection: pa.BooleanArray | None) -> pa.BooleanArray:
-            before = [True] * batch.num_rows if selection is None else selection.to_pylist()
-            found = zip(before, evaluate(batch).to_pylist(), strict=True)
-            return pa.array([was is True and matches is True for was, matches in found], pa.bool_())
-
-        return select
-
-
-_KNOWN = (And, Column, Comparison, In, IsNull, Like, Literal, Not, Or)
-
-
-def _check(expression: Expression, schema: pa.Schema) -> None:
-    if not isinstance(expression, _KNOWN):
-        raise UnsupportedExpressionError(f"{type(expression).__name__} is not a filter")
-    if isinstance(expression, Column):
-        _field(schema, expression.path)
-    for child in _children(expression):
-        _check(child, schema)
-
-
-def _children(expression: Expression) -> Iterator[Expression]:
-    for field in fields(expression) if is_dataclass(expression) else ():
-        value = getattr(expression, field.name)
-        yield from (one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Expression))
-
-
-def _type_of(expression: Expression, schema: pa.Schema) -> pa.DataType | None:
-    """None leaves the type of a literal to Arrow."""
-    if isinstance(expression, Column):
-        return _field(schema, expression.path)
-    return None if isinstance(expression, Literal) else pa.bool_()
-
-
-def _field(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
-    kind = pa.struct(list(schema))
-    for name in path:
-        if not types.is_struct(kind) or kind.get_field_index(name) < 0:
-            raise UnknownColumnError("no such column", column=".".join(path))
-        kind = kind.field(name).type
-    return kind

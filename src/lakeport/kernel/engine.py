@@ -118,7 +118,7 @@ class JsonHandler(Protocol):
     """Reads JSON into Arrow."""
 
     def read_json_files(self, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The lines of the files as batches of exactly `schema`, in file and line order.
+        """The lines of the files as batches of exactly `schema`, in file and line order; no batch spans two files.
 
         Keys missing from the schema are ignored at every level; keys missing from a line are null. A JSON object
         becomes a struct or a map, depending on the schema. Raises `CorruptTableError` with file and line for invalid
@@ -192,18 +192,23 @@ class ParquetHandler(Protocol):
 
 
 class ExpressionHandler(Protocol):
-    """Evaluates expressions over Arrow batches."""
+    """Evaluates bound expressions (`bind`, `bind_value`) over Arrow batches, which may have rows but no columns.
+
+    A row whose value cannot be computed (overflow, division by zero, a failing cast) raises `InvalidDataError`. A value
+    is computed only if needed: not in a CASE branch that is not taken, after an AND, OR or COALESCE that is decided, or
+    for a row that is not selected.
+    """
 
     def evaluator(self, schema: pa.Schema, expression: Expression) -> Callable[[pa.RecordBatch], pa.Array]:
-        """Return a function from batches of `schema` to one column of values.
+        """Return a function from batches of `schema` to one column of values in the Arrow type of `type_of`.
 
-        Raises `UnsupportedExpressionError` for an unknown expression."""
+        Raises `UnsupportedExpressionError` for an unknown expression, `UnknownColumnError` for an unknown column."""
 
     def predicate_evaluator(
         self, schema: pa.Schema, predicate: Expression
     ) -> Callable[[pa.RecordBatch, pa.BooleanArray | None], pa.BooleanArray]:
         """Return a function from a batch and its current selection to the selection after the predicate. The result has
-        no nulls and never selects a row that was not selected before."""
+        no nulls and never selects a row that was not selected before; null in a selection is not selected."""
 
 
 class Engine(Protocol):

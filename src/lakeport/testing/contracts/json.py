@@ -42,6 +42,11 @@ class JsonContract(Contract):
         found = self.read_json(engine, files, pa.schema([("n", pa.int64())]))
         assert [row["n"] for row in found] == [i * 100 + k for i in (3, 1, 2) for k in range(50)]
 
+    def test_no_batch_has_lines_of_two_files(self, engine: Engine, root: str) -> None:
+        files = [self.write(engine, f"{root}/{i}.json", b'{"n": %d}\n' % i * 3) for i in range(3)]
+        for batch in engine.json.read_json_files(files, pa.schema([("n", pa.int64())])):
+            assert len(set(batch["n"].to_pylist())) <= 1
+
     def test_json_order_holds_for_a_large_file(self, engine: Engine, root: str) -> None:
         text = "".join(json.dumps({"n": k, "pad": "x" * 100}) + "\n" for k in range(30_000))
         found = self.read_json(engine, [self.write(engine, f"{root}/l", text.encode())], pa.schema([("n", pa.int64())]))
