@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ def pages(target: Target, path: str, size: int) -> list[dict[str, Any]]:
         token = page.get("nextPageToken")
         if not token:
             return found
+        assert re.fullmatch(r"[\w.~-]+", token, re.ASCII)
 
 
 @each_list
@@ -74,7 +76,7 @@ def test_of_0_results_there_are_none_but_a_token_to_go_on(plain: SharedTable, pa
 
 @each_list
 @pytest.mark.section("Errors")
-@pytest.mark.parametrize("size", ["-1", "501", "many", "1.5", ""])
+@pytest.mark.parametrize("size", ["-1", "501", "many", "1.5", "", "9" * 30, "٣"])
 def test_a_number_of_results_that_makes_no_sense_is_refused(plain: SharedTable, path: str, size: str) -> None:
     assert_refused(plain.target.get(path_in(plain, path), maxResults=size), 400, "INVALID_PARAMETER_VALUE")
 
@@ -88,10 +90,14 @@ def test_a_page_token_that_was_made_up_is_refused(plain: SharedTable, path: str)
 
 @pytest.mark.section("Errors")
 def test_a_page_token_of_another_list_is_refused(plain: SharedTable) -> None:
-    token = plain.target.get("shares", maxResults=0).json().get("nextPageToken")
-    plain.target.requires("pages of shares", present=bool(token))
-    refused = plain.target.get(f"shares/{plain.share}/all-tables", pageToken=token)
-    assert_refused(refused, 400, "INVALID_PARAMETER_VALUE")
+    shares = [share["name"] for share in plain.target.get("shares").json()["items"]]
+    lists = ["shares", *(f"shares/{share}/all-tables" for share in shares)]
+    for path in ("shares", f"shares/{plain.share}/all-tables"):
+        token = plain.target.get(path, maxResults=0).json().get("nextPageToken")
+        plain.target.requires(f"pages of {path}", present=bool(token))
+        for other in lists:
+            if other.lower() != path.lower():
+                assert_refused(plain.target.get(other, pageToken=token), 400, "INVALID_PARAMETER_VALUE")
 
 
 @pytest.mark.section("Errors")

@@ -12,6 +12,7 @@ from tests.conformance.roles import numbers
 from tests.conformance.serving import OTHER_TOKEN
 from tests.conformance.target import DELTA, END, FORMATS, PARQUET, Answer, SharedTable, Target, assert_refused
 
+NO_ID = '{"op": "isNull", "children": [{"op": "column", "name": "id", "valueType": "long"}]}'
 SOURCES: dict[str, tuple[str, dict[str, Any]]] = {
     "snapshot": ("plain", {}),
     "version": ("stream", {"version": 4}),
@@ -111,8 +112,9 @@ def test_tokens_can_be_put_into_urls(plain: SharedTable, feed: SharedTable) -> N
 def test_tokens_that_are_not_of_this_query_are_refused(
     plain: SharedTable, stream: SharedTable, feed: SharedTable
 ) -> None:
-    end = plain.query(maxFiles=1).end
+    end, of_stream = plain.query(maxFiles=1).end, stream.query(maxFiles=1, startingVersion=0).end
     assert end is not None
+    assert of_stream is not None
     token = end["nextPageToken"]
     for refused in (
         plain.query(maxFiles=1, pageToken="bm90IGEgdG9rZW4"),
@@ -120,12 +122,16 @@ def test_tokens_that_are_not_of_this_query_are_refused(
         plain.query(maxFiles=1, pageToken=("B" if token[0] == "A" else "A") + token[1:]),
         plain.query(maxFiles=1, pageToken="ü"),
         plain.query(maxFiles=1, pageToken=token, predicateHints=["id > 3"]),
+        plain.query(maxFiles=1, pageToken=token, jsonPredicateHints=NO_ID),
+        plain.query(maxFiles=1, pageToken=token, limitHint=5),
         plain.query(maxFiles=1, pageToken=token, version=1),
         plain.query(maxFiles=1, pageToken=token, startingVersion=0),
         stream.query(maxFiles=1, pageToken=token),
         feed.changes(startingVersion=0, maxFiles=1, pageToken=token),
+        stream.query(maxFiles=1, pageToken=of_stream["nextPageToken"]),
+        plain.query(refreshToken=token),
     ):
-        assert_refused(refused, 400, "INVALID_PARAMETER_VALUE")
+        assert_refused(refused, 400, "INVALID_PARAMETER_VALUE", "token")
 
 
 @pytest.mark.section("Errors")
@@ -223,10 +229,10 @@ def test_the_ids_of_files_are_hashed_as_asked(plain: SharedTable, feed: SharedTa
 
 @pytest.mark.section("Later: fileidhash", "Errors")
 def test_another_hash_is_refused(plain: SharedTable, feed: SharedTable) -> None:
-    for method, table, action in (
-        ("POST", plain, "/query"),
-        ("GET", plain, "/metadata"),
-        ("GET", feed, "/changes?startingVersion=0"),
+    for method, table, action, name in (
+        ("POST", plain, "/query", "crc32"),
+        ("GET", plain, "/metadata", "md5"),
+        ("GET", feed, "/changes?startingVersion=0", "md5"),
     ):
-        refused = table.request(method, action, headers={"fileidhash": "crc32"})
+        refused = table.request(method, action, headers={"fileidhash": name})
         assert_refused(refused, 400, "INVALID_PARAMETER_VALUE")

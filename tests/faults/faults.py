@@ -260,8 +260,7 @@ FAULTS = (
         new="request, json_predicate_hints=None, page_token=None, max_files=None, include_refresh_token=None,",
         seen="A page token is accepted with another filter: files are missing from the answer.",
         first=(
-            "tests/server/answers/test_query_snapshots.py::test_tokens_are_good_for_their_recipient_their_table_and_their_query",
-            "tests/server/answers/test_query_snapshots.py",
+            "tests/conformance/test_pages.py::test_tokens_that_are_not_of_this_query_are_refused",
             "tests/conformance/test_pages.py",
         ),
     ),

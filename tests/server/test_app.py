@@ -77,23 +77,6 @@ def test_a_recipient_sees_only_what_is_granted(server: Running) -> None:
         assert hidden.json()["message"] == missing.json()["message"].replace("nowhere", "eu")
 
 
-@pytest.mark.parametrize("path", ["shares", "shares/sales/schemas", "shares/sales/all-tables"])
-@pytest.mark.parametrize("size", [1, 2])
-def test_pages_put_together_are_the_list_and_the_last_has_no_token(server: Running, path: str, size: int) -> None:
-    found: list[dict[str, str]] = []
-    token: str | None = None
-    for _ in range(10):
-        page = server.get(path, params={"maxResults": size} | ({"pageToken": token} if token else {})).json()
-        found += page["items"]
-        assert len(page["items"]) <= size
-        token = page.get("nextPageToken")
-        if token is None:
-            break
-        assert re.fullmatch(r"[\w-]+", token)
-    assert token is None
-    assert found == server.get(path).json()["items"]
-
-
 def pages_of(server: Running, path: str) -> Iterator[requests.Response]:
     """As long as there are any, without a word about their size."""
     token: str | None = None
@@ -122,37 +105,6 @@ def test_pages_of_long_items_have_fewer_of_them() -> None:
     assert max(len(page.content) for page in found) <= 4 << 20
     assert len(found) < 20
     assert [item["name"] for page in found for item in page.json()["items"]] == [share.name for share in shares]
-
-
-def test_a_page_of_no_results_leads_to_the_first_one(server: Running) -> None:
-    page = server.get("shares?maxResults=0").json()
-    assert page.get("items", []) == []
-    assert names_of(server, f"shares?pageToken={page['nextPageToken']}") == names_of(server, "shares")
-    assert "nextPageToken" not in server.get("shares?maxResults=500").json()
-
-
-@pytest.mark.parametrize("size", ["-1", "501", "abc", "", "1.5", "9" * 30, "٣"])
-def test_a_page_size_that_makes_no_sense_is_refused(server: Running, size: str) -> None:
-    answer = server.get("shares", params={"maxResults": size})
-    assert (answer.status_code, answer.json()["errorCode"]) == (400, "INVALID_PARAMETER_VALUE")
-
-
-def test_a_page_token_is_good_for_its_list_and_its_recipient_only(server: Running) -> None:
-    token = server.get("shares/sales/all-tables?maxResults=1").json()["nextPageToken"]
-    for path, options in [
-        ("shares", {}),
-        ("shares/stock/all-tables", {}),
-        ("shares/sales/all-tables", {"token": "token-of-bob"}),
-    ]:
-        answer = server.get(path, params={"pageToken": token}, **options)
-        assert (answer.status_code, answer.json()["errorCode"]) == (400, "INVALID_PARAMETER_VALUE")
-    forged = token[:-2] + ("AA" if token[-2:] != "AA" else "BB")
-    assert server.get("shares/sales/all-tables", params={"pageToken": forged}).status_code == 400
-
-
-def test_the_version_comes_in_a_header_without_a_body(server: Running) -> None:
-    for answer in (server.get(f"{ORDERS}/version"), server.request("HEAD", ORDERS)):
-        assert (answer.status_code, answer.headers["Delta-Table-Version"], answer.content) == (200, "1", b"")
 
 
 def test_metadata_query_and_changes_answer_lines_with_their_headers(server: Running) -> None:
@@ -202,25 +154,6 @@ def test_a_refused_head_has_no_body(server: Running) -> None:
     answer = server.request("HEAD", f"{ORDERS}x")
     assert (answer.status_code, answer.content) == (404, b"")
     assert server.get("shares").status_code == 200  # on the same connection
-
-
-@pytest.mark.parametrize("body", ["{", "[]", '{"version": true}', '{"predicateHints": 1}', b"\xff\xfe", "[" * 100_000])
-def test_a_body_that_is_no_query_is_malformed(server: Running, body: str | bytes) -> None:
-    answer = server.post(f"{ORDERS}/query", body)
-    assert (answer.status_code, answer.json()["errorCode"]) == (400, "MALFORMED_REQUEST")
-
-
-def test_a_hash_of_file_ids_that_is_not_known_is_refused(server: Running) -> None:
-    for path in (f"{ORDERS}/metadata", f"{ORDERS}/changes?startingVersion=0"):
-        assert server.get(path, headers={"fileidhash": "md5"}).status_code == 400
-
-
-def test_a_table_whose_files_are_gone_is_refused_without_its_path(tmp_path: Path) -> None:
-    with running(sharing({"a.b.c": tmp_path / "gone"})) as server:
-        answer = server.get("shares/a/schemas/b/tables/c/version")
-    assert (answer.status_code, answer.json()["errorCode"]) == (400, "RESOURCE_DOES_NOT_EXIST")
-    assert "gone" not in answer.json()["message"].replace("are gone", "")
-    assert str(tmp_path) not in answer.text
 
 
 @pytest.mark.parametrize("modes", [("url",), ("dir",), ("url", "dir")])

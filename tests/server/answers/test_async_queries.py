@@ -119,19 +119,6 @@ def test_pages_of_a_query_are_asked_for_by_its_id() -> None:
     assert smaller.json() == {"asked": [None, 2, None, "parquet"]}
 
 
-def test_an_id_that_is_foreign_forged_or_of_another_table_is_not_found() -> None:
-    with running(CONTENT, tables=ScriptedTables(echo), async_query_after_seconds=0) as server:
-        query_id = status_of(start(server, {}))["queryId"]
-        for path, options in [
-            (f"{TABLE}/queries/{query_id}", {"token": "token-of-bob"}),
-            (f"{TABLE.replace('/c', '/other')}/queries/{query_id}", {}),
-            (f"{TABLE}/queries/{query_id[:-3]}AAA", {}),
-            (f"{TABLE}/queries/nonsense", {}),
-        ]:
-            answer = server.post(path, **options)
-            assert (answer.status_code, answer.json()["errorCode"]) == (404, "RESOURCE_DOES_NOT_EXIST")
-
-
 def test_a_failure_is_told_by_the_status_of_the_poll() -> None:
     def refuse(request: QueryRequest) -> None:
         time.sleep(0.3)

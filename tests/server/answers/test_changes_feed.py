@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.errors import ChangeFeedError, SharingError, VersionNotFoundError
+from lakeport.errors import ChangeFeedError, VersionNotFoundError
 from lakeport.testing.builder import TableBuilder, protocol, remove, struct
 from tests.server.asking import DELTA, FEED, PARQUET, VECTORS, built, caller, changes, lines, pretended, service, told
 
@@ -26,24 +26,10 @@ def updated(path: Path) -> TableBuilder:
     return table
 
 
-@pytest.mark.parametrize(("capabilities", "name"), [(DELTA, "cdc"), (PARQUET, "cdf")])
-def test_files_of_changes_stand_for_the_whole_commit(tmp_path: Path, capabilities: str, name: str) -> None:
-    updated(tmp_path / "t")
-    expected = [("add", 0), ("add", 0), (name, 1), ("add", 2), ("remove", 2)]
-    assert kinds(tmp_path / "t", 0, capabilities) == expected
-    assert kinds(tmp_path / "t", 1, capabilities, ending_version=1) == [(name, 1)]
-
-
 def test_an_end_after_the_latest_version_is_the_latest(tmp_path: Path) -> None:
     table = updated(tmp_path / "t")
     answer = changes(service(), caller(table.root), 1, ending_version=100)
     assert answer.details == {"startingVersion": 1, "endingVersion": 2}
-
-
-def test_a_start_after_the_latest_version_is_refused(tmp_path: Path) -> None:
-    table = updated(tmp_path / "t")
-    with pytest.raises(SharingError, match="later than the latest"):
-        changes(service(), caller(table.root), 3)
 
 
 def test_the_feed_has_to_be_on_in_the_whole_range(tmp_path: Path) -> None:
@@ -96,21 +82,6 @@ def test_changes_that_are_cleaned_up_name_the_first_that_is_left(tmp_path: Path)
     assert kinds(tmp_path / "t", 2) == [("add", 2), ("remove", 2)]
 
 
-def test_rows_are_told_under_the_last_schema_or_the_first_with_the_later_ones(tmp_path: Path) -> None:
-    table = built(tmp_path / "t", properties=FEED, protocol=CDF)
-    table.create(pretended("a"))
-    table.schema = struct(id="long", more="string")
-    table.commit(table.metadata)
-    table.commit(pretended("b"))
-    to, by = service(), caller(table.root)
-    last = lines(changes(to, by, 0))
-    assert "more" in last[1]["metaData"]["deltaMetadata"]["schemaString"]
-    assert not any("metaData" in line for line in last[2:])
-    first = lines(changes(to, by, 0, include_historical_metadata=True))
-    assert "more" not in first[1]["metaData"]["deltaMetadata"]["schemaString"]
-    assert ("metadata", 1) in told(first[2:])
-
-
 def test_statistics_are_told_of_adds_only_in_parquet_format(tmp_path: Path) -> None:
     table = built(tmp_path / "t", properties=FEED, protocol=CDF)
     add = table.add({"id": [1]})
@@ -118,9 +89,3 @@ def test_statistics_are_told_of_adds_only_in_parquet_format(tmp_path: Path) -> N
     table.commit({"remove": remove(add)["remove"] | {"size": 5, "stats": add["add"]["stats"]}})
     found = lines(changes(service(), caller(table.root, PARQUET), 0))[2:]
     assert ["stats" in body for line in found for body in line.values()] == [True, False]
-
-
-def test_without_history_there_are_no_changes(tmp_path: Path) -> None:
-    table = updated(tmp_path / "t")
-    with pytest.raises(SharingError, match="historyShared"):
-        changes(service(), caller(table.root, history_shared=False), 0)

@@ -117,9 +117,13 @@ def test_every_window_is_a_part_of_the_whole(tmp_path: Path, start: int) -> None
 
 def test_the_metadata_of_a_commit_come_before_its_files(tmp_path: Path) -> None:
     table = metadata_between(tmp_path / "t")
-    found = told(lines(query(service(), caller(table.root), starting_version=0))[2:])
+    found, parquet = (
+        told(lines(query(service(), caller(table.root, capabilities), starting_version=0))[2:])
+        for capabilities in (DELTA, PARQUET)
+    )
     versions = [entry[1] if entry[0] == "metadata" else entry[2] for entry in found]
-    assert versions == sorted(versions)
+    assert versions == [entry[1] if entry[0] == "metadata" else entry[2] for entry in parquet] == sorted(versions)
+    assert [entry[0] for entry in found] == [entry[0] for entry in parquet]
     assert all(first != second for first, second in pairwise(found))
     assert found[versions.index(5)] == ("metadata", 5)
 
@@ -211,19 +215,6 @@ def test_columns_are_told_by_their_physical_names(tmp_path: Path) -> None:
         assert action["partitionValues"] == {"col-2": "1"}
 
 
-def test_files_of_changes_are_not_for_streams(tmp_path: Path) -> None:
-    table = files_of_changes(tmp_path / "t")
-    found = told(lines(query(service(), caller(table.root), starting_version=1))[2:])
-    assert [entry[0] for entry in found] == ["add", "remove", "metadata", "add"]
-
-
-def test_rows_that_are_only_rearranged_are_left_out(tmp_path: Path) -> None:
-    table = built(tmp_path / "t")
-    table.create(pretended("a"))
-    table.commit(pretended("b", dataChange=False), {"remove": remove(pretended("a"))["remove"] | {"dataChange": False}})
-    assert told(lines(query(service(), caller(table.root), starting_version=1))[2:]) == []
-
-
 def test_a_feature_that_comes_within_the_range_has_to_be_declared(tmp_path: Path) -> None:
     table = built(tmp_path / "t")
     table.create(pretended("a"))
@@ -268,18 +259,6 @@ def test_a_feature_that_the_server_does_not_know_is_refused_though_it_was_taken_
         query(service(), caller(table.root), starting_version=0)
 
 
-def test_protocols_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
-    table = built(tmp_path / "t")
-    table.create(pretended("a"))
-    table.commit(protocol(features=["deletionVectors"]))
-    table.commit(pretended("b"))
-    to, by = service(), caller(table.root)
-    asked = lines(query(to, by, starting_version=0, include_historical_protocol=True))
-    assert [line["protocol"].get("version") for line in asked if "protocol" in line] == [0, 1]
-    unasked = lines(query(to, by, starting_version=0))
-    assert [line["protocol"].get("version") for line in unasked if "protocol" in line] == [None]
-
-
 @pytest.mark.parametrize(
     ("protocols", "features"),
     [
@@ -314,24 +293,3 @@ def test_the_protocol_is_one_by_which_all_files_of_the_range_can_be_read(
         assert body["minReaderVersion"] == (3 if features else 1)
         if features:
             assert {*features, "changeDataFeed"} == set(body["writerFeatures"])
-
-
-def test_pages_end_where_the_first_said_though_there_are_newer_commits(tmp_path: Path) -> None:
-    table = metadata_between(tmp_path / "t")
-    to, by = service(), caller(table.root)
-    whole = lines(query(to, by, starting_version=0))
-    first = lines(query(to, by, starting_version=0, max_files=2))
-    table.commit(pretended("newer"))
-    token = first[-1]["endStreamAction"]["nextPageToken"]
-    rest = lines(query(to, by, starting_version=0, max_files=100, page_token=token))
-    assert told(first[2:]) + told(rest[2:]) == told(whole[2:])
-
-
-def test_both_formats_tell_the_same(tmp_path: Path) -> None:
-    table = metadata_between(tmp_path / "t")
-    to = service()
-    delta = lines(query(to, caller(table.root, DELTA), starting_version=0))
-    parquet = lines(query(to, caller(table.root, PARQUET), starting_version=0))
-    assert [(entry[0], entry[-1] if entry[0] == "metadata" else entry[2]) for entry in told(parquet[2:])] == [
-        (entry[0], entry[-1] if entry[0] == "metadata" else entry[2]) for entry in told(delta[2:])
-    ]

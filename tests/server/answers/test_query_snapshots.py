@@ -336,24 +336,10 @@ def test_pages_of_an_odd_table_make_up_the_whole(tmp_path: Path, name: str) -> N
         assert max(len(ids(page)) for page in found) <= size
 
 
-def test_tokens_are_good_for_their_recipient_their_table_and_their_query(tmp_path: Path) -> None:
-    table = from_checkpoint(tmp_path / "t")
-    to, by = service(), caller(table.root)
-    end = lines(query(to, by, max_files=2, include_refresh_token=True))[-1]["endStreamAction"]
-    page, refresh = end["nextPageToken"], end["refreshToken"]
-    assert len(lines(query(to, by, page_token=page))) == 2 + 8 + 1
+def test_a_page_token_is_good_on_every_server_and_without_a_size(tmp_path: Path) -> None:
+    by = caller(from_checkpoint(tmp_path / "t").root)
+    page = lines(query(service(), by, max_files=2))[-1]["endStreamAction"]["nextPageToken"]
     assert len(lines(query(service(), by, page_token=page))) == 2 + 8 + 1
-    for stranger in (caller(table.root, who="bob"), caller(table.root, name="invoices")):
-        refused(to, stranger, "token", page_token=page)
-        refused(to, stranger, "token", refresh_token=refresh)
-    refused(to, by, "another query", page_token=page, limit_hint=5)
-    refused(to, by, "another query", page_token=page, predicate_hints=["id = 1"])
-    refused(to, by, "another query", page_token=page, json_predicate_hints=ID_IS_1)
-    refused(to, by, "another query", page_token=page, version=1)
-    refused(to, by, page_token=refresh)
-    refused(to, by, refresh_token=page)
-    first = lines(query(to, by, max_files=2, starting_version=0))[-1]["endStreamAction"]["nextPageToken"]
-    refused(to, by, page_token=first)
 
 
 def test_tokens_expire(tmp_path: Path) -> None:
