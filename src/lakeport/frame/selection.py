@@ -107,9 +107,10 @@ class VersionRange:
         return self._opened[0]
 
     def _last(self) -> At:
-        end = self._end if isinstance(self._end, At) else self._end.at
-        if isinstance(self._end, At) or end != LATEST:
-            return end
+        if isinstance(self._end, At):
+            return self._end
+        if (at := self._end.at) != LATEST:
+            return at
         # A start past the latest version is "not found", not "backwards".
         return At(max(self._end.definition.version, self._start.version or 0))
 

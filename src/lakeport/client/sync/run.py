@@ -7,12 +7,10 @@ at a complete version, and the next sync continues from there with the files alr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakeport.client.auth.profiles import open_profile
-from lakeport.client.http.pool import HttpPool
-from lakeport.client.opening import AccessMode, ClientOptions
+from lakeport.client.opening import AccessMode, ClientOptions, open_server
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync.by_directory import DirectorySource
 from lakeport.client.sync.by_urls import UrlSource
@@ -88,7 +86,7 @@ def sync_table(
     Raises `SyncError` if the copy cannot be updated or differs from the share, `SharingError`, `StorageError`, and
     `CommitConflictError` if another writer changes the copy meanwhile."""
     url = parse_table_url(parse_target(target))
-    with SharingServer(open_profile(url.profile), HttpPool(client.http), formats=("delta",)) as server:
+    with open_server(url.profile, replace(client, formats=("delta",))) as server:
         destination = Destination(engine or default_engine(storage_options), parse_target(dest))
         return sync_from(
             _open_source(server, url.name, client, destination.synced_access),
