@@ -19,7 +19,7 @@ trap '[ -z "$log" ] || rm -f "$log"' EXIT
 is_ready() {
     local input
     [ -e "$READY" ] && [ -x .venv/bin/python ] || return 1
-    for input in requirements.lock pyproject.toml scripts/setup.sh scripts/packages.sh jvm/build.sh jvm/io/lakeport/spark/*.java; do
+    for input in requirements.lock pyproject.toml scripts/setup.sh scripts/packages.sh jvm/build.sh $(find jvm/io -name '*.java'); do
         [ ! "$input" -nt "$READY" ] || return 1
     done
     [ -e "$JAR" ] || ! command -v javac >/dev/null

@@ -424,7 +424,7 @@ FAULTS = (
     Fault(
         "jvm-resumed-range",
         feature="ranges that break off",
-        file="jvm/io/lakeport/spark/HttpRanges.java",
+        file="jvm/io/lakeport/spark/files/HttpRanges.java",
         old="                    start += got;\n",
         new="",
         seen="A Spark task reads damaged bytes after a connection broke off in the middle of a range.",
@@ -436,7 +436,7 @@ FAULTS = (
     Fault(
         "jvm-skipped-pages",
         feature="deletion vectors where pages are skipped",
-        file="jvm/io/lakeport/spark/MarkedRows.java",
+        file="jvm/io/lakeport/spark/rows/MarkedRows.java",
         old="column.getLong(rows - 1) - start == rows - 1)",
         new="column.getLong(rows - 1) - start >= rows - 1)",
         seen="A filter brings back deleted rows, if Spark's reader skips pages of the file.",
@@ -449,7 +449,7 @@ FAULTS = (
     Fault(
         "jvm-refused-url",
         feature="renewal of URLs that the storage refuses",
-        file="jvm/io/lakeport/spark/Driver.java",
+        file="jvm/io/lakeport/spark/files/Driver.java",
         old='renewed(file, "&refused=" + digest(url));',
         new='renewed(file, "");',
         seen="A Spark query fails when the storage revokes a URL before it expires.",

@@ -1,5 +1,7 @@
 package io.lakeport.spark;
 
+import io.lakeport.spark.files.Driver;
+import io.lakeport.spark.files.ScanKey;
 import java.lang.ref.Cleaner;
 
 /** Notifies the driver's Python process when no Spark plan refers to a scan any more. */

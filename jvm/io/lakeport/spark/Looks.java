@@ -1,5 +1,6 @@
 package io.lakeport.spark;
 
+import io.lakeport.spark.files.Fetching;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;

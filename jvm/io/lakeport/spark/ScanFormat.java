@@ -1,5 +1,11 @@
 package io.lakeport.spark;
 
+import io.lakeport.spark.columns.CheckedTypes;
+import io.lakeport.spark.columns.StoredFilters;
+import io.lakeport.spark.columns.StoredNames;
+import io.lakeport.spark.rows.DeletedRows;
+import io.lakeport.spark.rows.MarkedRows;
+import io.lakeport.spark.rows.WithoutNulls;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;

@@ -1,5 +1,14 @@
 package io.lakeport.spark;
 
+import io.lakeport.spark.columns.StoredNames;
+import io.lakeport.spark.columns.StoredTypes;
+import io.lakeport.spark.files.Driver;
+import io.lakeport.spark.files.Fetching;
+import io.lakeport.spark.files.ScanDocument;
+import io.lakeport.spark.files.ScanFileSystem;
+import io.lakeport.spark.files.ScanKey;
+import io.lakeport.spark.rows.DeletedRows;
+import io.lakeport.spark.rows.MarkedRows;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;

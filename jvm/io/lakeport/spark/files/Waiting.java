@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.files;
 
 import java.io.InterruptedIOException;
 import java.util.concurrent.ThreadLocalRandom;

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.files;
 
 import java.io.Serializable;
 import java.util.Map;
@@ -6,7 +6,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 
 /** Where a scan's driver answers, and the secret that it asks for. */
-record ScanKey(String address, String id, String secret) implements Serializable {
+public record ScanKey(String address, String id, String secret) implements Serializable {
     private static final String ADDRESS = "fs.lakeport.driver";
     private static final String SECRET = "fs.lakeport.secret";
 
@@ -15,11 +15,11 @@ record ScanKey(String address, String id, String secret) implements Serializable
         return new ScanKey(conf.get(ADDRESS), id, conf.get(SECRET));
     }
 
-    Map<String, String> settings() {
+    public Map<String, String> settings() {
         return Map.of(ADDRESS, address, SECRET, secret);
     }
 
-    Path path(String below) {
+    public Path path(String below) {
         return new Path("lakeport://" + id + below);
     }
 

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.rows;
 
 import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.columns;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -26,14 +26,14 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Filters that skip row groups, on stored column names. Spark also filters rows, so any may be dropped. */
-final class StoredFilters {
+public final class StoredFilters {
     private final StoredNames names;
 
-    StoredFilters(StoredNames names) {
+    public StoredFilters(StoredNames names) {
         this.names = names;
     }
 
-    Seq<Filter> of(Seq<Filter> filters) {
+    public Seq<Filter> of(Seq<Filter> filters) {
         List<Filter> kept = new ArrayList<>();
         for (Filter filter : CollectionConverters.asJava(filters)) {
             Filter stored = of(filter);

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.rows;
 
 import java.io.IOException;
 import java.io.Serializable;
@@ -20,10 +20,10 @@ import scala.runtime.AbstractFunction1;
  * Reads files with deleted rows, and drops these rows; in batches it marks them in the position column. Spark's own
  * metadata column would build a struct with position and file for each row.
  */
-final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
+public final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
     private static final long serialVersionUID = 1;
     /** Row positions in their file: Spark's reader recognizes this column by its name. */
-    static final StructField POSITION =
+    public static final StructField POSITION =
             new StructField(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME(), DataTypes.LongType, true, Metadata.empty());
     private static final long DELETED = -1;
 
@@ -32,7 +32,7 @@ final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterator<Inter
     private final int place;
 
     /** The reader returns the columns of a schema that includes `POSITION`. */
-    MarkedRows(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted, DeletedRows deleted) {
+    public MarkedRows(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted, DeletedRows deleted) {
         this.reader = reader;
         this.deleted = deleted;
         this.place = wanted.fieldIndex(POSITION.name());

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.files;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -19,7 +19,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * scan, its signed URLs and deletion vectors. Answers are cached for all tasks of this process. Messages never contain
  * a URL.
  */
-final class Driver {
+public final class Driver {
     private static final Recent<String, Driver> OPEN = new Recent<>(100);
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int TRIES = 6;
@@ -36,11 +36,11 @@ final class Driver {
         this.scan = scan;
     }
 
-    static Driver of(ScanKey scan) {
+    public static Driver of(ScanKey scan) {
         return OPEN.get(scan.id(), () -> new Driver(scan));
     }
 
-    ScanDocument document() throws IOException {
+    public ScanDocument document() throws IOException {
         ScanDocument known = document;
         if (known == null) {
             known = ScanDocument.parse(get("document"));
@@ -62,12 +62,12 @@ final class Driver {
     }
 
     /** The positions of deleted rows in a file, in Delta's format. */
-    byte[] vector(int file) throws IOException {
+    public byte[] vector(int file) throws IOException {
         return get("vector&file=" + file);
     }
 
     /** Reports that no task needs the scan any more. Best effort. */
-    void end() {
+    public void end() {
         OPEN.remove(scan.id());
         Fetching.QUESTIONS.start(() -> ask("end"));
     }

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.rows;
 
 import java.io.Closeable;
 import java.io.IOException;

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.files;
 
 import java.io.EOFException;
 import java.io.IOException;

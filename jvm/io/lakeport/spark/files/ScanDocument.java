@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.files;
 
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.databind.DeserializationContext;
@@ -16,9 +16,9 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /** What a scan is, told once by the driver's Python process: `ScanDocument` in `spark/driver/document.py`. */
-record ScanDocument(
+public record ScanDocument(
         List<Entry> files, StructType table, StructType stored, StructType selected, StructType checked, Map<String, String> settings) {
-    static final String WITH_DELETED = "/with-deleted";
+    public static final String WITH_DELETED = "/with-deleted";
     private static final String WHOLE = "/whole";
     private static final int SAMPLE = 16;
     private static final ObjectMapper JSON =
@@ -36,7 +36,7 @@ record ScanDocument(
     }
 
     /** The directories that have files: that of files with deleted rows, that of others, both or none. */
-    List<String> roots() {
+    public List<String> roots() {
         return Stream.of(WITH_DELETED, WHOLE).filter(root -> files.stream().anyMatch(file -> file.root().equals(root))).toList();
     }
 
@@ -51,11 +51,11 @@ record ScanDocument(
                 .toArray(FileStatus[]::new);
     }
 
-    /** A few files, including the first and the last; all if there are few. */
-    List<FileName> sample() {
+    /** The names of a few files, including the first and the last; all if there are few. */
+    public List<String> sample() {
         int last = files.size() - 1;
         int count = Math.min(SAMPLE, files.size());
-        return IntStream.range(0, count).mapToObj(part -> name((int) ((long) last * part / Math.max(1, count - 1)))).toList();
+        return IntStream.range(0, count).mapToObj(part -> name((int) ((long) last * part / Math.max(1, count - 1))).toString()).toList();
     }
 
     private static Path in(Path root, String directory) {

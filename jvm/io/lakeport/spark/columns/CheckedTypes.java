@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.columns;
 
 import java.io.IOException;
 import java.io.Serializable;
@@ -14,7 +14,7 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /** Reads files; fails if a column's stored type is one that Spark's reader cannot convert to the table's. */
-final class CheckedTypes extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
+public final class CheckedTypes extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
     private static final long serialVersionUID = 1;
 
     private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
@@ -26,7 +26,7 @@ final class CheckedTypes extends AbstractFunction1<PartitionedFile, Iterator<Int
     private final transient Object life;
 
     /** The reader returns some of the table's columns, which are stored under other names. */
-    CheckedTypes(
+    public CheckedTypes(
             Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType table, StructType stored, SparkContext context, Configuration conf,
             Object life) {
         this.reader = reader;

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.columns;
 
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
@@ -9,18 +9,18 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /** The names or ids under which files store the table's columns and their struct fields. */
-final class StoredNames {
+public final class StoredNames {
     private final StructType table;
     private final StructType stored;
 
     /** The table's columns and their stored counterparts, in the same order. */
-    StoredNames(StructType table, StructType stored) {
+    public StoredNames(StructType table, StructType stored) {
         this.table = table;
         this.stored = stored;
     }
 
     /** Some table columns or fields, as stored. Columns that Spark adds stay unchanged. */
-    StructType of(StructType wanted) {
+    public StructType of(StructType wanted) {
         return fields(wanted, table, stored);
     }
 

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.files;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
@@ -13,7 +13,7 @@ import java.util.concurrent.TimeUnit;
  * Network I/O on its own threads: a task can read several ranges at once, and can stop immediately, unlike a thread
  * blocked on a socket.
  */
-final class Fetching {
+public final class Fetching {
     static final Fetching RANGES = new Fetching("lakeport-fetching", 64);
     /** Requests to the driver. Ranges wait for them, so they need threads that ranges cannot occupy. */
     static final Fetching QUESTIONS = new Fetching("lakeport-asking", 16);
@@ -33,7 +33,7 @@ final class Fetching {
     }
 
     /** A read, which may fail with an IOException. */
-    interface Work<T> {
+    public interface Work<T> {
         T run() throws IOException;
     }
 

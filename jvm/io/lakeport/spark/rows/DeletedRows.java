@@ -1,10 +1,13 @@
-package io.lakeport.spark;
+package io.lakeport.spark.rows;
 
+import io.lakeport.spark.files.Driver;
+import io.lakeport.spark.files.Recent;
+import io.lakeport.spark.files.ScanKey;
 import java.io.IOException;
 import java.io.Serializable;
 
 /** The positions of deleted rows in a scan's files, by file number. */
-record DeletedRows(ScanKey scan) implements Serializable {
+public record DeletedRows(ScanKey scan) implements Serializable {
     private static final Recent<String, Fetched> KNOWN = new Recent<>(100);
 
     Positions of(long file) throws IOException {

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.rows;
 
 import java.io.Serializable;
 import java.util.function.IntPredicate;
@@ -16,7 +16,7 @@ import scala.runtime.AbstractFunction1;
  * Reads files; fails on a null in a non-nullable place: Spark does not check for nulls there and would return wrong
  * values. Deleted rows may have such nulls; they are dropped.
  */
-final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
+public final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>> implements Serializable {
     private static final long serialVersionUID = 1;
 
     private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
@@ -25,14 +25,14 @@ final class WithoutNulls extends AbstractFunction1<PartitionedFile, Iterator<Int
     private final int position;
 
     /** The reader returns the columns of a schema, with nulls if present; deleted rows are marked. */
-    WithoutNulls(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted) {
+    public WithoutNulls(Function1<PartitionedFile, Iterator<InternalRow>> reader, StructType wanted) {
         this.reader = reader;
         this.wanted = wanted;
         this.strict = IntStream.range(0, wanted.size()).filter(place -> Nulls.areForbidden(wanted.fields()[place])).toArray();
         this.position = wanted.getFieldIndex(MarkedRows.POSITION.name()).map(place -> (int) place).getOrElse(() -> -1);
     }
 
-    static boolean isNeeded(StructType wanted) {
+    public static boolean isNeeded(StructType wanted) {
         return IntStream.range(0, wanted.size()).anyMatch(place -> Nulls.areForbidden(wanted.fields()[place]));
     }
 

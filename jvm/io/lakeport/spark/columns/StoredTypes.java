@@ -1,5 +1,6 @@
-package io.lakeport.spark;
+package io.lakeport.spark.columns;
 
+import io.lakeport.spark.rows.MarkedRows;
 import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -31,18 +32,18 @@ import org.apache.spark.sql.types.VariantType;
  * Whether Spark's reader can convert a file's stored types to the table's. For other types it fails mid-query or
  * returns wrong values: it truncates integers to the last bits, and reads numbers as dates.
  */
-final class StoredTypes {
+public final class StoredTypes {
     private final StructType table;
     private final StructType stored;
 
     /** Some table columns and their stored counterparts. */
-    StoredTypes(StructType table, StructType stored) {
+    public StoredTypes(StructType table, StructType stored) {
         this.table = table;
         this.stored = stored;
     }
 
     /** Describes a file's first column that Spark's reader cannot convert; null if there is none. */
-    String against(Path file, Configuration conf) throws IOException {
+    public String against(Path file, Configuration conf) throws IOException {
         HadoopInputFile input = HadoopInputFile.fromPath(file, conf);
         return against(ParquetFooterReader.readFooter(input, ParquetMetadataConverter.SKIP_ROW_GROUPS).getFileMetaData().getSchema());
     }

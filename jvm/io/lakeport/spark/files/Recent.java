@@ -1,14 +1,14 @@
-package io.lakeport.spark;
+package io.lakeport.spark.files;
 
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Supplier;
 
 /** An LRU cache; evicted values are rebuilt when needed. */
-final class Recent<K, V> {
+public final class Recent<K, V> {
     private final Map<K, V> values;
 
-    Recent(int most) {
+    public Recent(int most) {
         values = new LinkedHashMap<>(16, 0.75f, true) {
             private static final long serialVersionUID = 1;
 
@@ -19,7 +19,7 @@ final class Recent<K, V> {
         };
     }
 
-    synchronized V get(K key, Supplier<V> make) {
+    public synchronized V get(K key, Supplier<V> make) {
         V known = values.get(key);
         if (known == null) {
             known = make.get();

@@ -1,4 +1,4 @@
-package io.lakeport.spark;
+package io.lakeport.spark.rows;
 
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.vectorized.ColumnVector;

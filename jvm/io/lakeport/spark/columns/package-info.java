@@ -1,0 +1,2 @@
+/** Columns as files store them: names, types, filters. May use rows and files. */
+package io.lakeport.spark.columns;

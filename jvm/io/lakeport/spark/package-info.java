@@ -1,0 +1,2 @@
+/** Frames over a scan that Python has planned. */
+package io.lakeport.spark;
