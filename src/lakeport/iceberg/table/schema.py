@@ -28,6 +28,7 @@ from lakeport.kernel.schema import (
     StructType,
     fields_in,
     find_twice_mapped,
+    parts_of,
 )
 
 Json = dict[str, Any]
@@ -94,7 +95,7 @@ def convert_schema(
     for column in (CHANGE_TYPE.name, *stored_only):
         if column and (column,) not in builder.by_path:
             builder.nested((column,), None)
-    _check_names(fields)
+    _check_names(schema)
     return ConvertedSchema(fields, FieldIds(builder.by_path))
 
 
@@ -213,9 +214,9 @@ def _promotes(before: PrimitiveType, after: PrimitiveType) -> bool:
     return pair[0] is not None and (pair[0] == pair[1] or pair in _PROMOTIONS)
 
 
-def _check_names(fields: tuple[Json, ...]) -> None:
+def _check_names(schema: StructType) -> None:
     """Iceberg's libraries look up columns by dotted name, which must be unambiguous."""
-    for name, times in Counter(_full_names(fields, "")).items():
+    for name, times in Counter(_full_names(schema, "")).items():
         if times > 1:
             raise ConversionError(
                 f"two columns are called {name!r} if the names on the way to them are put together with dots, as "
@@ -224,23 +225,10 @@ def _check_names(fields: tuple[Json, ...]) -> None:
             )
 
 
-def _full_names(fields: tuple[Json, ...] | list[Json], prefix: str) -> Iterator[str]:
-    for column in fields:
-        yield prefix + column["name"]
-        yield from _names_inside(column["type"], f"{prefix}{column['name']}.")
-
-
-def _names_inside(data_type: Any, prefix: str) -> Iterator[str]:
-    match data_type:
-        case {"type": "struct", "fields": fields}:
-            yield from _full_names(fields, prefix)
-        case {"type": "list", "element": element}:
-            yield f"{prefix}element"
-            yield from _names_inside(element, f"{prefix}element.")
-        case {"type": "map", "key": key, "value": value}:
-            yield from (f"{prefix}key", f"{prefix}value")
-            yield from _names_inside(key, f"{prefix}key.")
-            yield from _names_inside(value, f"{prefix}value.")
+def _full_names(data_type: DataType, prefix: str) -> Iterator[str]:
+    for part in parts_of(data_type):
+        yield f"{prefix}{part.name}"
+        yield from _full_names(part.type, f"{prefix}{part.name}.")
 
 
 # Field ids by name

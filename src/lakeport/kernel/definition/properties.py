@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.schema import parse_column_list
@@ -182,35 +182,8 @@ TIMESTAMPS_SINCE: Property[int | None] = Property(
 TIMESTAMP_ENABLEMENT = (TIMESTAMPS_SINCE_VERSION.name, TIMESTAMPS_SINCE.name)
 """Since when all commits have in-commit timestamps, in a table that has older ones."""
 
-_SETTABLE: tuple[Property[Any], ...] = (
-    APPEND_ONLY,
-    CHECKPOINT_INTERVAL,
-    CHECKPOINT_POLICY,
-    CHECKPOINT_STATS_AS_JSON,
-    CHECKPOINT_STATS_AS_STRUCT,
-    COLUMN_MAPPING_MODE,
-    COMPRESSION,
-    DELETED_FILE_RETENTION,
-    ENABLE_CHANGE_DATA_FEED,
-    ENABLE_DELETION_VECTORS,
-    ENABLE_EXPIRED_LOG_CLEANUP,
-    ENABLE_ICEBERG_COMPAT_V1,
-    ENABLE_ICEBERG_COMPAT_V2,
-    ENABLE_IN_COMMIT_TIMESTAMPS,
-    ENABLE_ROW_TRACKING,
-    ENABLE_TYPE_WIDENING,
-    ENABLE_VARIANT_SHREDDING,
-    INDEXED_COLUMNS,
-    ISOLATION_LEVEL,
-    LOG_RETENTION,
-    MIN_READER_VERSION,
-    MIN_WRITER_VERSION,
-    ROW_TRACKING_SUSPENDED,
-    STATS_COLUMNS,
-    TARGET_FILE_SIZE,
-    TRANSACTION_RETENTION,
-)
-_KNOWN = {p.name: p for p in _SETTABLE}
+_KNOWN = {known.name: known for known in tuple(vars().values()) if isinstance(known, Property)}
+"""All properties above, by name."""
 _FOR_OTHERS = {
     "delta.autoOptimize",
     "delta.autoOptimize.autoCompact",

@@ -16,8 +16,9 @@ from lakeport.kernel.schema.metadata_columns import (
 )  # fmt: skip
 from lakeport.kernel.schema.names import format_column_list, format_path, parse_column_list, parse_path, quoted
 from lakeport.kernel.schema.text import format_type, kind_of, parse_schema_text, parse_type
-from lakeport.kernel.schema.types import VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema.types import (
+    VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, widens,
+)  # fmt: skip
 from lakeport.kernel.schema.walks import (
     Place, all_nullable, fields_in, leaves_of, logical_path, map_fields, parts_of, places_in, same_shape, types_in,
 )  # fmt: skip
-from lakeport.kernel.schema.widening import widens

@@ -14,9 +14,17 @@ from lakeport.errors import UnknownColumnError
 from lakeport.kernel.schema.column_mapping import without_mapping
 from lakeport.kernel.schema.keys import DEFAULT, GENERATION_EXPRESSION, TYPE_CHANGES
 from lakeport.kernel.schema.text import kind_of
-from lakeport.kernel.schema.types import VOID, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema.types import (
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    widens,
+)
 from lakeport.kernel.schema.walks import all_nullable, parts_of, with_parts
-from lakeport.kernel.schema.widening import widens
 
 _INTEGERS = ("byte", "short", "integer", "long")
 
