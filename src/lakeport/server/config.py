@@ -23,7 +23,7 @@ from lakeport.server.catalog.yaml_source import (
     YamlSource,
 )
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _VERSION = 1
 _KEY_VARIABLE = "LAKEPORT_SIGNING_KEY"
 _SHORTEST_KEY = 16
@@ -152,7 +152,7 @@ def load_config(path: str | Path) -> ServerConfig:
     document = read_yaml(path)
     _check_version(document, path)
     for key in unknown_keys(document, ServerConfig):
-        _LOG.warning("%s: the key %s is not known and has no effect", path, key)
+        _log.warning("%s: the key %s is not known and has no effect", path, key)
     config = _completed(convert(document, ServerConfig, path), path)
     _check_tls(config.ssl, path)
     for network in config.trusted_proxies:
@@ -185,7 +185,7 @@ def signing_key(config: ServerConfig, source: CatalogSource) -> bytes:
         return text.encode()
     if key := source.signing_key():
         return key
-    _LOG.warning(
+    _log.warning(
         "there is no signing key: URLs and page tokens end with this process; set signingKeyFile or %s", _KEY_VARIABLE
     )
     return secrets.token_bytes(32)

@@ -28,15 +28,13 @@ from lakeport.server.answers.plan import ADD, CDC, REMOVE, Files, Page, Part, Pl
 _COLUMNS = FileColumns(row_tracking=True, stats=True)
 
 
-class SharedRange:
+class SharedRange(CommitRange):
     """The commits from the version of `first` to that of `last`, with what their answer depends on."""
 
     def __init__(self, first: Snapshot, last: Snapshot) -> None:
-        """Raises `VersionNotFoundError` if a commit of the range has been cleaned up."""
-        self.first, self.last, self.root = first, last, last.root
-        self.start, self.end = first.version, last.version
-        self._commits = CommitRange.until(last, self.start)
-        self._may_have_vectors = {self.start}
+        super().__init__(last.engine, last.root, last.commit_times(), first.version, last.version)
+        self.first, self.last = first, last
+        self._may_have_vectors = {first.version}
         self._has_vectors: dict[bool, bool] = {}
         self.states = dict(self._state_changes())
         """Commits after the first that change the protocol or the metadata, by version."""
@@ -51,19 +49,16 @@ class SharedRange:
 
     def check_feed(self) -> None:
         """Raises `ChangeFeedError` if the change data feed is disabled at some version of the range."""
-        for version, (_, metadata) in {self.start: (None, self.first.metadata), **self.states}.items():
+        for version, (_, metadata) in {self.first.version: (None, self.first.metadata), **self.states}.items():
             if metadata and not ENABLE_CHANGE_DATA_FEED.of(metadata.configuration, path=self.root):
                 raise ChangeFeedError(
                     f"the change data feed is not enabled at version {version}: changes are not recorded in the whole "
-                    f"range from version {self.start} to {self.end}",
+                    f"range from version {self.first.version} to {self.last.version}",
                     version=version,
                 )
 
     def commit(self, version: int) -> CommitActions:
-        return self._commits.read_changes(version, _COLUMNS)
-
-    def time_of(self, commit: CommitActions) -> int:
-        return self._commits.time_of(commit)
+        return self.read_changes(version, _COLUMNS)
 
     def has_vectors(self, feed: bool) -> bool:
         """Whether a file in the answer has a deletion vector."""
@@ -74,7 +69,7 @@ class SharedRange:
         return found
 
     def _state_changes(self) -> Iterator[tuple[int, tuple[Protocol | None, Metadata | None]]]:
-        for version, lines in self._commits.read_lines(self.start + 1):
+        for version, lines in self.read_lines(self.first.version + 1):
             if lines.may_have_vectors:
                 self._may_have_vectors.add(version)
             protocol, metadata = lines.state()
@@ -173,7 +168,7 @@ class RangeFiles:
                     f"partition columns cannot be told; start after this version [{unknown[0]}]",
                     version=version,
                 )
-        storage = self.commits.last.engine.storage
+        storage = self.commits.engine.storage
         return [row if row.size is not None else _with_size(row, storage.status(row.path)) for row in rows]
 
 

@@ -6,6 +6,8 @@ All methods raise `CatalogError`, and change nothing, if a name is taken or unkn
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from lakeport.server.catalog.locations import normalize_location
 from lakeport.server.catalog.model import Share, Table
 from lakeport.server.catalog.rules import check_content, check_object_name, check_share, check_table
 from lakeport.server.catalog.sql_source import read_content, read_share, read_table
-from lakeport.server.catalog.sql_tables import SCHEMAS, SHARES, TABLES
+from lakeport.server.catalog.sql_tables import RECIPIENTS, SCHEMAS, SHARES, TABLES
 
 
 def new_id() -> str:
@@ -31,27 +33,32 @@ class ShareAdmin:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """Check the result; not after removals, which may repair a catalog."""
+        with self._database.changing() as connection:
+            yield connection
+            check_content(read_content(connection))
+
     def add_share(self, name: str, /, **fields: Any) -> Share:
         """Add a share with the given fields of `Share`."""
         share = Share(**fields, id=new_id(), name=name)
         check_share(share)
-        with self._database.changing() as connection:
-            _refuse_taken(connection, "share", share.name, SHARES)
+        with self._changing() as connection:
+            refuse_taken(connection, "share", share.name, SHARES)
             connection.execute(insert(SHARES).values(asdict(share) | {"key": share.name.lower()}))
-            check_content(read_content(connection))
             return share
 
     def update_share(self, name: str, /, **changes: Any) -> Share:
         """Change fields of a share; its id is fixed."""
-        with self._database.changing() as connection:
+        with self._changing() as connection:
             share = read_share(find_share(connection, name))
             changed = replace(share, **changes)
             check_share(changed)
             if changed.name.lower() != name.lower():
-                _refuse_taken(connection, "share", changed.name, SHARES)
+                refuse_taken(connection, "share", changed.name, SHARES)
             values = asdict(changed) | {"key": changed.name.lower()}
             connection.execute(update(SHARES).where(SHARES.c.id == share.id).values(values))
-            check_content(read_content(connection))
             return changed
 
     def remove_share(self, name: str, *, force: bool = False) -> None:
@@ -64,21 +71,19 @@ class ShareAdmin:
 
     def add_schema(self, share: str, name: str) -> None:
         check_object_name("schema", name)
-        with self._database.changing() as connection:
+        with self._changing() as connection:
             share_id = find_share(connection, share).id
-            _refuse_taken(connection, "schema", name, SCHEMAS, share_id=share_id)
+            refuse_taken(connection, "schema", name, SCHEMAS, share_id=share_id)
             _insert_schema(connection, share_id, name)
-            check_content(read_content(connection))
 
     def rename_schema(self, share: str, name: str, new_name: str) -> None:
         check_object_name("schema", new_name)
-        with self._database.changing() as connection:
+        with self._changing() as connection:
             schema = find_schema(connection, share, name)
             if new_name.lower() != name.lower():
-                _refuse_taken(connection, "schema", new_name, SCHEMAS, share_id=schema.share_id)
+                refuse_taken(connection, "schema", new_name, SCHEMAS, share_id=schema.share_id)
             values = {"name": new_name, "key": new_name.lower()}
             connection.execute(update(SCHEMAS).where(SCHEMAS.c.id == schema.id).values(values))
-            check_content(read_content(connection))
 
     def remove_schema(self, share: str, name: str, *, force: bool = False) -> None:
         """Refuses a schema with tables unless forced."""
@@ -93,26 +98,24 @@ class ShareAdmin:
         table = Table(**_parsed(fields), id=new_id(), share=share, schema=schema, name=name)
         check_object_name("schema", schema)
         check_table(table)
-        with self._database.changing() as connection:
+        with self._changing() as connection:
             share_id = find_share(connection, share).id
             owner = _find(connection, SCHEMAS, schema, share_id=share_id)
             schema_id = _insert_schema(connection, share_id, schema) if owner is None else owner.id
-            _refuse_taken(connection, "table", name, TABLES, schema_id=schema_id)
+            refuse_taken(connection, "table", name, TABLES, schema_id=schema_id)
             connection.execute(insert(TABLES).values(_columns(table) | {"schema_id": schema_id}))
-            check_content(read_content(connection))
             return table
 
     def update_table(self, share: str, schema: str, name: str, /, **changes: Any) -> Table:
         """Change fields of a table; its id, share and schema are fixed."""
-        with self._database.changing() as connection:
+        with self._changing() as connection:
             row = find_table(connection, share, schema, name)
             table = read_table((share, schema), row)
             changed = replace(table, **_parsed(changes))
             check_table(changed)
             if changed.name.lower() != name.lower():
-                _refuse_taken(connection, "table", changed.name, TABLES, schema_id=row.schema_id)
+                refuse_taken(connection, "table", changed.name, TABLES, schema_id=row.schema_id)
             connection.execute(update(TABLES).where(TABLES.c.id == table.id).values(_columns(changed)))
-            check_content(read_content(connection))
             return changed
 
     def remove_table(self, share: str, schema: str, name: str) -> None:
@@ -135,6 +138,10 @@ def find_table(connection: Connection, share: str, schema: str, name: str) -> Ro
     return _found(_find(connection, TABLES, name, schema_id=schema_id), "table", f"{share}.{schema}.{name}")
 
 
+def find_recipient(connection: Connection, name: str) -> Row[Any]:
+    return _found(_find(connection, RECIPIENTS, name), "recipient", name)
+
+
 def _find(connection: Connection, table: SqlTable, name: str, **parents: str) -> Row[Any] | None:
     wanted = select(table).where(table.c.key == name.lower())
     return connection.execute(wanted.filter_by(**parents)).one_or_none()
@@ -146,7 +153,7 @@ def _found(row: Row[Any] | None, kind: str, name: str) -> Row[Any]:
     return row
 
 
-def _refuse_taken(connection: Connection, kind: str, name: str, table: SqlTable, **parents: str) -> None:
+def refuse_taken(connection: Connection, kind: str, name: str, table: SqlTable, **parents: str) -> None:
     if _find(connection, table, name, **parents) is not None:
         raise CatalogError(f"there is a {kind} {name!r} already; upper and lower case are the same")
 

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from lakeport.errors import CatalogError
-from lakeport.server.catalog.admin import find_schema, find_share, find_table, new_id
+from lakeport.server.catalog.admin import find_recipient, find_schema, find_share, find_table, new_id, refuse_taken
 from lakeport.server.catalog.database import Database
 from lakeport.server.catalog.index import EVERYTHING, token_digest
 from lakeport.server.catalog.model import Recipient
@@ -57,7 +57,7 @@ class RecipientAdmin:
         """Add a recipient without grants. Return its token. `endpoint` is the one in its profile."""
         check_recipient(Recipient(id="", name=name, ip_allow_list=tuple(ip_allow_list)))
         with self._database.changing() as connection:
-            _refuse_taken(connection, name)
+            refuse_taken(connection, "recipient", name, RECIPIENTS)
             recipient_id = new_id()
             row = {"id": recipient_id, "name": name, "key": name.lower(), "ip_allow_list": list(ip_allow_list)}
             connection.execute(insert(RECIPIENTS).values(row))
@@ -66,9 +66,9 @@ class RecipientAdmin:
     def update(self, name: str, *, new_name: str | None = None, ip_allow_list: Sequence[str] | None = None) -> None:
         """Change the name or the IP allow list; None keeps the current value."""
         with self._database.changing() as connection:
-            recipient = _find(connection, name)
+            recipient = find_recipient(connection, name)
             if new_name is not None and new_name.lower() != name.lower():
-                _refuse_taken(connection, new_name)
+                refuse_taken(connection, "recipient", new_name, RECIPIENTS)
             called = new_name or recipient.name
             allowed = recipient.ip_allow_list if ip_allow_list is None else list(ip_allow_list)
             check_recipient(Recipient(id="", name=called, ip_allow_list=tuple(allowed)))
@@ -78,7 +78,7 @@ class RecipientAdmin:
     def terms(self, name: str) -> Terms:
         """The terms of its last profile."""
         with self._database.reading() as connection:
-            recipient = _find(connection, name)
+            recipient = find_recipient(connection, name)
             kept = connection.execute(select(PROFILES).filter_by(recipient_id=recipient.id)).one_or_none()
             if kept is not None:
                 return Terms(kept.endpoint, kept.lifetime)
@@ -91,7 +91,7 @@ class RecipientAdmin:
     ) -> str:
         """Return a new token. Older ones expire after the overlap; expired ones are deleted."""
         with self._database.changing() as connection:
-            recipient = _find(connection, name)
+            recipient = find_recipient(connection, name)
             own = TOKENS.c.recipient_id == recipient.id
             connection.execute(delete(TOKENS).where(own, TOKENS.c.expires <= now))
             later = or_(TOKENS.c.expires.is_(None), TOKENS.c.expires > now + overlap)
@@ -101,41 +101,29 @@ class RecipientAdmin:
     def revoke(self, name: str) -> None:
         """Delete all its tokens: the recipient remains, but cannot read anything until it gets a new one."""
         with self._database.changing() as connection:
-            recipient = _find(connection, name)
+            recipient = find_recipient(connection, name)
             connection.execute(delete(TOKENS).where(TOKENS.c.recipient_id == recipient.id))
 
     def remove(self, name: str) -> None:
         with self._database.changing() as connection:
-            recipient = _find(connection, name)
+            recipient = find_recipient(connection, name)
             connection.execute(delete(RECIPIENTS).where(RECIPIENTS.c.id == recipient.id))
 
     def grant(self, name: str, target: str) -> None:
         """Grant a share, a schema, a table or everything (`*`). Idempotent."""
         with self._database.changing() as connection:
-            row = {"recipient_id": _find(connection, name).id} | _resolve(connection, target)
+            row = {"recipient_id": find_recipient(connection, name).id} | _resolve(connection, target)
             if connection.execute(select(GRANTS).filter_by(**row)).first() is None:
                 connection.execute(insert(GRANTS).values(row))
 
     def ungrant(self, name: str, target: str) -> None:
         """Revoke a grant exactly as it was made, not part of a wider one."""
         with self._database.changing() as connection:
-            row = {"recipient_id": _find(connection, name).id} | _resolve(connection, target)
+            row = {"recipient_id": find_recipient(connection, name).id} | _resolve(connection, target)
             found = connection.execute(select(GRANTS.c.id).filter_by(**row)).first()
             if found is None:
                 raise CatalogError(f"{target!r} is not granted to {name!r}: `lakeport grant list` shows what is")
             connection.execute(delete(GRANTS).where(GRANTS.c.id == found.id))
-
-
-def _find(connection: Connection, name: str) -> Row[Any]:
-    row = connection.execute(select(RECIPIENTS).filter_by(key=name.lower())).one_or_none()
-    if row is None:
-        raise CatalogError(f"there is no recipient {name!r}: `lakeport recipient list` shows those that there are")
-    return row
-
-
-def _refuse_taken(connection: Connection, name: str) -> None:
-    if connection.execute(select(RECIPIENTS).filter_by(key=name.lower())).first() is not None:
-        raise CatalogError(f"there is a recipient {name!r} already; upper and lower case are the same")
 
 
 def _add_token(connection: Connection, recipient_id: str, now: int, expires: int | None, endpoint: str | None) -> str:

@@ -13,7 +13,7 @@ from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import CatalogContent, CatalogSource
 from lakeport.server.http.refusals import unavailable
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _SILENT_SECONDS = 10.0
 """Report a source that has not responded for this long."""
 
@@ -106,9 +106,9 @@ class CatalogWatcher:
         stage = (age > _SILENT_SECONDS) + too_old
         if stage > self._reported:
             what = "requests are refused until it does" if too_old else "its last state is served"
-            _LOG.error("the catalog has not answered for %.0f s: %s", age, what)
+            _log.error("the catalog has not answered for %.0f s: %s", age, what)
         elif stage < self._reported:
-            _LOG.info("the catalog answers again")
+            _log.info("the catalog answers again")
         self._reported = stage
 
     def _load(self, generation: object) -> None:
@@ -119,7 +119,7 @@ class CatalogWatcher:
             self._generation, self._refused = generation, error  # reloading would not help
             raise
         self._generation, self._refused = generation, None
-        _LOG.info("the catalog was loaded as asked" if asked_for else "the catalog has changed and was loaded")
+        _log.info("the catalog was loaded as asked" if asked_for else "the catalog has changed and was loaded")
         self._set_problem(None)
 
     def _checked(self, content: CatalogContent) -> CatalogContent:
@@ -133,7 +133,7 @@ class CatalogWatcher:
         if self._end.is_set():  # the source may be closed already
             return
         if problem is not None and str(problem) != str(self.problem):
-            _LOG.error("the catalog cannot be loaded; the last good one stays: %s", problem)
+            _log.error("the catalog cannot be loaded; the last good one stays: %s", problem)
         elif problem is None and self.problem is not None:
-            _LOG.info("the catalog can be loaded again")
+            _log.info("the catalog can be loaded again")
         self.problem = problem

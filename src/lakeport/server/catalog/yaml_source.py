@@ -18,7 +18,7 @@ from lakeport.server.catalog.rules import check_content, default_id
 from lakeport.server.catalog.yaml_file import convert, empty_keys, read_yaml, unknown_keys
 from lakeport.sharing.timestamps import parse_timestamp
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _RESTRICTIONS = {
     "recipients[].ipAllowList": "allow all addresses",
     "recipients[].tokens[].expires": "make the token valid for ever",
@@ -128,7 +128,7 @@ class YamlSource:
         self._check_access(settings, "recipients" in document, unknown)
         content = _content(settings)
         if content.anonymous:
-            _LOG.warning("%s has anonymous: true: everyone may read every share without a token", self._path)
+            _log.warning("%s has anonymous: true: everyone may read every share without a token", self._path)
         self._loaded, self._unknown = True, set(map(_anywhere, unknown))
         self._had_recipients |= "recipients" in document
         self._had_authorization = settings.authorization is not None
