@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from threading import Lock
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -17,9 +17,9 @@ from lakeport.client.tables.temporary import TemporaryStorage
 from lakeport.engine import engine_over
 from lakeport.engine.storage.objects import open_ranges
 from lakeport.engine.storage.signing import SignedUrl
-from lakeport.engine.storage.storage import Storage
+from lakeport.engine.storage.storage import ReadOnlyStorage, Storage
 from lakeport.errors import AccessDeniedError, SharingError, StorageError
-from lakeport.kernel.engine import FileStatus, OutputFile
+from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.paths import is_within
 from lakeport.kernel.snapshot import Table
 from lakeport.sharing.names import TableName
@@ -73,7 +73,7 @@ class DirectoryTable(PathTable):
         return Table.for_path(self.engine, self._storage.location)
 
 
-class DirectoryStorage:
+class DirectoryStorage(ReadOnlyStorage):
     """A read-only `StorageClient` for a table's directory and the other locations of its files, each with its own
     credentials. Retries once with new credentials when denied."""
 
@@ -126,18 +126,6 @@ class DirectoryStorage:
         storage = place.current()
         signed = storage.signed(path)
         return place.refused(storage).signed(path) if signed.url == refused else signed
-
-    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        self._refuse(path)
-
-    def open_output(self, path: str) -> OutputFile:
-        self._refuse(path)
-
-    def delete(self, paths: Sequence[str]) -> None:
-        self._refuse(paths[0] if paths else self._name.table)
-
-    def _refuse(self, path: str) -> NoReturn:
-        raise StorageError("a shared table can only be read", path=path)
 
     def _tried(self, path: str, read: Callable[[Storage], T]) -> T:
         place = self._place(path)

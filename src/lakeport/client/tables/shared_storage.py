@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -14,8 +14,9 @@ from lakeport.client.tables.local_log import DATA
 from lakeport.client.tables.urls import FreshUrls
 from lakeport.engine.storage.objects import open_ranges
 from lakeport.engine.storage.signing import SignedUrl
-from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError, StorageError
-from lakeport.kernel.engine import FileStatus, OutputFile
+from lakeport.engine.storage.storage import ReadOnlyStorage
+from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError
+from lakeport.kernel.engine import FileStatus
 
 _NEW_URLS = 2
 """How many new URLs to request for one range of a file."""
@@ -29,7 +30,7 @@ class _Shared(NamedTuple):
     root: str
 
 
-class SharedStorage:
+class SharedStorage(ReadOnlyStorage):
     """A read-only `StorageClient`: logs by name, data files by URL."""
 
     def __init__(self, http: HttpPool, cache: FileCache | None = None) -> None:
@@ -113,15 +114,6 @@ class SharedStorage:
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         return open_ranges(self, file)
 
-    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        self._refuse(path)
-
-    def open_output(self, path: str) -> OutputFile:
-        self._refuse(path)
-
-    def delete(self, paths: Sequence[str]) -> None:
-        self._refuse(paths[0] if paths else "")
-
     def _fetch(self, path: str, start: int, length: int) -> bytes:
         shared = self._shared(path)
         if length <= 0:
@@ -153,9 +145,6 @@ class SharedStorage:
             return self._http.get_range(url, start, length)
         except DataUrlRefused as error:
             raise _refusal(path, error.status) from error
-
-    def _refuse(self, path: str) -> NoReturn:
-        raise StorageError("a shared table can only be read", path=path)
 
 
 def _refusal(path: str, status: int) -> LakeportError:

@@ -6,21 +6,23 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from stat import S_ISREG
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 import pyarrow as pa
 
 from lakeport.engine.storage.disk import os_errors
-from lakeport.engine.storage.storage import Storage
+from lakeport.engine.storage.storage import ReadOnlyStorage, Storage
 from lakeport.errors import AccessDeniedError, StorageError
-from lakeport.kernel.engine import FileStatus, OutputFile
+from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.paths import is_within
 from lakeport.locations import is_url
 
 
-class ConfinedStorage:
+class ConfinedStorage(ReadOnlyStorage):
     """A read-only `StorageClient` for some directories, links resolved. Raises `AccessDeniedError` for all other paths:
     a server must not read files that only a table's log, or a link in it, points to."""
+
+    refusal = "a table that is served to others is never written"
 
     def __init__(self, storage: Storage, directories: Sequence[str]) -> None:
         self._storage, self._directories = storage, tuple(directories)
@@ -63,15 +65,6 @@ class ConfinedStorage:
         with self._opened(file.path) as opened:
             return pa.OSFile(f"/dev/fd/{opened.fileno()}", "rb")
 
-    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
-        self._refuse_to_write(path)
-
-    def open_output(self, path: str) -> OutputFile:
-        self._refuse_to_write(path)
-
-    def delete(self, paths: Sequence[str]) -> None:
-        self._refuse_to_write(paths[0] if paths else "")
-
     @contextmanager
     def _opened(self, path: str) -> Iterator[BinaryIO]:
         with os_errors(path):
@@ -97,9 +90,6 @@ class ConfinedStorage:
                 "table's auxiliaryLocations",
                 path=path,
             )
-
-    def _refuse_to_write(self, path: str) -> NoReturn:
-        raise StorageError("a table that is served to others is never written", path=path)
 
 
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -98,3 +98,21 @@ class Storage:
             if root not in self._stores:
                 self._stores[root] = open_object_files(root, self._options)
             return self._stores[root]
+
+
+class ReadOnlyStorage:
+    """The methods of a `StorageClient` that write, for storages that refuse to."""
+
+    refusal = "a shared table can only be read"
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        self._refuse(path)
+
+    def open_output(self, path: str) -> OutputFile:
+        self._refuse(path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        self._refuse(paths[0] if paths else "")
+
+    def _refuse(self, path: str) -> NoReturn:
+        raise StorageError(self.refusal, path=path)
