@@ -37,26 +37,30 @@ def test_without_a_command_the_help_is_shown(lakeport: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("code", "arguments", "message"),
     [
-        (["nonsense"], "No such command 'nonsense'"),
-        (["head"], "TARGET"),
-        (["head", "{}", "--nonsense"], "--nonsense"),
-        (["head", "{}", "-n", "many"], "-n"),
-        (["head", "{}", "--where", "nope = 1"], "unknown column 'nope'"),
-        (["head", "{}", "--columns", "nope"], "unknown column 'nope'"),
-        (["head", "{}", "--columns", "id,,amount"], "--columns takes names"),
-        (["count", "{}", "--version", "1", "--timestamp", "2026-01-01"], "either a version or a timestamp"),
-        (["count", "{}", "--timestamp", "yesterday"], "yesterday"),
-        (["count", "{}", "--option", "region"], "KEY=VALUE"),
-        (["export", "{}", "out.txt"], "--format"),
+        (2, ["nonsense"], "No such command 'nonsense'"),
+        (2, ["head"], "TARGET"),
+        (2, ["head", "{}", "--nonsense"], "--nonsense"),
+        (2, ["head", "{}", "-n", "many"], "-n"),
+        (2, ["head", "{}", "--where", "nope = 1"], "unknown column 'nope'"),
+        (2, ["head", "{}", "--columns", "nope"], "unknown column 'nope'"),
+        (2, ["head", "{}", "--columns", "id,,amount"], "--columns takes names"),
+        (2, ["count", "{}", "--version", "1", "--timestamp", "2026-01-01"], "either a version or a timestamp"),
+        (2, ["count", "{}", "--timestamp", "yesterday"], "yesterday"),
+        (2, ["count", "{}", "--option", "region"], "KEY=VALUE"),
+        (2, ["export", "{}", "out.txt"], "--format"),
+        (1, ["count", "{}/nowhere"], "there is no Delta table at"),
+        (1, ["count", "{}", "--version", "9"], "no version 9"),
+        (1, ["head", "{}", "--timestamp", "1999-01-01"], "earlier"),
+        (1, ["export", "{}", "/no/such/folder/x.csv"], "/no/such/folder"),
     ],
 )
-def test_a_wrong_call_is_told_in_one_line_with_code_2(
-    lakeport: Run, orders: str, arguments: list[str], message: str
+def test_a_wrong_call_has_code_2_a_failure_1_and_both_are_told_in_one_line(
+    lakeport: Run, orders: str, code: int, arguments: list[str], message: str
 ) -> None:
     result = lakeport(*(argument.format(orders) for argument in arguments))
-    assert (result.code, result.out) == (2, "")
+    assert (result.code, result.out) == (code, "")
     assert result.err.startswith("lakeport: ")
     assert message in result.err
     assert result.err.count("\n") == 1
@@ -68,25 +72,6 @@ def test_a_bad_filter_is_shown_with_a_mark_under_the_place(lakeport: Run, orders
     first, text, mark = result.err.splitlines()
     assert first.startswith("lakeport: the filter cannot be read")
     assert text[mark.index("^")] == "="
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["count", "{}/nowhere"], "there is no Delta table at"),
-        (["count", "{}", "--version", "9"], "no version 9"),
-        (["head", "{}", "--timestamp", "1999-01-01"], "earlier"),
-        (["export", "{}", "/no/such/folder/x.csv"], "/no/such/folder"),
-    ],
-)
-def test_a_failure_is_told_in_one_line_with_code_1(
-    lakeport: Run, orders: str, arguments: list[str], message: str
-) -> None:
-    result = lakeport(*(argument.format(orders) for argument in arguments))
-    assert (result.code, result.out) == (1, "")
-    assert result.err.startswith("lakeport: ")
-    assert message in result.err
-    assert result.err.count("\n") == 1
 
 
 def test_a_damaged_file_is_a_failure_and_not_a_wrong_call(lakeport: Run, orders: str) -> None:

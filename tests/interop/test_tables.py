@@ -125,37 +125,27 @@ def test_a_missing_bucket_is_an_error_that_names_it(bucket: Bucket) -> None:
         lakeport.scan(f"{bucket.url.partition(':')[0]}://no-such-bucket/t", storage_options=options(bucket)).count()
 
 
-def test_a_missing_data_file_is_named(bucket: Bucket, table: Objects) -> None:
-    name = table.named("São Paulo")
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [("without-small", "São Paulo"), ("without-large", "/1000 "), ("without-vector", "deletion_vector")],
+)
+def test_a_missing_file_is_named(bucket: Bucket, table: Objects, place: str, part: str) -> None:
+    name = table.named(part)
     with pytest.raises(MissingFileError) as error:
-        table.put(bucket, "incomplete", without=name).to_arrow()
-    assert error.value.path == f"{bucket.url}/incomplete/{name}"
+        table.put(bucket, place, without=name).to_arrow()
+    assert error.value.path == f"{bucket.url}/{place}/{name}"
 
 
-def test_a_missing_large_file_is_named(bucket: Bucket, table: Objects) -> None:
-    name = table.named("/1000 ")
-    with pytest.raises(MissingFileError) as error:
-        table.put(bucket, "without-large", without=name).to_arrow()
-    assert error.value.path == f"{bucket.url}/without-large/{name}"
-
-
-def test_a_missing_deletion_vector_is_named(bucket: Bucket, table: Objects) -> None:
-    name = table.named("deletion_vector")
-    with pytest.raises(MissingFileError) as error:
-        table.put(bucket, "without-vector", without=name).to_arrow()
-    assert error.value.path == f"{bucket.url}/without-vector/{name}"
-
-
-def test_wrong_credentials_are_refused_on_s3(s3: Bucket, table: Objects) -> None:
-    table.put(s3, "secret")
+@pytest.mark.parametrize(
+    ("store", "wrong"), [("s3", {"secret_access_key": "wrong"}), ("azure", {"account_key": "d3Jvbmc="})]
+)
+def test_wrong_credentials_are_refused(
+    request: pytest.FixtureRequest, table: Objects, store: str, wrong: dict[str, str]
+) -> None:
+    bucket = request.getfixturevalue(store)
+    table.put(bucket, "secret")
     with pytest.raises(AccessDeniedError, match="credentials"):
-        lakeport.scan(f"{s3.url}/secret", storage_options=options(s3, secret_access_key="wrong")).count()
-
-
-def test_wrong_credentials_are_refused_on_azure(azure: Bucket, table: Objects) -> None:
-    table.put(azure, "secret")
-    with pytest.raises(AccessDeniedError, match="credentials"):
-        lakeport.scan(f"{azure.url}/secret", storage_options=options(azure, account_key="d3Jvbmc=")).count()
+        lakeport.scan(f"{bucket.url}/secret", storage_options=options(bucket, **wrong)).count()
 
 
 def test_a_server_that_is_not_there_is_a_storage_error() -> None:

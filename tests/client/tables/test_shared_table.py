@@ -30,7 +30,7 @@ from tests.acceptance.comparing import assert_expected, assert_same_rows
 from tests.acceptance.real_tables import BY_NAME, Entry, change_cases, chosen, is_shareable, path_of, shared_name
 from tests.client.provider import NAME, DataFile, Shared, providing, schema
 from tests.client.reading import frame_of, server_at
-from tests.rows import texts_of
+from tests.rows import ids, texts_of
 from tests.server.running import Running, running, sharing
 
 MANY = 40
@@ -145,28 +145,27 @@ def test_each_version_and_each_range_of_changes_is_that_of_the_path(own: Sharing
             assert texts_of(theirs) == texts_of(mine)
 
 
-def test_all_views_of_a_frame_are_of_one_version(own: SharingServer, orders: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ask", "history"),
+    [
+        (lambda view: view.version, True),
+        (lambda view: view.schema, True),
+        (lambda view: view.count(), True),
+        (lambda view: view.count(), False),
+    ],
+)
+def test_a_frame_stays_at_the_version_of_the_first_question(
+    tmp_path: Path, ask: Callable[[Frame], Any], history: bool
+) -> None:
     path = tmp_path / "growing"
     tables.create(str(path), {"id": [1, 2]})
-    with running(sharing({"a.b.growing": path})) as started, server_at(started.endpoint) as client:
-        frame = frame_of(client, "a.b.growing")
-        assert frame.count() == 2
-        tables.append(str(path), {"id": [3]})
-        assert sorted(frame.where("id > 0").to_arrow().column("id").to_pylist()) == [1, 2]
-        assert frame.limit(10).count() == 2
-        assert frame_of(client, "a.b.growing").count() == 3
-
-
-@pytest.mark.parametrize("ask", [lambda view: view.version, lambda view: view.schema, lambda view: view.count()])
-def test_a_frame_stays_at_the_version_of_the_first_question(tmp_path: Path, ask: Callable[[Frame], Any]) -> None:
-    path = tmp_path / "growing"
-    tables.create(str(path), {"id": [1, 2]})
-    with running(sharing({"a.b.growing": path}, history_shared=True)) as started, server_at(started.endpoint) as client:
+    content = sharing({"a.b.growing": path}, history_shared=history)
+    with running(content) as started, server_at(started.endpoint) as client:
         frame = frame_of(client, "a.b.growing")
         ask(frame)
         tables.append(str(path), {"id": [3]})
         for view in (frame, frame.where("id > 0"), frame.limit(10)):
-            assert (view.version, view.count(), view.to_arrow().num_rows, view.snapshot.version) == (0, 2, 2, 0)
+            assert (view.version, view.count(), ids(view), view.snapshot.version) == (0, 2, [1, 2], 0)
         assert frame_of(client, "a.b.growing").count() == 3
 
 

@@ -42,14 +42,22 @@ def found(storage: MemoryStorage, version: int | None = None) -> tuple[int | Non
     return segment.checkpoint and segment.checkpoint.version, [(c.first, c.last) for c in segment.commits]
 
 
-def test_commits_from_zero_make_the_latest_version() -> None:
-    assert found(log("0", "1", "2")) == (None, [(0, 0), (1, 1), (2, 2)])
-    assert found(log("0", "1", "2"), 1) == (None, [(0, 0), (1, 1)])
-
-
-def test_a_checkpoint_replaces_what_is_before_it() -> None:
-    assert found(log("0", "1", "c1", "2")) == (1, [(2, 2)])
-    assert found(log("0", "1", "c1", "2"), 0) == (None, [(0, 0)])
+@pytest.mark.parametrize(
+    ("names", "version", "checkpoint", "commits"),
+    [
+        ("0 1 2", None, None, [0, 1, 2]),
+        ("0 1 2", 1, None, [0, 1]),
+        ("0 1 c1 2", None, 1, [2]),
+        ("0 1 c1 2", 0, None, [0]),
+        ("0 2 c2 3", None, 2, [3]),
+        ("0 1 3", 1, None, [0, 1]),
+    ],
+)
+def test_the_last_checkpoint_and_what_follows_it_make_a_version(
+    names: str, version: int | None, checkpoint: int | None, commits: list[int]
+) -> None:
+    """A gap before the checkpoint or after the version is none."""
+    assert found(log(*names.split()), version) == (checkpoint, [(number, number) for number in commits])
 
 
 def test_a_log_may_begin_with_a_checkpoint() -> None:
@@ -78,11 +86,6 @@ def test_a_gap_is_an_error_that_names_the_missing_version(names: tuple[str, ...]
     with pytest.raises(CorruptTableError, match=r"gap: version \d is missing") as caught:
         found(log(*names))
     assert caught.value.path == f"{ROOT}/_delta_log"
-
-
-def test_a_gap_before_the_checkpoint_or_after_the_wanted_version_is_none() -> None:
-    assert found(log("0", "2", "c2", "3")) == (2, [(3, 3)])
-    assert found(log("0", "1", "3"), 1) == (None, [(0, 0), (1, 1)])
 
 
 @pytest.mark.parametrize("names", [(), ("unrelated.txt", "0.json", "1.json"), ("_last_checkpoint",)])

@@ -103,33 +103,16 @@ def append_once(storage: UnreliableStorage, table: Snapshot, *behaviour: Callabl
     return transaction.commit().version
 
 
-def test_a_commit_that_landed_although_the_storage_failed_is_not_written_again(
-    storage: UnreliableStorage, table: Snapshot
+@pytest.mark.parametrize(
+    ("behaviour", "attempts"),
+    [(["write_and_fail"], 1), (["write_twice"], 1), (["fail", "fail"], 3), (["fail", "write_twice"], 2)],
+    ids=["landed although it failed", "said to exist already", "did not land", "landed late"],
+)
+def test_a_commit_is_known_as_our_own_or_written_again(
+    storage: UnreliableStorage, table: Snapshot, behaviour: list[str], attempts: int
 ) -> None:
-    assert append_once(storage, table, storage.write_and_fail) == 1
-    assert storage.attempts == 1
-    assert values(latest(table.engine, ROOT)) == [1, 2]
-
-
-def test_a_commit_that_is_said_to_exist_already_is_known_as_our_own(
-    storage: UnreliableStorage, table: Snapshot
-) -> None:
-    assert append_once(storage, table, storage.write_twice) == 1
-    assert values(latest(table.engine, ROOT)) == [1, 2]
-
-
-def test_a_commit_that_did_not_land_is_written_again(storage: UnreliableStorage, table: Snapshot) -> None:
-    assert append_once(storage, table, storage.fail, storage.fail) == 1
-    assert storage.attempts == 3
-    assert values(latest(table.engine, ROOT)) == [1, 2]
-
-
-def test_a_repeated_commit_that_had_landed_late_is_our_own(storage: UnreliableStorage, table: Snapshot) -> None:
-    def land_late(path: str, data: bytes) -> None:
-        storage.succeed(path, data)
-        storage.succeed(path, data)
-
-    assert append_once(storage, table, storage.fail, land_late) == 1
+    assert append_once(storage, table, *(getattr(storage, name) for name in behaviour)) == 1
+    assert storage.attempts == attempts
     assert values(latest(table.engine, ROOT)) == [1, 2]
 
 

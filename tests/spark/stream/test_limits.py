@@ -21,13 +21,10 @@ def test_what_belongs_together_is_taken_whole_or_not_at_all() -> None:
     assert admission.take(FILES, whole=False) == 0
 
 
-def test_without_limits_everything_is_taken() -> None:
-    assert Admission(None).take(FILES * 1000, whole=False) == 5000
-
-
-def test_a_stream_without_options_takes_a_thousand_files() -> None:
-    assert Admission(Limits.of(None, None)).take(FILES * 1000, whole=False) == 1000
-
-
-def test_a_limit_of_bytes_alone_does_not_limit_files() -> None:
-    assert Admission(Limits.of(None, 1 << 30)).take(FILES * 1000, whole=False) == 5000
+@pytest.mark.parametrize(
+    ("limits", "taken"),
+    [(None, 5000), (Limits.of(None, None), 1000), (Limits.of(None, 1 << 30), 5000)],
+    ids=["no limits", "no options", "a limit of bytes alone"],
+)
+def test_without_options_a_stream_takes_a_thousand_files(limits: Limits | None, taken: int) -> None:
+    assert Admission(limits).take(FILES * 1000, whole=False) == taken
