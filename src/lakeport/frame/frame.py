@@ -15,6 +15,7 @@ from lakeport.kernel.log import CommitInfo
 from lakeport.kernel.scan import Scan, ScanBuilder, ScanFile, scan_files_in
 from lakeport.kernel.schema import CHANGE_COLUMNS, ROW_COMMIT_VERSION, ROW_ID, arrow_field
 from lakeport.kernel.snapshot import Snapshot
+from lakeport.kernel.values import parse_time
 from lakeport.source import LATEST, At, TableSource
 
 
@@ -127,11 +128,4 @@ def _at(version: int | None, time: int | str | datetime | None) -> At:
         raise ValueError(f"{version!r} is not a version: a version is a number")
     if not isinstance(time, int | str | datetime | None):
         raise ValueError(f"{time!r} is not a time: give milliseconds, a datetime or ISO 8601 text")
-    return At(version, _parse_time(time) if isinstance(time, str) else time)
-
-
-def _parse_time(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a time: write it like 2026-01-31T12:00:00Z") from None
+    return At(version, parse_time(time) if isinstance(time, str) else time)

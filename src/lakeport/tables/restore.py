@@ -13,6 +13,7 @@ from lakeport.kernel.maintenance import RestorePlan, plan_restore, restored_defi
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import Transaction, update_table
+from lakeport.kernel.values import parse_time
 from lakeport.tables.operation import Result, StorageOptions, finish, table_at
 from lakeport.tables.rows.search import counted
 from lakeport.workers.ordered import map_ordered
@@ -66,14 +67,7 @@ def _earlier(table: Table, version: int | None, timestamp: int | str | datetime 
     if version is not None:
         return table.snapshot_at_version(version)
     assert timestamp is not None
-    return table.snapshot_at_timestamp(_parse_time(timestamp) if isinstance(timestamp, str) else timestamp)
-
-
-def _parse_time(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a time: write it like 2026-01-31T12:00:00Z") from None
+    return table.snapshot_at_timestamp(parse_time(timestamp) if isinstance(timestamp, str) else timestamp)
 
 
 def _stage(transaction: Transaction, plan: RestorePlan, now: list[ScanFile]) -> None:

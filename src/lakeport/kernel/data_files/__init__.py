@@ -4,8 +4,8 @@ May import `variant`, `expressions`, `schema`, `values` and `engine`.
 """
 
 from lakeport.kernel.data_files.columns import (
-    columns_to_read, conform, find_field, make_batch, map_leaves, physical_field, to_logical, to_physical,
-    without_hidden_nulls,
+    cast_moments, columns_to_read, conform, find_field, make_batch, map_leaves, physical_field, to_logical,
+    to_physical, without_hidden_nulls,
 )  # fmt: skip
 from lakeport.kernel.data_files.partition_values import (
     compact_partitions, constant_column, format_partition_value, parse_partition_value, parse_partition_values,

@@ -168,11 +168,15 @@ def _cast_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(pa.date32()).cast(target)
     if not pa.types.is_timestamp(array.type):
         raise TypeError("not a timestamp")
-    # Both kinds count from the epoch in UTC, so only the type changes.
-    moments = array.view(pa.timestamp(array.type.unit))
-    if array.type.unit == "ns":  # a cast would round towards the epoch, but statistics are rounded down
+    return cast_moments(array, target, safe=False)
+
+
+def cast_moments(array: pa.Array, target: pa.DataType, *, safe: bool) -> pa.Array:
+    """Cast timestamps with or without a zone: both count from the epoch in UTC. Nanoseconds are rounded down."""
+    moments, in_nanoseconds = array.view(pa.timestamp(array.type.unit)), array.type.unit == "ns"
+    if in_nanoseconds:  # a cast would round towards the epoch, but statistics are rounded down
         moments = pc.floor_temporal(moments, unit="microsecond")
-    return moments.cast(pa.timestamp(target.unit), safe=False).view(target)
+    return moments.cast(pa.timestamp(target.unit), safe=safe and not in_nanoseconds).view(target)
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:

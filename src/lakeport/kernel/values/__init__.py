@@ -9,7 +9,7 @@ from lakeport.kernel.values.arrays import (
 )  # fmt: skip
 from lakeport.kernel.values.moments import (
     CYCLE_DAYS, CYCLE_YEARS, DAY_MICROSECONDS, MOMENT_KINDS, Day, FarDate, FarTime, Moment, day_at, day_of, days_of,
-    from_datetime64, microseconds_of, moment_at, utc_text,
+    from_datetime64, microseconds_of, moment_at, parse_time, utc_text,
 )  # fmt: skip
 from lakeport.kernel.values.nested import (
     child_arrays, child_fields, child_names, is_any_list, is_bytes, is_number, is_text, item_offsets, visible_children,

@@ -96,6 +96,14 @@ def microseconds_of(value: Any) -> int:
     raise ValueError("a date or a time is needed")
 
 
+def parse_time(text: str) -> datetime:
+    """Parse a time that a user gives. Raises `ValueError`."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time: write it like 2026-01-31T12:00:00Z") from None
+
+
 def utc_text(moment: Day | Moment) -> str:
     """A date, or a timestamp in UTC, in the log's format: 2026-01-31T12:00:00Z."""
     return str(moment).replace(" ", "T").replace("+00:00", "Z")

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.errors import InvalidDataError
+from lakeport.kernel.data_files import cast_moments
 from lakeport.kernel.schema import is_variant_field
 from lakeport.kernel.values import (
     child_arrays,
@@ -182,11 +183,7 @@ def _time_cast(target: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     def cast(array: pa.Array) -> pa.Array:
         if types.is_date(array.type):
             return array.cast(pa.timestamp("us")).view(target)
-        if array.type.unit == "ns":
-            array = pc.floor_temporal(array.view(pa.timestamp("ns")), unit="microsecond")
-        # Both kinds count from the epoch in UTC, so only the type changes.
-        moments = array.view(pa.timestamp(array.type.unit))
-        return moments.cast(pa.timestamp("us"), safe=array.type.unit != "ns").view(target)
+        return cast_moments(array, target, safe=True)
 
     return cast
 
