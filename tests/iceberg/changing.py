@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -12,9 +13,10 @@ import pytest
 
 from lakeport import tables
 from lakeport.engine import default_engine
-from lakeport.kernel.schema import schema_from_arrow
+from lakeport.kernel.schema import StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.transaction.transaction import replace_table as kernel_replace
+from lakeport.testing.builder import TableBuilder, protocol, struct
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
@@ -39,6 +41,19 @@ def change_in_all_ways(path: str) -> None:
     tables.update(path, {"name": "'changed'"}, where="id < 10")
     tables.restore(path, version=1)
     tables.set_properties(path, {"delta.appendOnly": "false"})
+
+
+def remove_commits(path: str, versions: Iterable[int]) -> None:
+    """As the cleanup of a log does, after a checkpoint."""
+    tables.checkpoint(path)
+    for version in versions:
+        Path(path, "_delta_log", f"{version:020d}.json").unlink()
+
+
+def vector_table(root: Path, schema: StructType | None = None) -> TableBuilder:
+    """A table to be built, with deletion vectors and without checksums."""
+    features = protocol(features=["deletionVectors"])
+    return TableBuilder(default_engine(), str(root), schema or struct(id="long"), protocol=features)
 
 
 def replace_table(path: str, rows: pa.Table, partition_by: Sequence[str] = (), **properties: str) -> None:

@@ -70,6 +70,14 @@ def metadata_of(conversion: Conversion) -> dict[str, Any]:
     return metadata
 
 
+@contextmanager
+def edited(conversion: Conversion) -> Iterator[dict[str, Any]]:
+    """The metadata of a mirror, to be changed by hand."""
+    metadata = metadata_of(conversion)
+    yield metadata
+    Path(conversion.metadata_location).write_text(json.dumps(metadata))
+
+
 def snapshots_of(conversion: Conversion) -> dict[int, dict[str, Any]]:
     """The snapshots of a mirror by the versions that they show; of one version, the last."""
     return {int(s["summary"]["lakeport.delta.version"]): s for s in metadata_of(conversion)["snapshots"]}

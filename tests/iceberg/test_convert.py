@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -25,8 +25,16 @@ from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType
 from lakeport.kernel.snapshot import Table
 from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
 from lakeport.testing.counting import CountingStorage
-from tests.iceberg.changing import FORMATS, VECTORS, change_in_all_ways, numbers, replace_table
-from tests.iceberg.readers import Reader, assert_mirrors, canonical, metadata_of, snapshots_of
+from tests.iceberg.changing import (
+    FORMATS,
+    VECTORS,
+    change_in_all_ways,
+    numbers,
+    remove_commits,
+    replace_table,
+    vector_table,
+)
+from tests.iceberg.readers import Reader, assert_mirrors, canonical, edited, metadata_of, snapshots_of
 
 
 @pytest.fixture
@@ -38,50 +46,35 @@ def table(tmp_path: Path) -> str:
 
 
 @FORMATS
-def test_every_version_has_a_snapshot_with_its_rows(reader: Reader, table: str, version: int) -> None:
-    change_in_all_ways(table)
-    conversion = iceberg.convert(table, format_version=version, since=0)
-    assert conversion.versions == tuple(range(10))
-    assert_mirrors(reader, table, conversion, list(range(10)))
-
-
-@FORMATS
-def test_a_mirror_that_is_brought_up_to_date_is_the_same_as_one_made_at_once(
-    reader: Reader, table: str, version: int
+@pytest.mark.parametrize(
+    ("is_mirrored", "options", "kind", "versions"),
+    [
+        pytest.param(False, {}, "full", [9], id="the latest version only"),
+        pytest.param(False, {"since": 0}, "full", range(10), id="every version"),
+        pytest.param(False, {"since": 2, "squash": True}, "full", [2, 9], id="later versions squashed"),
+        pytest.param(True, {}, "incremental", range(1, 10), id="every new version"),
+        pytest.param(True, {"squash": True}, "incremental", [9], id="new versions squashed"),
+        pytest.param(True, {"full": True}, "full", [9], id="a whole snapshot"),
+    ],
+)
+def test_snapshots_have_the_rows_of_their_versions(
+    reader: Reader,
+    table: str,
+    version: int,
+    is_mirrored: bool,
+    options: dict[str, Any],
+    kind: str,
+    versions: Sequence[int],
 ) -> None:
-    iceberg.convert(table, format_version=version)
+    if is_mirrored:
+        iceberg.convert(table, format_version=version)
     change_in_all_ways(table)
-    conversion = iceberg.convert(table)
-    assert (conversion.kind, conversion.versions, conversion.format_version) == (
-        "incremental",
-        tuple(range(1, 10)),
-        version,
-    )
-    assert_mirrors(reader, table, conversion, list(range(10)))
-
-
-@FORMATS
-def test_squashed_versions_make_one_snapshot(reader: Reader, table: str, version: int) -> None:
-    iceberg.convert(table, format_version=version)
-    change_in_all_ways(table)
-    conversion = iceberg.convert(table, squash=True)
-    assert conversion.versions == (9,)
-    assert_mirrors(reader, table, conversion, [0, 9])
-
-
-@FORMATS
-def test_versions_after_the_first_of_a_new_mirror_can_be_squashed(reader: Reader, table: str, version: int) -> None:
-    change_in_all_ways(table)
-    conversion = iceberg.convert(table, format_version=version, since=2, squash=True)
-    assert conversion.versions == (2, 9)
-    assert_mirrors(reader, table, conversion, [2, 9])
-
-
-def test_a_new_mirror_shows_the_latest_version_only(reader: Reader, table: str) -> None:
-    change_in_all_ways(table)
-    conversion = iceberg.convert(table)
-    assert (conversion.kind, conversion.version, conversion.versions) == ("full", 9, (9,))
-    assert_mirrors(reader, table, conversion, [9])
+    conversion = iceberg.convert(table, format_version=None if is_mirrored else version, **options)
+    assert (conversion.kind, conversion.version, conversion.versions) == (kind, 9, tuple(versions))
+    assert conversion.format_version == version
+    assert_mirrors(reader, table, conversion, [0, *versions] if is_mirrored else list(versions))
+    if "full" in options:
+        assert snapshots_of(conversion)[9]["summary"]["operation"] == "overwrite"
 
 
 def test_nothing_is_written_when_there_is_nothing_to_do(table: str) -> None:
@@ -149,9 +142,7 @@ def test_a_restore_that_brings_rows_back_is_no_delete(table: str) -> None:
 
 
 def test_a_rewrite_of_deletion_vectors_alone_is_a_replace(tmp_path: Path) -> None:
-    table = TableBuilder(
-        default_engine(), str(tmp_path / "t"), struct(id="long"), protocol=protocol(features=["deletionVectors"])
-    )
+    table = vector_table(tmp_path / "t")
     old = table.delete(table.add({"id": [1, 2]}, name="f"), [0])[1]
     new = table.delete(old, [0])
     for action in new:
@@ -264,9 +255,7 @@ def test_the_rows_of_version_three_have_ids(table: str) -> None:
 def test_a_log_that_was_cleaned_up_is_answered_by_a_whole_snapshot(reader: Reader, table: str) -> None:
     iceberg.convert(table)
     change_in_all_ways(table)
-    tables.checkpoint(table)
-    for version in range(8):
-        (Path(table) / "_delta_log" / f"{version:020d}.json").unlink()
+    remove_commits(table, range(8))
     conversion = iceberg.convert(table)
     assert (conversion.kind, conversion.versions) == ("full", (9,))
     number = snapshots_of(conversion)[9]["snapshot-id"]
@@ -274,23 +263,13 @@ def test_a_log_that_was_cleaned_up_is_answered_by_a_whole_snapshot(reader: Reade
     assert sorted(snapshots_of(conversion)) == [0, 9]
 
 
-def test_a_whole_snapshot_can_be_asked_for(reader: Reader, table: str) -> None:
-    iceberg.convert(table)
-    change_in_all_ways(table)
-    conversion = iceberg.convert(table, full=True)
-    assert (conversion.kind, conversion.versions) == ("full", (9,))
-    assert snapshots_of(conversion)[9]["summary"]["operation"] == "overwrite"
-    assert_mirrors(reader, table, conversion, [0, 9])
-
-
 def test_a_mirror_that_lost_a_file_is_made_whole_again(reader: Reader, table: str) -> None:
     first = iceberg.convert(table)
     tables.append(table, numbers(100, 103, groups=1))
     mirrored = iceberg.convert(table)
-    metadata = metadata_of(mirrored)
-    metadata["current-snapshot-id"] = first.snapshot_id  # it shows version 0, and says that it shows version 1
-    metadata["refs"]["main"]["snapshot-id"] = first.snapshot_id
-    Path(mirrored.metadata_location).write_text(json.dumps(metadata))
+    with edited(mirrored) as metadata:
+        metadata["current-snapshot-id"] = first.snapshot_id  # it shows version 0, and says that it shows version 1
+        metadata["refs"]["main"]["snapshot-id"] = first.snapshot_id
     tables.delete(table, "id >= 100")
     conversion = iceberg.convert(table)
     assert (conversion.kind, conversion.versions) == ("full", (2,))
@@ -322,10 +301,8 @@ def test_a_replaced_table_keeps_its_history(reader: Reader, table: str, version:
 
 
 def test_a_replaced_table_whose_mirror_keeps_nothing_of_its_version_keeps_its_history(table: str) -> None:
-    first = iceberg.convert(table)
-    metadata = metadata_of(first)
-    del metadata["properties"][KEPT_VERSION]
-    Path(first.metadata_location).write_text(json.dumps(metadata))
+    with edited(iceberg.convert(table)) as metadata:
+        del metadata["properties"][KEPT_VERSION]
     replace_table(table, numbers(0, 3))
     conversion = iceberg.convert(table)
     assert (conversion.kind, sorted(snapshots_of(conversion))) == ("incremental", [0, 1, 2])
@@ -334,9 +311,7 @@ def test_a_replaced_table_whose_mirror_keeps_nothing_of_its_version_keeps_its_hi
 def test_a_replaced_table_whose_log_was_cleaned_up_keeps_its_history(table: str) -> None:
     iceberg.convert(table)
     replace_table(table, numbers(0, 3))
-    tables.checkpoint(table)
-    for number in range(2):
-        (Path(table) / "_delta_log" / f"{number:020d}.json").unlink()
+    remove_commits(table, range(2))
     conversion = iceberg.convert(table)
     assert (conversion.kind, sorted(snapshots_of(conversion))) == ("full", [0, 2])
     assert iceberg.verify(table, rows=True).is_equal
@@ -396,10 +371,8 @@ def test_the_mirror_of_another_table_is_left_alone(table: str, tmp_path: Path) -
 
 
 def test_an_iceberg_table_that_is_no_mirror_is_left_alone(table: str) -> None:
-    first = iceberg.convert(table)
-    metadata = metadata_of(first)
-    metadata["properties"] = {}
-    Path(first.metadata_location).write_text(json.dumps(metadata))
+    with edited(iceberg.convert(table)) as metadata:
+        metadata["properties"] = {}
     with pytest.raises(ConversionError, match="did not make") as caught:
         iceberg.convert(table)
     assert caught.value.reason == "no mirror"
@@ -440,9 +413,7 @@ def test_progress_is_told_each_version(table: str) -> None:
 
 def test_a_data_file_that_the_table_has_twice_is_refused_and_named(tmp_path: Path) -> None:
     """With and without a deletion vector: its rows would be read twice."""
-    table = TableBuilder(
-        default_engine(), str(tmp_path / "t"), struct(id="long"), protocol=protocol(features=["deletionVectors"])
-    )
+    table = vector_table(tmp_path / "t")
     once = table.add({"id": [1, 2]}, name="once")
     twice = {"add": once["add"] | {"deletionVector": table.deletion_vector([0])}}
     table.create(once).commit(twice)
@@ -496,9 +467,7 @@ def test_a_table_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 def test_a_version_that_is_gone_cannot_be_the_first(table: str) -> None:
     change_in_all_ways(table)
-    tables.checkpoint(table)
-    for version in range(8):
-        (Path(table) / "_delta_log" / f"{version:020d}.json").unlink()
+    remove_commits(table, range(8))
     with pytest.raises(VersionNotFoundError):
         iceberg.convert(table, since=2)
     assert not (Path(table) / "_iceberg").exists()
@@ -713,46 +682,36 @@ def test_two_columns_that_are_mapped_alike_are_refused(tmp_path: Path, key: str)
     assert caught.value.reason == "columns mapped twice"
 
 
-def test_ids_in_files_that_mean_other_columns_are_refused(tmp_path: Path) -> None:
-    builder = TableBuilder(default_engine(), str(tmp_path), struct(a="long", b="long"))
-    marked = [pa.field(n, pa.int64(), metadata={"PARQUET:field_id": i}) for n, i in (("a", "2"), ("b", "1"))]
-    rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], schema=pa.schema(marked))
-    builder.create(builder.add(rows))
-    with pytest.raises(ConversionError, match="'a' has the field id 2, not 1"):
-        iceberg.convert(str(tmp_path))
-
-
-def test_one_file_of_many_with_other_field_ids_is_found(tmp_path: Path) -> None:
-    """Which file has them is not to be guessed: every footer is read, once."""
-    schema = struct(a="long", b="long")
-    table = TableBuilder(default_engine(), str(tmp_path / "t"), schema).create()
-    files = [table.add({"a": [n], "b": [-n]}, name=f"f{n:03d}") for n in range(150)]
-    files[75] = table.add(with_ids({"a": 2, "b": 1}), name="swapped")
-    table.commit(*files)
-    with pytest.raises(ConversionError, match=r"'a' has the field id 2, not 1, .*/swapped") as caught:
-        iceberg.convert(table.root)
-    assert caught.value.reason == "field ids in files"
-
-
 def with_ids(ids: dict[str, int]) -> pa.Table:
     """A row whose columns have these field ids."""
     fields = [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(number)}) for name, number in ids.items()]
     return pa.Table.from_arrays([pa.array([number]) for number in ids.values()], schema=pa.schema(fields))
 
 
-@pytest.mark.parametrize("name", ["other", "_change_type"])
-def test_a_column_of_a_file_alone_must_not_have_the_field_id_of_another(tmp_path: Path, name: str) -> None:
-    """The file lacks `b`: by the ids, readers would take the other column for it."""
-    table = TableBuilder(default_engine(), str(tmp_path / "t"), struct(a="long", b="long"))
-    table.create(table.add(with_ids({"a": 1, name: 2}), name="odd"))
-    with pytest.raises(ConversionError, match=f"'{name}' has the field id 2, which is that of 'b'"):
-        iceberg.convert(table.root)
+A, AB = struct(a="long"), struct(a="long", b="long")
+OF_B = "has the field id 2, which is that of 'b'"
+"""The file lacks `b`: by the ids, readers would take the other column for it."""
 
 
-def test_a_column_of_a_file_alone_must_not_have_a_field_id_that_a_new_column_may_get(tmp_path: Path) -> None:
-    table = TableBuilder(default_engine(), str(tmp_path / "t"), struct(a="long"))
-    table.create(table.add(with_ids({"a": 1, "other": 2}), name="odd"))
-    with pytest.raises(ConversionError, match="'other' has the field id 2, which a new column may get") as caught:
+@pytest.mark.parametrize(
+    ("schema", "ids", "message", "others"),
+    [
+        (AB, {"a": 2, "b": 1}, "'a' has the field id 2, not 1", 0),
+        # Which file has them is not to be guessed: every footer is read, once.
+        (AB, {"a": 2, "b": 1}, "'a' has the field id 2, not 1", 150),
+        (AB, {"a": 1, "other": 2}, f"'other' {OF_B}", 0),
+        (AB, {"a": 1, "_change_type": 2}, f"'_change_type' {OF_B}", 0),
+        (A, {"a": 1, "other": 2}, "'other' has the field id 2, which a new column may get", 0),
+    ],
+)
+def test_field_ids_in_files_that_contradict_the_mirror_are_refused(
+    tmp_path: Path, schema: StructType, ids: dict[str, int], message: str, others: int
+) -> None:
+    table = TableBuilder(default_engine(), str(tmp_path / "t"), schema).create()
+    files = [table.add({"a": [n], "b": [-n]}, name=f"f{n:03d}") for n in range(others)]
+    files.insert(others // 2, table.add(with_ids(ids), name="odd"))
+    table.commit(*files)
+    with pytest.raises(ConversionError, match=f"{message}, .*/odd") as caught:
         iceberg.convert(table.root)
     assert caught.value.reason == "field ids in files"
 
@@ -774,20 +733,8 @@ def test_only_the_footers_of_new_files_are_read(tmp_path: Path) -> None:
     assert [name for name in storage.opened if name in {"new", *(f"f{n}" for n in range(5))}] == ["new"]
 
 
-def test_ids_in_one_file_of_a_few_that_mean_other_columns_are_refused(tmp_path: Path) -> None:
-    builder = TableBuilder(default_engine(), str(tmp_path), struct(a="long", b="long"))
-    marked = [pa.field(n, pa.int64(), metadata={"PARQUET:field_id": i}) for n, i in (("a", "2"), ("b", "1"))]
-    odd = pa.Table.from_arrays([pa.array([1]), pa.array([2])], schema=pa.schema(marked))
-    plain = [builder.add({"a": [n], "b": [n]}, name=f"f{n}") for n in range(40)]
-    builder.create(*plain[:5], builder.add(odd, name="odd"), *plain[5:])
-    with pytest.raises(ConversionError, match="/odd"):
-        iceberg.convert(str(tmp_path))
-
-
 def test_files_without_statistics_are_counted(reader: Reader, tmp_path: Path) -> None:
-    schema = struct(id="long", name="string")
-    features = protocol(features=["deletionVectors"])
-    builder = TableBuilder(default_engine(), str(tmp_path), schema, protocol=features)
+    builder = vector_table(tmp_path, struct(id="long", name="string"))
     add = builder.add({"id": [1, 2, 3], "name": ["a", "b", None]}, stats=None)
     builder.create(add).commit(*builder.delete(add, [1], "i"))
     conversion = iceberg.convert(str(tmp_path), since=0)
@@ -798,8 +745,7 @@ def test_files_without_statistics_are_counted(reader: Reader, tmp_path: Path) ->
 @FORMATS
 @pytest.mark.parametrize("kind", ["u", "p", "i"])
 def test_vectors_of_every_kind_come_along(reader: Reader, tmp_path: Path, version: int, kind: str) -> None:
-    features = protocol(features=["deletionVectors"])
-    builder = TableBuilder(default_engine(), str(tmp_path), struct(id="long"), protocol=features)
+    builder = vector_table(tmp_path)
     add = builder.add({"id": range(10)})
     removed, added = builder.delete(add, [0, 3, 9], kind)
     builder.create(add).commit(removed, added)

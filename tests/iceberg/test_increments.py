@@ -22,21 +22,34 @@ from lakeport.iceberg.delta import source as delta_source
 from lakeport.iceberg.delta.kept_version import KEPT_VERSION
 from lakeport.testing.builder import Action, TableBuilder, protocol, remove, struct
 from lakeport.testing.counting import CountingStorage
-from tests.iceberg.changing import FORMATS, VECTORS, numbers
+from tests.iceberg.changing import FORMATS, VECTORS, numbers, vector_table
 from tests.iceberg.head_storage import HeadStorage
-from tests.iceberg.readers import PyIceberg, assert_mirrors, metadata_of, snapshots_of
+from tests.iceberg.readers import PyIceberg, assert_mirrors, edited, metadata_of, snapshots_of
 
 
-def builder(folder: Path, **options: Any) -> TableBuilder:
+def builder(folder: Path) -> TableBuilder:
     """A table whose writer makes no checksums."""
-    table = TableBuilder(
-        default_engine(),
-        str(folder / "table"),
-        struct(id="long"),
-        protocol=protocol(features=["deletionVectors"]),
-        **options,
-    )
+    table = vector_table(folder / "table")
     return table.create(*(table.add({"id": [n, n + 1, n + 2]}, name=f"f{n}") for n in range(4)))
+
+
+def follow(table: TableBuilder, *commits: Sequence[Action]) -> dict[str, str]:
+    """Convert after each of the commits, which the mirror follows; gives the summary of the last snapshot."""
+    for actions in commits:
+        table.commit(*actions)
+        conversion = iceberg.convert(table.root)
+        assert conversion.kind == "incremental"
+    assert_mirrors(PyIceberg(), table.root, conversion, list(range(table.version + 1)))
+    summary: dict[str, str] = snapshots_of(conversion)[table.version]["summary"]
+    return summary
+
+
+def assert_rebuilt(path: str, version: int, **options: Any) -> Conversion:
+    """The next conversion makes one snapshot, of this version, which has the rows of the table."""
+    conversion = iceberg.convert(path, **options)
+    assert (conversion.kind, conversion.versions) == ("full", (version,))
+    assert iceberg.verify(path, rows=True).is_equal
+    return conversion
 
 
 def convert_counted(path: str, **options: Any) -> tuple[Conversion, Counter[str]]:
@@ -136,10 +149,7 @@ def test_commits_that_are_large_are_not_kept_in_memory(tmp_path: Path, monkeypat
     monkeypatch.setattr(delta_source, "_READ_AHEAD_BYTES", 100)
     table = builder(tmp_path)
     iceberg.convert(table.root)
-    table.commit(table.add({"id": [7]}, name="g"))
-    conversion = iceberg.convert(table.root)
-    assert conversion.kind == "incremental"
-    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1])
+    follow(table, [table.add({"id": [7]}, name="g")])
 
 
 # What a commit without checksums may do
@@ -151,11 +161,7 @@ def test_files_that_are_added_again_stay_as_they_are(tmp_path: Path) -> None:
     vector = table.delete(first, [0])
     table.commit(*vector)
     iceberg.convert(table.root, since=0)
-    table.commit(vector[1], table.add({"id": [9]}, name="g"))
-    conversion = iceberg.convert(table.root)
-    assert conversion.kind == "incremental"
-    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1, 2])
-    assert snapshots_of(conversion)[2]["summary"]["total-data-files"] == "5"
+    assert follow(table, [vector[1], table.add({"id": [9]}, name="g")])["total-data-files"] == "5"
 
 
 def test_removes_of_what_was_not_there_change_nothing(tmp_path: Path) -> None:
@@ -166,34 +172,21 @@ def test_removes_of_what_was_not_there_change_nothing(tmp_path: Path) -> None:
     new = table.delete(old[1], [0, 1])
     table.commit(remove(gone), *old).commit(*new)
     iceberg.convert(table.root, since=0)
-    for action in (remove(gone), remove(table.delete(plain, [2])[1]), remove(old[1])):
-        table.commit(action)
-        conversion = iceberg.convert(table.root)
-        assert conversion.kind == "incremental"
-    assert_mirrors(PyIceberg(), table.root, conversion, list(range(6)))
-    assert snapshots_of(conversion)[5]["summary"]["total-records"] == "9"
-    assert snapshots_of(conversion)[5]["summary"]["total-position-deletes"] == "2"
+    summary = follow(table, [remove(gone)], [remove(table.delete(plain, [2])[1])], [remove(old[1])])
+    assert (summary["total-records"], summary["total-position-deletes"]) == ("9", "2")
 
 
 def test_a_file_that_comes_back_is_new(tmp_path: Path) -> None:
     table = builder(tmp_path)
     first = table.versions[0][2]
     iceberg.convert(table.root)
-    for actions in ([remove(first)], [first], [remove(first)]):
-        table.commit(*actions)
-        conversion = iceberg.convert(table.root)
-        assert conversion.kind == "incremental"
-    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1, 2, 3])
+    follow(table, [remove(first)], [first], [remove(first)])
 
 
 def test_a_file_that_is_removed_and_added_but_was_not_there_is_new(tmp_path: Path) -> None:
     table = builder(tmp_path)
     iceberg.convert(table.root)
-    table.commit(*table.delete(table.add({"id": [7, 8, 9]}, name="g"), [1]))
-    conversion = iceberg.convert(table.root)
-    assert conversion.kind == "incremental"
-    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1])
-    assert snapshots_of(conversion)[1]["summary"]["total-data-files"] == "5"
+    assert follow(table, table.delete(table.add({"id": [7, 8, 9]}, name="g"), [1]))["total-data-files"] == "5"
 
 
 @FORMATS
@@ -313,23 +306,18 @@ def test_a_mirror_that_keeps_nothing_of_its_version_is_brought_up_to_date(tmp_pa
     table = builder(tmp_path)
     first = metadata_of(iceberg.convert(table.root))["properties"][KEPT_VERSION]
     table.commit(table.add({"id": [5]}, name="g"))
-    conversion = iceberg.convert(table.root)
-    metadata = metadata_of(conversion)
-    text = metadata["properties"].pop(KEPT_VERSION)
-    changed = {
-        "empty": "",
-        "no JSON": "{",
-        "old": first,
-        "changed by hand": text.replace("long", "lung"),
-        "cut": text[:-9],
-    }
-    assert changed["changed by hand"] != text
-    metadata["properties"] |= {KEPT_VERSION: changed[damage]} if damage in changed else {}
-    Path(conversion.metadata_location).write_text(json.dumps(metadata))
-    table.commit(table.add({"id": [6]}, name="h"))
-    conversion = iceberg.convert(table.root)
-    assert conversion.kind == "incremental"
-    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1, 2])
+    with edited(iceberg.convert(table.root)) as metadata:
+        text = metadata["properties"].pop(KEPT_VERSION)
+        changed = {
+            "empty": "",
+            "no JSON": "{",
+            "old": first,
+            "changed by hand": text.replace("long", "lung"),
+            "cut": text[:-9],
+        }
+        assert changed["changed by hand"] != text
+        metadata["properties"] |= {KEPT_VERSION: changed[damage]} if damage in changed else {}
+    follow(table, [table.add({"id": [6]}, name="h")])
 
 
 def test_a_commit_that_was_touched_is_answered_by_a_whole_snapshot(tmp_path: Path) -> None:
@@ -337,9 +325,7 @@ def test_a_commit_that_was_touched_is_answered_by_a_whole_snapshot(tmp_path: Pat
     iceberg.convert(table.root)
     os.utime(table.log_file(f"{0:020d}.json"), (1, 1))
     table.commit(table.add({"id": [5]}, name="g"))
-    conversion = iceberg.convert(table.root)
-    assert (conversion.kind, conversion.versions) == ("full", (1,))
-    assert_mirrors(PyIceberg(), table.root, conversion, [0, 1])
+    assert_mirrors(PyIceberg(), table.root, assert_rebuilt(table.root, 1), [0, 1])
     assert iceberg.convert(table.root).kind == "none"
 
 
@@ -355,9 +341,7 @@ def test_a_commit_of_another_table_of_the_same_size_and_time_is_noticed(tmp_path
     assert commit.stat().st_size == before.st_size
     for number in range(more):
         table.commit(table.add({"id": [number]}, name=f"g{number}"))
-    conversion = iceberg.convert(table.root)
-    assert (conversion.kind, conversion.versions) == ("full", (more,))
-    assert iceberg.verify(table.root, rows=True).is_equal
+    assert_rebuilt(table.root, more)
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -371,9 +355,7 @@ def test_a_table_that_came_back_from_a_backup_and_was_written_on_is_mirrored_as_
     table.commit(table.add({"id": [200]}, name="a"), table.add({"id": [201]}, name="b"), version=1)
     for number in range(more):
         table.commit(table.add({"id": [300 + number]}, name=f"c{number}"))
-    conversion = iceberg.convert(table.root)
-    assert (conversion.kind, conversion.versions) == ("full", (1 + more,))
-    assert iceberg.verify(table.root, rows=True).is_equal
+    assert_rebuilt(table.root, 1 + more)
     assert iceberg.convert(table.root).kind == "none"
     table.commit(table.add({"id": [400]}, name="d"))
     conversion = iceberg.convert(table.root)
@@ -392,10 +374,7 @@ def test_a_vector_in_between_that_was_vacuumed_is_answered_by_a_whole_snapshot(t
     tables.delete(table, "id = 1")
     tables.delete(table, "id = 2")
     tables.vacuum(table, retention=0, enforce_retention=False, dry_run=False)
-    conversion = iceberg.convert(table)
-    latest = tables.history(table)[0].version
-    assert (conversion.kind, conversion.versions) == ("full", (latest,))
-    assert iceberg.verify(table, rows=True).is_equal
+    assert_rebuilt(table, tables.history(table)[0].version)
 
 
 def test_a_file_without_statistics_in_between_that_was_vacuumed_is_answered_by_a_whole_snapshot(tmp_path: Path) -> None:
@@ -404,9 +383,7 @@ def test_a_file_without_statistics_in_between_that_was_vacuumed_is_answered_by_a
     passing = table.add({"id": [1, 2]}, name="passing", stats=None)
     table.commit(passing).commit(remove(passing))
     Path(table.root, "passing").unlink()
-    conversion = iceberg.convert(table.root)
-    assert (conversion.kind, conversion.versions) == ("full", (2,))
-    assert iceberg.verify(table.root, rows=True).is_equal
+    assert_rebuilt(table.root, 2)
 
 
 def test_a_vector_of_the_latest_version_that_is_gone_is_named(tmp_path: Path) -> None:
@@ -429,9 +406,7 @@ def test_a_version_in_between_that_iceberg_cannot_express_is_left_out(tmp_path: 
         iceberg.convert(table)
     assert len(list((Path(first.location) / "metadata").glob("v*.metadata.json"))) == 1
     tables.drop_columns(table, ["nothing"])
-    conversion = iceberg.convert(table)
-    assert (conversion.kind, conversion.versions) == ("full", (3,))
-    assert_mirrors(PyIceberg(), table, conversion, [0, 3])
+    assert_mirrors(PyIceberg(), table, assert_rebuilt(table, 3), [0, 3])
 
 
 def test_of_many_versions_nothing_is_written_if_the_last_cannot_be_expressed(tmp_path: Path) -> None:
@@ -449,6 +424,12 @@ def test_of_many_versions_nothing_is_written_if_the_last_cannot_be_expressed(tmp
         assert {path: path.stat().st_mtime_ns for path in mirror.rglob("*")} == before
 
 
+def odd_file(table: TableBuilder) -> Action:
+    """A file with a field id that Iceberg does not give."""
+    marked = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "7"})])
+    return table.add(pa.Table.from_arrays([pa.array([1])], schema=marked), name="odd")
+
+
 def test_files_that_cannot_be_expressed_leave_the_mirror_at_the_versions_before(tmp_path: Path) -> None:
     """What is in data files is looked at when their version comes: what is published before that stays."""
     table = builder(tmp_path)
@@ -456,8 +437,7 @@ def test_files_that_cannot_be_expressed_leave_the_mirror_at_the_versions_before(
     before = set(Path(first.location).rglob("*"))
     for number in range(60):
         table.commit(table.add({"id": [number]}, name=f"g{number}"))
-    marked = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "7"})])
-    table.commit(table.add(pa.Table.from_arrays([pa.array([1])], schema=marked), name="odd"))
+    table.commit(odd_file(table))
     with pytest.raises(ConversionError, match="field id 7"):
         iceberg.convert(table.root)
     found = iceberg.verify(table.root, rows=True)
@@ -470,12 +450,9 @@ def test_files_that_cannot_be_expressed_leave_the_mirror_at_the_versions_before(
 def test_a_version_in_between_whose_files_have_other_field_ids_is_left_out(tmp_path: Path) -> None:
     table = builder(tmp_path)
     iceberg.convert(table.root)
-    marked = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "7"})])
-    odd = table.add(pa.Table.from_arrays([pa.array([1])], schema=marked), name="odd")
+    odd = odd_file(table)
     table.commit(odd).commit(remove(odd))
-    conversion = iceberg.convert(table.root)
-    assert (conversion.kind, conversion.versions) == ("full", (2,))
-    assert_mirrors(PyIceberg(), table.root, conversion, [0, 2])
+    assert_mirrors(PyIceberg(), table.root, assert_rebuilt(table.root, 2), [0, 2])
 
 
 # Logs that are cleaned up meanwhile
@@ -522,9 +499,7 @@ def test_files_whose_log_is_cleaned_up_when_they_are_asked_for_are_mirrored_as_a
     table.commit(table.versions[0][2])  # it is there already, which only the log tells for certain
     table.checkpoint()
     storage = CleaningStorage("-m0.avro", [table.log_file(f"{0:020d}.json")])
-    conversion = iceberg.convert(table.root, engine=engine_over(storage))
-    assert (conversion.kind, conversion.versions) == ("full", (1,))
-    assert iceberg.verify(table.root, rows=True).is_equal
+    assert_rebuilt(table.root, 1, engine=engine_over(storage))
 
 
 def test_a_first_version_whose_successors_are_gone_is_named(tmp_path: Path) -> None:

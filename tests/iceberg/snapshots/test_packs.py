@@ -101,26 +101,19 @@ def nan_table(root: Path, data_type: str) -> TableBuilder:
     return table.create(*(table.add({"id": [10 * n + i for i in range(4)]}, {"p": "NaN"}) for n in range(3)))
 
 
-@pytest.mark.parametrize("data_type", ["float", "double"])
-def test_in_a_partition_of_nan_each_data_file_has_its_own(tmp_path: Path, data_type: str) -> None:
+@pytest.mark.parametrize(("data_type", "is_shared"), [("float", False), ("double", False), ("double", True)])
+def test_in_a_partition_of_nan_each_data_file_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_type: str, is_shared: bool
+) -> None:
+    """Also after a shared one is rewritten."""
     table = nan_table(tmp_path / "table", data_type)
     files = delete_all(table, files_of(table), [1])
-    conversion = iceberg.convert(table.root, since=0)
-    assert total(conversion) == len(delete_files(conversion)) == 3
-    table.commit(*table.delete(files[0], [1, 2]))
-    conversion = iceberg.convert(table.root)
-    assert (conversion.kind, total(conversion)) == ("incremental", 3)
-    assert iceberg.verify(table.root, rows=True).is_equal
-
-
-def test_a_shared_file_of_a_partition_of_nan_is_split_when_it_is_rewritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = nan_table(tmp_path / "table", "double")
-    files = delete_all(table, files_of(table), [1])
     with monkeypatch.context() as patched:
-        patched.setattr(deletes, "has_nan", lambda _: False)
-        assert total(iceberg.convert(table.root)) == 1
+        if is_shared:
+            patched.setattr(deletes, "has_nan", lambda _: False)
+        conversion = iceberg.convert(table.root, since=0)
+    assert total(conversion) == (1 if is_shared else 3)
+    assert is_shared or len(delete_files(conversion)) == 3
     table.commit(*table.delete(files[0], [1, 2]))
     conversion = iceberg.convert(table.root)
     assert (conversion.kind, total(conversion)) == ("incremental", 3)
