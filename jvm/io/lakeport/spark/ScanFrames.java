@@ -84,7 +84,7 @@ public final class ScanFrames {
 
         Dataset<Row> rows() {
             Object life = new Object();
-            Lifetime.watch(life, key);
+            Driver.of(key).endAfter(life);
             List<Dataset<Row>> parts = new ArrayList<>();
             for (String root : document.roots()) {
                 DeletedRows deleted = root.equals(ScanDocument.WITH_DELETED) ? new DeletedRows(key) : null;

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
+import java.lang.ref.Cleaner;
 import java.net.HttpURLConnection;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
@@ -21,6 +22,7 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class Driver {
     private static final Recent<String, Driver> OPEN = new Recent<>(100);
+    private static final Cleaner CLEANER = Cleaner.create();
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int TRIES = 6;
     /** The driver may have to call the sharing server first, more than once. */
@@ -66,8 +68,14 @@ public final class Driver {
         return get("vector&file=" + file);
     }
 
+    /** The scan ends when nothing refers to this object any more: all plans over the scan do. */
+    public void endAfter(Object life) {
+        ScanKey key = scan; // the cleaner must not keep this object, which is rebuilt if it was evicted
+        CLEANER.register(life, () -> of(key).end());
+    }
+
     /** Reports that no task needs the scan any more. Best effort. */
-    public void end() {
+    private void end() {
         OPEN.remove(scan.id());
         Fetching.QUESTIONS.start(() -> ask("end"));
     }
