@@ -33,6 +33,7 @@ FEATURES = "readerfeatures=deletionvectors,columnmapping,timestampntz,typewideni
 DELTA = f"responseformat=delta;{FEATURES}"
 END = ";includeendstreamaction=true"
 FORMATS = {"parquet": PARQUET, "delta": DELTA}
+both_formats = pytest.mark.parametrize("capabilities", FORMATS.values(), ids=FORMATS)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,9 @@ import pytest
 
 from lakeport.kernel.log import format_time
 from tests.conformance.reading import change_rows, table_changes
-from tests.conformance.target import DELTA, FORMATS, Answer, SharedTable, Target, assert_refused
+from tests.conformance.target import DELTA, Answer, SharedTable, Target, assert_refused, both_formats
 
 pytestmark = pytest.mark.section("Read Change Data Feed from a Table")
-
-both_formats = pytest.mark.parametrize("response_format", list(FORMATS))
 
 
 def told(answer: Answer) -> list[tuple[int, str]]:
@@ -23,10 +21,10 @@ def told(answer: Answer) -> list[tuple[int, str]]:
 @both_formats
 @pytest.mark.parametrize(("start", "end"), [(0, 6), (0, 0), (1, 1), (1, 2), (3, 5), (4, 4), (5, 6), (2, None)])
 def test_the_changes_are_those_of_the_table(
-    feed: SharedTable, response_format: str, start: int, end: int | None, tmp_path: Path
+    feed: SharedTable, capabilities: str, start: int, end: int | None, tmp_path: Path
 ) -> None:
     window = {"startingVersion": start} | ({} if end is None else {"endingVersion": end})
-    answer = feed.changes(FORMATS[response_format], **window)
+    answer = feed.changes(capabilities, **window)
     last = 6 if end is None else end
     assert answer.version == start
     assert change_rows(answer, tmp_path / "log", last) == table_changes(feed.truth(), start, last)
@@ -42,15 +40,14 @@ def test_the_changes_of_tables_with_advanced_features(target: Target, role: str,
 
 @pytest.mark.section("CDF File", "Data Change Files")
 @both_formats
-def test_files_of_changes_come_instead_of_what_they_tell(feed: SharedTable, response_format: str) -> None:
-    answer = feed.changes(FORMATS[response_format], startingVersion=0)
+def test_files_of_changes_come_instead_of_what_they_tell(feed: SharedTable, capabilities: str) -> None:
+    answer = feed.changes(capabilities, startingVersion=0)
     kinds = [(0, "add"), (1, "cdf"), (2, "cdf"), (3, "add"), (5, "remove"), (6, "add")]
     assert told(answer) == kinds
 
 
 @both_formats
-def test_a_time_stands_for_a_version(feed: SharedTable, response_format: str) -> None:
-    capabilities = FORMATS[response_format]
+def test_a_time_stands_for_a_version(feed: SharedTable, capabilities: str) -> None:
     whole = feed.changes(capabilities, startingVersion=0)
     times = {file.body["version"]: file.body["timestamp"] for file in whole.files}
     answer = feed.changes(capabilities, startingTimestamp=format_time(times[1]), endingTimestamp=format_time(times[3]))
@@ -67,8 +64,7 @@ def test_a_time_stands_for_a_version(feed: SharedTable, response_format: str) ->
 
 
 @both_formats
-def test_an_end_after_the_latest_version_is_the_latest(feed: SharedTable, response_format: str) -> None:
-    capabilities = FORMATS[response_format]
+def test_an_end_after_the_latest_version_is_the_latest(feed: SharedTable, capabilities: str) -> None:
     assert told(feed.changes(capabilities, startingVersion=5, endingVersion=100)) == told(
         feed.changes(capabilities, startingVersion=5)
     )
@@ -77,8 +73,7 @@ def test_an_end_after_the_latest_version_is_the_latest(feed: SharedTable, respon
 @pytest.mark.section("Metadata", "Metadata in Delta Format")
 @both_formats
 @pytest.mark.parametrize("spelled", ["true", "True"])
-def test_historical_metadata_come_if_they_are_asked_for(feed: SharedTable, response_format: str, spelled: str) -> None:
-    capabilities = FORMATS[response_format]
+def test_historical_metadata_come_if_they_are_asked_for(feed: SharedTable, capabilities: str, spelled: str) -> None:
     asked = feed.changes(capabilities, startingVersion=2, includeHistoricalMetadata=spelled)
     assert asked.metadata["version"] == 2
     assert [metadata["version"] for metadata in asked.historical_metadata] == [4]
@@ -124,8 +119,7 @@ def test_ranges_that_make_no_sense_are_refused(feed: SharedTable, parameters: di
 
 @pytest.mark.section("Errors")
 @both_formats
-def test_changes_that_were_not_recorded_are_refused(target: Target, response_format: str) -> None:
-    capabilities = FORMATS[response_format]
+def test_changes_that_were_not_recorded_are_refused(target: Target, capabilities: str) -> None:
     table = target.table("feed_later")
     for start, end in ((0, 0), (0, 3), (1, 1), (1, 2)):
         refused = table.changes(capabilities, startingVersion=start, endingVersion=end)

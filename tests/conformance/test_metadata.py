@@ -6,7 +6,7 @@ import pytest
 
 from lakeport.kernel.log import format_time
 from tests.conformance.roles import READABLE_AS_PARQUET, ROLES
-from tests.conformance.target import DELTA, END, FORMATS, PARQUET, SharedTable, Target, assert_refused
+from tests.conformance.target import DELTA, END, PARQUET, SharedTable, Target, assert_refused, both_formats
 
 pytestmark = pytest.mark.section("Query Table Metadata")
 
@@ -22,9 +22,8 @@ def test_the_answer_is_the_protocol_and_the_metadata(target: Target, role: str) 
         assert answer.response.text.endswith("}\n")
 
 
-@pytest.mark.parametrize("response_format", list(FORMATS))
-def test_the_metadata_are_those_of_the_query(plain: SharedTable, response_format: str) -> None:
-    capabilities = FORMATS[response_format]
+@both_formats
+def test_the_metadata_are_those_of_the_query(plain: SharedTable, capabilities: str) -> None:
     assert plain.metadata(capabilities).lines == plain.query(capabilities).lines[:2]
 
 
@@ -36,9 +35,8 @@ def test_the_end_is_told_to_clients_that_ask_for_it_or_denied(plain: SharedTable
 
 
 @pytest.mark.section("Later: metadata by version")
-@pytest.mark.parametrize("response_format", list(FORMATS))
-def test_the_metadata_of_an_older_version_can_be_asked_for(stream: SharedTable, response_format: str) -> None:
-    capabilities = FORMATS[response_format]
+@both_formats
+def test_the_metadata_of_an_older_version_can_be_asked_for(stream: SharedTable, capabilities: str) -> None:
     older = stream.metadata(capabilities, version=1)
     assert older.version == 1
     assert [field["name"] for field in older.fields] == ["id", "name", "amount"]

@@ -10,7 +10,7 @@ import pytest
 from lakeport import tables
 from tests.conformance.roles import numbers
 from tests.conformance.serving import OTHER_TOKEN
-from tests.conformance.target import DELTA, END, FORMATS, PARQUET, Answer, SharedTable, Target, assert_refused
+from tests.conformance.target import DELTA, END, PARQUET, Answer, SharedTable, Target, assert_refused, both_formats
 
 NO_ID = '{"op": "isNull", "children": [{"op": "column", "name": "id", "valueType": "long"}]}'
 SOURCES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -60,12 +60,12 @@ def pages(table: SharedTable, capabilities: str, wanted: dict[str, Any], size: i
 
 @pytest.mark.parametrize("source", list(SOURCES))
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-@pytest.mark.parametrize("response_format", list(FORMATS))
-def test_pages_make_up_the_whole(target: Target, source: str, size: int, response_format: str) -> None:
+@both_formats
+def test_pages_make_up_the_whole(target: Target, source: str, size: int, capabilities: str) -> None:
     role, wanted = SOURCES[source]
-    if response_format == "parquet" and role in ("vectors", "mapped"):
+    if capabilities == PARQUET and role in ("vectors", "mapped"):
         return
-    table, capabilities = target.table(role), FORMATS[response_format]
+    table = target.table(role)
     whole = ask(table, capabilities, wanted)
     found = pages(table, capabilities, wanted, size)
     lines = [line for page in found for line in told(page)]
@@ -159,9 +159,9 @@ def test_pages_are_of_the_version_of_the_first(own: Target) -> None:
 
 
 @pytest.mark.section("Later: refresh tokens", "EndStreamAction")
-@pytest.mark.parametrize("response_format", list(FORMATS))
-def test_a_refresh_gives_the_same_files_of_the_same_version(own: Target, response_format: str) -> None:
-    table, capabilities = own.table("growing"), FORMATS[response_format]
+@both_formats
+def test_a_refresh_gives_the_same_files_of_the_same_version(own: Target, capabilities: str) -> None:
+    table = own.table("growing")
     first = table.query(capabilities, includeRefreshToken=True)
     assert first.end is not None
     tables.append(table.truth(), numbers(70, 1))
@@ -208,7 +208,7 @@ def test_the_ids_of_files_are_hashed_as_asked(plain: SharedTable, feed: SharedTa
     md5, sha256 = hashlib.md5().digest_size * 2, hashlib.sha256().digest_size * 2
     if plain.target.own:
         assert (lengths(plain.query(PARQUET)), lengths(plain.query(DELTA))) == ({md5}, {sha256})
-    for capabilities in FORMATS.values():
+    for capabilities in (PARQUET, DELTA):
         for asked, length in (("parquet", md5), ("Delta", sha256)):
             header = {"fileidhash": asked}
             for answer in (
@@ -222,7 +222,7 @@ def test_the_ids_of_files_are_hashed_as_asked(plain: SharedTable, feed: SharedTa
     assert "fileidhash" not in plain.query().response.headers
     same = [
         {f.body["id"] for f in plain.request("POST", "/query", c, json={}, headers={"fileidhash": "delta"}).files}
-        for c in FORMATS.values()
+        for c in (PARQUET, DELTA)
     ]
     assert same[0] == same[1]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.roles import VALUES
-from tests.conformance.target import DELTA, FORMATS, PARQUET, SharedTable, Target
+from tests.conformance.target import DELTA, PARQUET, SharedTable, Target, both_formats
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "equal": operator.eq,
@@ -164,10 +164,10 @@ def test_a_hint_that_makes_no_sense_is_ignored(target: Target, text: str) -> Non
 
 
 @pytest.mark.section("JSON predicates for Filtering", "Request Body")
-@pytest.mark.parametrize("response_format", list(FORMATS))
-def test_hints_are_for_older_versions_too(plain: SharedTable, response_format: str) -> None:
+@both_formats
+def test_hints_are_for_older_versions_too(plain: SharedTable, capabilities: str) -> None:
     tree = op("equal", {"op": "column", "name": "day", "valueType": "date"}, literal("date", date(2026, 1, 2)))
-    files = plain.query(FORMATS[response_format], version=1, **hint(tree)).files
+    files = plain.query(capabilities, version=1, **hint(tree)).files
     days = [file.action["partitionValues"]["day"] for file in files]
     assert days.count("2026-01-02") == 2
     if plain.target.own:

@@ -7,11 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.reading import snapshot_rows, table_rows
-from tests.conformance.target import DELTA, END, FORMATS, PARQUET, Answer, File, SharedTable, Target, assert_refused
+from tests.conformance.target import (
+    DELTA,
+    END,
+    PARQUET,
+    Answer,
+    File,
+    SharedTable,
+    Target,
+    assert_refused,
+    both_formats,
+)
 
 pytestmark = pytest.mark.section("Read Data from a Table", "Delta Sharing Streaming Specs")
-
-both_formats = pytest.mark.parametrize("response_format", list(FORMATS))
 
 
 def told(answer: Answer) -> list[tuple[int, str]]:
@@ -20,26 +28,26 @@ def told(answer: Answer) -> list[tuple[int, str]]:
 
 @pytest.mark.section("Example for query with startingVersion")
 @both_formats
-def test_the_files_that_commits_added_and_removed_are_told(stream: SharedTable, response_format: str) -> None:
-    answer = stream.query(FORMATS[response_format], startingVersion=0)
+def test_the_files_that_commits_added_and_removed_are_told(stream: SharedTable, capabilities: str) -> None:
+    answer = stream.query(capabilities, startingVersion=0)
     assert answer.version == 0
     assert sorted(told(answer)) == [(0, "add"), (1, "add"), (4, "add"), (5, "remove"), (7, "add")]
     assert all(file.body["timestamp"] > 0 for file in answer.files)
 
 
 @both_formats
-def test_files_that_are_only_rearranged_are_not_told(stream: SharedTable, response_format: str) -> None:
-    answer = stream.query(FORMATS[response_format], startingVersion=6, endingVersion=6)
+def test_files_that_are_only_rearranged_are_not_told(stream: SharedTable, capabilities: str) -> None:
+    answer = stream.query(capabilities, startingVersion=6, endingVersion=6)
     assert (answer.version, answer.files) == (6, [])
 
 
 @pytest.mark.section("Request Body")
 @both_formats
 @pytest.mark.parametrize(("start", "end"), [(0, 0), (1, 4), (2, 3), (5, 7), (7, 7), (2, None)])
-def test_a_window_is_inclusive(stream: SharedTable, response_format: str, start: int, end: int | None) -> None:
-    whole = told(stream.query(FORMATS[response_format], startingVersion=0))
+def test_a_window_is_inclusive(stream: SharedTable, capabilities: str, start: int, end: int | None) -> None:
+    whole = told(stream.query(capabilities, startingVersion=0))
     window = {"startingVersion": start} | ({} if end is None else {"endingVersion": end})
-    answer = stream.query(FORMATS[response_format], **window)
+    answer = stream.query(capabilities, **window)
     last = 7 if end is None else end
     assert answer.version == start
     assert told(answer) == [(version, kind) for version, kind in whole if start <= version <= last]
@@ -47,12 +55,12 @@ def test_a_window_is_inclusive(stream: SharedTable, response_format: str, start:
 
 @pytest.mark.section("Request Body")
 @both_formats
-def test_later_metadata_come_with_their_versions(stream: SharedTable, response_format: str) -> None:
-    answer = stream.query(FORMATS[response_format], startingVersion=1)
+def test_later_metadata_come_with_their_versions(stream: SharedTable, capabilities: str) -> None:
+    answer = stream.query(capabilities, startingVersion=1)
     assert answer.metadata["version"] == 1
     assert [field["name"] for field in answer.fields] == ["id", "name", "amount"]
     assert [metadata["version"] for metadata in answer.historical_metadata] == [2, 3]
-    after = stream.query(FORMATS[response_format], startingVersion=4)
+    after = stream.query(capabilities, startingVersion=4)
     assert after.metadata["version"] == 4
     assert [field["name"] for field in after.fields] == ["id", "name", "amount", "flag"]
     assert after.historical_metadata == []
@@ -78,9 +86,9 @@ def test_the_commits_one_after_the_other_make_the_snapshot(target: Target, role:
     assert snapshot_rows(rebuilt, tmp_path / "log") == table_rows(table.truth(), last)
 
 
-def test_files_of_changes_are_not_for_streams(feed: SharedTable) -> None:
-    for capabilities in FORMATS.values():
-        assert {kind for _, kind in told(feed.query(capabilities, startingVersion=0))} == {"add", "remove"}
+@both_formats
+def test_files_of_changes_are_not_for_streams(feed: SharedTable, capabilities: str) -> None:
+    assert {kind for _, kind in told(feed.query(capabilities, startingVersion=0))} == {"add", "remove"}
 
 
 @pytest.mark.section("Request Body", "Errors")
@@ -111,8 +119,8 @@ def test_protocols_come_with_their_versions_if_asked_for(target: Target) -> None
 
 
 @both_formats
-def test_an_end_may_be_asked_for(stream: SharedTable, response_format: str) -> None:
-    answer = stream.query(FORMATS[response_format] + END, startingVersion=2, endingVersion=3)
+def test_an_end_may_be_asked_for(stream: SharedTable, capabilities: str) -> None:
+    answer = stream.query(capabilities + END, startingVersion=2, endingVersion=3)
     assert answer.end is not None
     assert len(answer.historical_metadata) == 1
 

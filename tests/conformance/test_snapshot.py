@@ -12,11 +12,9 @@ import requests
 from lakeport.kernel.log import format_time
 from tests.conformance.reading import snapshot_rows, table_rows
 from tests.conformance.roles import READABLE_AS_PARQUET, ROLES
-from tests.conformance.target import DELTA, FORMATS, PARQUET, SharedTable, Target, assert_refused
+from tests.conformance.target import DELTA, PARQUET, SharedTable, Target, assert_refused, both_formats
 
 pytestmark = pytest.mark.section("Read Data from a Table")
-
-both_formats = pytest.mark.parametrize("response_format", list(FORMATS))
 
 
 @pytest.mark.section("Read Data from a Table", "API Response Actions in Delta Format")
@@ -43,8 +41,8 @@ def _plain(value: Any) -> Any:
 
 @both_formats
 @pytest.mark.parametrize("version", range(8))
-def test_every_version_has_its_rows(stream: SharedTable, response_format: str, version: int, tmp_path: Path) -> None:
-    answer = stream.query(FORMATS[response_format], version=version)
+def test_every_version_has_its_rows(stream: SharedTable, capabilities: str, version: int, tmp_path: Path) -> None:
+    answer = stream.query(capabilities, version=version)
     assert answer.version == version
     assert snapshot_rows(answer, tmp_path / "log") == table_rows(stream.truth(), version)
 
@@ -59,8 +57,8 @@ def test_versions_with_advanced_features_have_their_rows(target: Target, role: s
 
 @pytest.mark.section("Read Data from a Table", "Example for snapshot query")
 @both_formats
-def test_the_lines_are_the_protocol_the_metadata_and_files(plain: SharedTable, response_format: str) -> None:
-    answer = plain.query(FORMATS[response_format])
+def test_the_lines_are_the_protocol_the_metadata_and_files(plain: SharedTable, capabilities: str) -> None:
+    answer = plain.query(capabilities)
     assert answer.response.headers["Content-Type"].replace(" ", "").lower() == "application/x-ndjson;charset=utf-8"
     assert [list(line) for line in answer.lines] == [["protocol"], ["metaData"], *[["file"]] * 9]
     assert answer.version == 2
@@ -71,15 +69,14 @@ def test_the_lines_are_the_protocol_the_metadata_and_files(plain: SharedTable, r
 @pytest.mark.section("Request Body")
 @both_formats
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"someday": {"a": [1]}}'])
-def test_nothing_has_to_be_asked_for(plain: SharedTable, response_format: str, body: bytes) -> None:
-    answer = plain.request("POST", "/query", FORMATS[response_format], data=body)
+def test_nothing_has_to_be_asked_for(plain: SharedTable, capabilities: str, body: bytes) -> None:
+    answer = plain.request("POST", "/query", capabilities, data=body)
     assert len(answer.files) == 9
 
 
 @pytest.mark.section("Request Body")
 @both_formats
-def test_a_version_or_a_time_is_told_with_every_file(stream: SharedTable, response_format: str) -> None:
-    capabilities = FORMATS[response_format]
+def test_a_version_or_a_time_is_told_with_every_file(stream: SharedTable, capabilities: str) -> None:
     by_version = stream.query(capabilities, version=4)
     (stamp,) = {file.body["timestamp"] for file in by_version.files}
     assert {file.body["version"] for file in by_version.files} == {4}
@@ -92,8 +89,8 @@ def test_a_version_or_a_time_is_told_with_every_file(stream: SharedTable, respon
 
 @pytest.mark.section("Request Body")
 @both_formats
-def test_the_latest_version_is_told_by_the_header_alone(stream: SharedTable, response_format: str) -> None:
-    answer = stream.query(FORMATS[response_format])
+def test_the_latest_version_is_told_by_the_header_alone(stream: SharedTable, capabilities: str) -> None:
+    answer = stream.query(capabilities)
     assert answer.version == 7
     assert all("version" not in file.body and "timestamp" not in file.body for file in answer.files)
     assert "version" not in answer.metadata
@@ -108,8 +105,8 @@ def test_numbers_may_come_as_text(stream: SharedTable) -> None:
 @pytest.mark.section("Request Body")
 @both_formats
 @pytest.mark.parametrize("limit", [0, 1, 3, 100])
-def test_a_limit_leaves_enough_rows(plain: SharedTable, response_format: str, limit: int, tmp_path: Path) -> None:
-    answer = plain.query(FORMATS[response_format], limitHint=limit)
+def test_a_limit_leaves_enough_rows(plain: SharedTable, capabilities: str, limit: int, tmp_path: Path) -> None:
+    answer = plain.query(capabilities, limitHint=limit)
     rows = snapshot_rows(answer, tmp_path / "log") if answer.files else []
     assert len(rows) >= min(limit, 18)
     assert set(map(repr, rows)) <= set(map(repr, table_rows(plain.truth())))
