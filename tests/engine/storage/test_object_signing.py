@@ -52,3 +52,16 @@ def test_a_url_is_kept_until_it_is_rejected(monkeypatch: pytest.MonkeyPatch) -> 
     signed = [storage.signed(path, refused) for refused in (None, "https://host/?0", None, "another")]
     assert [one.url[-1] for one in signed] == ["0", "1", "1", "1"]
     assert "host" not in repr(signed)
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "place"),
+    [
+        ("s3n://bucket/t/part.parquet", S3, "127.0.0.1:9/bucket/t/part.parquet"),
+        ("adl://files/t/part.parquet", AZURE, "account.blob.core.windows.net/files/t/part.parquet"),
+        ("wasbs://files@account.blob.core.windows.net/t/x", AZURE, "account.blob.core.windows.net/files/t/x"),
+    ],
+)
+def test_every_spelling_of_a_scheme_is_opened(path: str, options: dict[str, Any], place: str) -> None:
+    url = urlsplit(Storage(options).signed(path).url)
+    assert url.netloc + url.path == place
