@@ -111,6 +111,22 @@ def test_rows_of_one_file_are_deleted_updated_and_inserted_at_once(tmp_path: Pat
     assert {i for i, version in versions.items() if version == result.version} == {2, 3, 100}
 
 
+@pytest.mark.parametrize("properties", [FEED, FEED | VECTORS], ids=["plain", "vectors"])
+def test_the_feed_has_the_rows_of_files_that_go_whole_beside_updates(
+    tmp_path: Path, properties: Mapping[str, str]
+) -> None:
+    table = ModelledTable.create(tmp_path, properties, (), files=2)
+    transaction = transaction_on(table.path)
+    ((first, _),) = find_rows(transaction, parse_condition("id = 1", 0))
+    ((second, _),) = find_rows(transaction, parse_condition("id = 31", 0))
+    updated = FileChange(second, updated=positions(1), update=SetText())
+    result = execute(transaction, RowChanges([FileChange(first, deleted=None), updated]))
+    gone, stays, before, others = table.rows[:30], table.rows[30], table.rows[31], table.rows[32:]
+    after = before | {"text": "updated"}
+    table.rows = [stays, *others, after]
+    table.check(result.version, {"delete": gone, "update_preimage": [before], "update_postimage": [after]})
+
+
 def test_changes_that_fail_leave_nothing_behind(tmp_path: Path) -> None:
     table = ModelledTable.create(tmp_path, VECTORS | FEED)
     before = table.files_on_disk()
