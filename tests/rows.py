@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 import lakeport
 
 Row = dict[str, Any]
-Rows = pa.Table | lakeport.Frame | lakeport.Changes | Path | str
+Rows: TypeAlias = pa.Table | lakeport.Frame | lakeport.Changes | Path | str
 """Rows in memory, a view of a table or of its changes, or a table by its path."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -29,6 +29,7 @@ from lakeport.kernel.expressions import (
     Literal,
     Not,
     Or,
+    children,
     type_of,
 )
 from lakeport.kernel.schema import PrimitiveType, arrow_type, schema_from_arrow
@@ -103,14 +104,8 @@ def _compiled(expression: Expression, schema: pa.Schema) -> Value:
     raise UnsupportedExpressionError(f"{type(expression).__name__} is not known")
 
 
-def _parts(expression: Expression) -> Iterator[Expression]:
-    for name in expression.__slots__:
-        value = getattr(expression, name)
-        yield from (one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Expression))
-
-
 def _of_values(expression: Expression, schema: pa.Schema, function: Callable[..., Any]) -> Value:
-    parts = [_compiled(part, schema) for part in _parts(expression)]
+    parts = [_compiled(part, schema) for part in children(expression)]
     return lambda row: function(*(part(row) for part in parts))
 
 
@@ -118,7 +113,7 @@ def _connected(expression: And | Or, schema: pa.Schema) -> Value:
     left, right = _compiled(expression.left, schema), _compiled(expression.right, schema)
     decided = isinstance(expression, Or)
 
-    def run(row: Row) -> bool | None:
+    def run(row: Row) -> Any:
         first = left(row)
         second = decided if first is decided else right(row)
         return by_row(type(expression)(Literal(first), Literal(second)), {})
