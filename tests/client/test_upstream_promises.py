@@ -31,11 +31,11 @@ from lakeport.testing.http import reply
 from tests.client.provider import FORMATS, DataFile, Format, Shared, providing, schema
 from tests.client.reading import frame_of, server_at
 from tests.client.shares import sharing_tables
+from tests.properties import FEED
 from tests.rows import texts_of
 from tests.server.running import running, sharing
 
 EACH_FORMAT = pytest.mark.parametrize("form", FORMATS)
-FEED = {"delta.enableChangeDataFeed": "true"}
 COMMIT_COLUMNS = ["_change_type", "_commit_version", "_commit_timestamp"]
 
 

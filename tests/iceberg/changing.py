@@ -17,9 +17,7 @@ from lakeport.kernel.schema import StructType, schema_from_arrow
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.transaction.transaction import replace_table as kernel_replace
 from lakeport.testing.builder import TableBuilder, protocol, struct
-
-VECTORS = {"delta.enableDeletionVectors": "true"}
-
+from tests.properties import VECTORS
 
 FORMATS = pytest.mark.parametrize("version", [2, 3])
 

@@ -25,16 +25,9 @@ from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType
 from lakeport.kernel.snapshot import Table
 from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
 from lakeport.testing.counting import CountingStorage
-from tests.iceberg.changing import (
-    FORMATS,
-    VECTORS,
-    change_in_all_ways,
-    numbers,
-    remove_commits,
-    replace_table,
-    vector_table,
-)
+from tests.iceberg.changing import FORMATS, change_in_all_ways, numbers, remove_commits, replace_table, vector_table
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, edited, metadata_of, snapshots_of
+from tests.properties import VECTORS
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from lakeport.engine import default_engine, engine_over
 from lakeport.iceberg.targets.target import PathTarget
 from lakeport.kernel.engine import OutputFile, StorageClient
 from lakeport.testing.counting import CountingStorage
-from tests.iceberg.changing import VECTORS, change_in_all_ways, numbers
+from tests.iceberg.changing import change_in_all_ways, numbers
 from tests.iceberg.readers import PyIceberg, assert_mirrors, canonical
+from tests.properties import VECTORS
 
 
 class PowerCut(BaseException):

@@ -22,9 +22,10 @@ from lakeport.iceberg.delta import source as delta_source
 from lakeport.iceberg.delta.kept_version import KEPT_VERSION
 from lakeport.testing.builder import Action, TableBuilder, protocol, remove, struct
 from lakeport.testing.counting import CountingStorage
-from tests.iceberg.changing import FORMATS, VECTORS, numbers, vector_table
+from tests.iceberg.changing import FORMATS, numbers, vector_table
 from tests.iceberg.head_storage import HeadStorage
 from tests.iceberg.readers import PyIceberg, assert_mirrors, edited, metadata_of, snapshots_of
+from tests.properties import VECTORS
 
 
 def builder(folder: Path) -> TableBuilder:

@@ -14,8 +14,8 @@ import lakeport
 from lakeport import tables
 from lakeport.server.catalog.model import CatalogContent
 from tests.acceptance.real_tables import BY_NAME, SHAREABLE, Entry, path_of, shared_name, table_of
-from tests.interop.written_tables import BY_NAME as MAPPED
-from tests.interop.written_tables import FEED, VECTORS, with_everything
+from tests.interop.written_tables import with_everything
+from tests.properties import FEED, MAPPED, VECTORS
 from tests.server.running import sharing
 
 OWN = {"plain": FEED, "advanced": FEED | VECTORS | MAPPED}

@@ -12,9 +12,10 @@ from pyiceberg.catalog import load_catalog
 import lakeport
 from lakeport import iceberg, tables
 from lakeport.errors import ConversionError
-from tests.iceberg.changing import VECTORS, change_in_all_ways, numbers
+from tests.iceberg.changing import change_in_all_ways, numbers
 from tests.iceberg.readers import PyIceberg, assert_mirrors, canonical
 from tests.interop import servers
+from tests.properties import VECTORS
 
 CATALOGS = {"glue": servers.glue_catalog, "hive": servers.hive_catalog}
 

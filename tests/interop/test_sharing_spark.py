@@ -29,8 +29,7 @@ from tests.interop.shareable import (
     write_appended,
 )
 from tests.interop.sharing_clients import ClientError, Read, SparkClient, Streamed, spark_client, write_profile
-from tests.interop.written_tables import BY_NAME as MAPPED
-from tests.interop.written_tables import FEED, VECTORS
+from tests.properties import FEED, MAPPED, VECTORS
 from tests.rows import canonical
 from tests.server.running import Running, running, sharing
 

@@ -16,15 +16,12 @@ from lakeport.engine import engine_over
 from lakeport.engine.clock import system_clock
 from lakeport.engine.storage.storage import Storage
 from lakeport.kernel.schema import VARIANT_METADATA, PrimitiveType, StructField, StructType
+from tests.properties import FEED, MAPPED, TRACKING, VECTORS
 
 Write = Callable[[str], None]
 DAY = 86_400_000
 
-VECTORS = {"delta.enableDeletionVectors": "true"}
-FEED = {"delta.enableChangeDataFeed": "true"}
-TRACKING = {"delta.enableRowTracking": "true"}
 TIMES = {"delta.enableInCommitTimestamps": "true"}
-BY_NAME = {"delta.columnMapping.mode": "name"}
 BY_ID = {"delta.columnMapping.mode": "id"}
 WIDENING = {"delta.enableTypeWidening": "true"}
 OFTEN = {"delta.checkpointInterval": "3"}
@@ -95,7 +92,7 @@ def with_feed(path: str) -> None:
 
 
 def with_everything(path: str) -> None:
-    story(path, VECTORS | FEED | TRACKING | TIMES | V2 | OFTEN | STRUCTS_ONLY | BY_NAME, ["part"])
+    story(path, VECTORS | FEED | TRACKING | TIMES | V2 | OFTEN | STRUCTS_ONLY | MAPPED, ["part"])
 
 
 def tracked_by_id(path: str) -> None:
@@ -143,7 +140,7 @@ def upgraded(path: str) -> None:
     """Features that are switched on one by one."""
     tables.create(path, rows(0, 10))
     tables.append(path, rows(10, 20))
-    tables.set_properties(path, BY_NAME | OFTEN)
+    tables.set_properties(path, MAPPED | OFTEN)
     tables.rename_column(path, "n", "number")
     tables.set_properties(path, VECTORS)
     tables.delete(path, "id % 5 = 1")
@@ -390,7 +387,7 @@ def variants(path: str) -> None:
 
 
 def clustered(path: str) -> None:
-    tables.create(path, rows(0, 30), cluster_by=["id", "s.b"], properties=VECTORS | FEED | OFTEN | BY_NAME)
+    tables.create(path, rows(0, 30), cluster_by=["id", "s.b"], properties=VECTORS | FEED | OFTEN | MAPPED)
     tables.append(path, rows(30, 60))
     tables.delete(path, "id % 9 = 1")
     tables.rename_column(path, "n", "m")
@@ -399,7 +396,7 @@ def clustered(path: str) -> None:
 
 def replaced(path: str) -> None:
     """Other columns under the same name, and other partitions."""
-    tables.create(path, rows(0, 10), partition_by=["part"], properties=BY_NAME | VECTORS | OFTEN)
+    tables.create(path, rows(0, 10), partition_by=["part"], properties=MAPPED | VECTORS | OFTEN)
     tables.append(path, pa.table({"id": [50], "late": [True]}), merge_schema=True)
     tables.overwrite(path, pa.table({"id": ["text", "is"], "other": [1.5, None]}), overwrite_schema=True)
     tables.append(path, pa.table({"id": ["it"], "other": [2.5]}))

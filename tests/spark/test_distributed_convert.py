@@ -12,8 +12,8 @@ from lakeport import iceberg, tables
 from lakeport.errors import MissingFileError
 from lakeport.iceberg import Conversion
 from tests.iceberg.readers import PyIceberg, assert_mirrors, snapshots_of
+from tests.properties import VECTORS
 from tests.spark.distributed import rows_from, table_in
-from tests.tables.maintained import VECTORS
 
 FORMATS = pytest.mark.parametrize("version", [2, 3])
 

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from lakeport import tables
 from lakeport.errors import MissingFileError
 from tests.client.syncing import providing
+from tests.properties import FEED, VECTORS
 from tests.rows import texts_of
 from tests.spark.distributed import changes_of, rows_from, table_in
-from tests.tables.maintained import FEED, VECTORS, data_files
+from tests.tables.maintained import data_files
 
 
 def test_a_copy_is_the_same_with_spark(tmp_path: Path, spark: SparkSession) -> None:

@@ -16,15 +16,16 @@ from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import ConstraintError, InvalidDataError
 from lakeport.tables import Result
 from lakeport.workers import Workplace, open_workers
+from tests.properties import FEED, MAPPED, TRACKING, VECTORS
 from tests.rows import rows_of
 from tests.spark.distributed import SMALL_FILES, changes_of, copy_of, merge_into, table_in
-from tests.tables.maintained import FEED, MAPPED, ROW_TRACKING, VECTORS, data_files
+from tests.tables.maintained import data_files
 
 KINDS = {
     "plain": {},
     "vectors": VECTORS,
     "feed": FEED,
-    "all": VECTORS | FEED | ROW_TRACKING | MAPPED,
+    "all": VECTORS | FEED | TRACKING | MAPPED,
 }
 OPERATIONS: dict[str, Callable[[str, Any], Result]] = {
     "delete": lambda target, spark: tables.delete(target, "id % 3 = 1", spark=spark),

@@ -17,10 +17,6 @@ from lakeport.engine.clock import system_clock
 from lakeport.engine.storage.storage import Storage
 
 DAY = 86_400_000
-VECTORS = {"delta.enableDeletionVectors": "true"}
-ROW_TRACKING = {"delta.enableRowTracking": "true"}
-FEED = {"delta.enableChangeDataFeed": "true"}
-MAPPED = {"delta.columnMapping.mode": "name"}
 
 
 def numbers(start: int, count: int, **columns: Any) -> pa.Table:

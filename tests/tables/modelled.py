@@ -19,14 +19,11 @@ from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.expressions import Expression
 from lakeport.tables import Result
 from lakeport.testing.counting import CountingStorage
+from tests.properties import FEED, MAPPED, TRACKING, VECTORS
 from tests.rows import counted
 
 Row = dict[str, Any]
 
-VECTORS = {"delta.enableDeletionVectors": "true"}
-FEED = {"delta.enableChangeDataFeed": "true"}
-TRACKING = {"delta.enableRowTracking": "true"}
-BY_NAME = {"delta.columnMapping.mode": "name"}
 BY_ID = {"delta.columnMapping.mode": "id"}
 
 KINDS: dict[str, Mapping[str, str]] = {
@@ -35,7 +32,7 @@ KINDS: dict[str, Mapping[str, str]] = {
     "plain, feed, tracking": FEED | TRACKING,
     "vectors, feed, tracking": VECTORS | FEED | TRACKING,
     "plain, feed, by id": FEED | BY_ID,
-    "vectors, feed, by name": VECTORS | FEED | BY_NAME,
+    "vectors, feed, by name": VECTORS | FEED | MAPPED,
     "vectors, tracking, by id": VECTORS | TRACKING | BY_ID,
 }
 

@@ -23,8 +23,9 @@ from lakeport.errors import (
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
+from tests.properties import FEED, MAPPED, TRACKING, VECTORS
 from tests.rows import ids, rows_of
-from tests.tables.maintained import FEED, MAPPED, ROW_TRACKING, VECTORS, changed_rows, later, numbers, table_of
+from tests.tables.maintained import changed_rows, later, numbers, table_of
 
 LONG = PrimitiveType("long")
 
@@ -417,7 +418,7 @@ class TestRowTracking:
         target = table_of(tmp_path, 3, VECTORS, FEED)
         tables.delete(target, "id = 11")
         stats = {file.path: file.stats for file in snapshot_of(target).scan_builder().with_stats().build().files()}
-        version = tables.set_properties(target, ROW_TRACKING).version
+        version = tables.set_properties(target, TRACKING).version
         tracked = rows_of(lakeport.scan(target).with_row_tracking())
         assert [row["id"] for row in sorted(tracked, key=lambda row: row["id"])] == [i for i in range(30) if i != 11]
         assert len({row["_row_id"] for row in tracked}) == 29
@@ -437,19 +438,19 @@ class TestRowTracking:
         for line in lines:
             line.get("add", {}).pop("stats", None)
         log.write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
-        tables.set_properties(target, ROW_TRACKING)
+        tables.set_properties(target, TRACKING)
         tables.append(target, numbers(7, 1))
         assert [row["_row_id"] for row in rows_of(lakeport.scan(target).with_row_tracking())] == list(range(8))
 
     def test_it_is_not_on_while_it_is_suspended(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 1)
         with pytest.raises(ValueError, match="cannot both be true"):
-            tables.set_properties(target, {**ROW_TRACKING, "delta.rowTrackingSuspended": "true"})
+            tables.set_properties(target, {**TRACKING, "delta.rowTrackingSuspended": "true"})
 
     def test_an_append_meanwhile_conflicts_for_its_rows_would_have_no_ids(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 2)
         with pytest.raises(CommitConflictError):
-            tables.set_properties(target, ROW_TRACKING, engine=_interrupted(target))
+            tables.set_properties(target, TRACKING, engine=_interrupted(target))
         assert "delta.enableRowTracking" not in snapshot_of(target).properties
 
 

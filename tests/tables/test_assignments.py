@@ -11,7 +11,7 @@ import pytest
 import lakeport
 from lakeport import lit, tables
 from lakeport.errors import InvalidDataError, InvalidFilterError
-from tests.tables.modelled import VECTORS
+from tests.properties import VECTORS
 
 MONEY = pa.decimal128(10, 2)
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -10,18 +10,9 @@ from deltalake import DeltaTable, write_deltalake
 import lakeport
 from lakeport import tables
 from lakeport.errors import CommitConflictError, MissingFileError
+from tests.properties import FEED, MAPPED, TRACKING, VECTORS
 from tests.rows import ids, rows_of
-from tests.tables.maintained import (
-    FEED,
-    MAPPED,
-    ROW_TRACKING,
-    VECTORS,
-    changed_rows,
-    data_files,
-    live_files,
-    numbers,
-    table_of,
-)
+from tests.tables.maintained import changed_rows, data_files, live_files, numbers, table_of
 
 
 def test_small_files_become_one_and_the_rows_stay(tmp_path: Path) -> None:
@@ -128,7 +119,7 @@ def test_a_large_file_is_purged_too(tmp_path: Path) -> None:
 
 
 def test_rows_keep_their_ids_and_commit_versions(tmp_path: Path) -> None:
-    target = table_of(tmp_path, 4, VECTORS, ROW_TRACKING)
+    target = table_of(tmp_path, 4, VECTORS, TRACKING)
     tables.delete(target, "id % 10 = 3")
     before = rows_of(lakeport.scan(target).with_row_tracking())
     tables.optimize(target)

@@ -20,8 +20,9 @@ from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import update_table
 from lakeport.kernel.transaction.transaction import replace_table
 from lakeport.testing.builder import TableBuilder, protocol, struct
+from tests.properties import FEED, MAPPED, TRACKING, VECTORS
 from tests.rows import ids, rows_of
-from tests.tables.maintained import FEED, MAPPED, ROW_TRACKING, VECTORS, changed_rows, later, numbers, table_of
+from tests.tables.maintained import changed_rows, later, numbers, table_of
 
 
 def snapshot_of(target: str) -> Snapshot:
@@ -177,7 +178,7 @@ def test_a_renamed_column_gets_its_old_name_and_no_id_is_given_twice(tmp_path: P
 
 
 def test_rows_keep_their_ids_and_no_id_is_given_twice(tmp_path: Path) -> None:
-    target = table_of(tmp_path, 2, VECTORS, ROW_TRACKING)
+    target = table_of(tmp_path, 2, VECTORS, TRACKING)
     before = rows_of(lakeport.scan(target).with_row_tracking())
     tables.append(target, numbers(100, 10))
     tables.delete(target, "id = 3")
@@ -192,10 +193,10 @@ def test_rows_keep_their_ids_and_no_id_is_given_twice(tmp_path: Path) -> None:
 def test_a_version_before_row_tracking_gets_row_ids(tmp_path: Path) -> None:
     target = table_of(tmp_path, 2, VECTORS)
     tables.delete(target, "id = 3")
-    tables.set_properties(target, ROW_TRACKING)
+    tables.set_properties(target, TRACKING)
     tracked = {row["id"]: row["_row_id"] for row in rows_of(lakeport.scan(target).with_row_tracking())}
     tables.restore(target, version=1)
-    tables.set_properties(target, ROW_TRACKING)
+    tables.set_properties(target, TRACKING)
     again = {row["id"]: row["_row_id"] for row in rows_of(lakeport.scan(target).with_row_tracking())}
     assert {number: again[number] for number in tracked} == tracked
     assert len(set(again.values())) == 20

@@ -18,7 +18,8 @@ from lakeport.errors import (
     UnsupportedFeatureError,
 )
 from lakeport.tables import Result
-from tests.tables.modelled import FEED, VECTORS, FailingStorage, ModelledTable, RivalStorage, as_table, some_rows
+from tests.properties import FEED, VECTORS
+from tests.tables.modelled import FailingStorage, ModelledTable, RivalStorage, as_table, some_rows
 
 
 class Operation:

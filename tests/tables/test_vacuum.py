@@ -20,8 +20,9 @@ from lakeport.errors import MissingFileError, StorageError, UnsupportedFeatureEr
 from lakeport.kernel.engine import FileStatus
 from lakeport.tables import VacuumResult
 from lakeport.testing.builder import TableBuilder, protocol, struct
+from tests.properties import FEED, MAPPED, VECTORS
 from tests.rows import ids
-from tests.tables.maintained import DAY, FEED, MAPPED, VECTORS, data_files, later, live_files, numbers, table_of
+from tests.tables.maintained import DAY, data_files, later, live_files, numbers, table_of
 
 WEEK = 7 * DAY
 

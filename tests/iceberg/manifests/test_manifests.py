@@ -31,8 +31,9 @@ from lakeport.iceberg.snapshots import manifest_set
 from lakeport.iceberg.snapshots.manifest_set import ManifestReader, ManifestWriter
 from lakeport.iceberg.table.partitions import Partitioning
 from lakeport.testing.counting import CountingStorage
-from tests.iceberg.changing import VECTORS, change_in_all_ways, numbers
+from tests.iceberg.changing import change_in_all_ways, numbers
 from tests.iceberg.readers import PyIceberg, Reader, assert_mirrors, canonical, snapshots_of
+from tests.properties import VECTORS
 
 ENGINE = default_engine()
 

@@ -19,9 +19,10 @@ from lakeport import iceberg, tables
 from lakeport.errors import ConversionError
 from lakeport.iceberg import Difference
 from lakeport.iceberg.delta.kept_version import KEPT_VERSION
-from tests.iceberg.changing import VECTORS, change_in_all_ways, numbers, replace_table
+from tests.iceberg.changing import change_in_all_ways, numbers, replace_table
 from tests.iceberg.readers import Reader, assert_mirrors, canonical, snapshots_of
 from tests.iceberg.rest_server import rest_server
+from tests.properties import VECTORS
 
 NAME = "sales.orders"
 

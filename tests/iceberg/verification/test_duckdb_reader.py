@@ -15,8 +15,9 @@ import pytest
 from lakeport import iceberg, tables
 from lakeport.errors import ConversionError
 from tests.conftest import ROOT
-from tests.iceberg.changing import FORMATS, VECTORS
+from tests.iceberg.changing import FORMATS
 from tests.iceberg.readers import duckdb_python
+from tests.properties import VECTORS
 
 
 def verify(table: str) -> dict[str, Any]:

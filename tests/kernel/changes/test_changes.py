@@ -34,9 +34,9 @@ from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructFiel
 from lakeport.testing.builder import Action, TableBuilder, mapped, protocol, remove, struct, to_table
 from lakeport.testing.counting import counting_engine
 from lakeport.workers.reading import RowReader, read_rows
+from tests.properties import FEED
 
 ROOT = "memory:///t"
-FEED = {"delta.enableChangeDataFeed": "true"}
 VECTORS = protocol(features=["deletionVectors"], writer_only=["changeDataFeed"])
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")
 

@@ -9,9 +9,8 @@ from lakeport.engine import memory_engine
 from lakeport.kernel.definition import TableDefinition, define_table
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructField, StructType
 from lakeport.testing.builder import TableBuilder, protocol, struct
+from tests.properties import FEED, TRACKING
 
-FEED = {"delta.enableChangeDataFeed": "true"}
-TRACKING = {"delta.enableRowTracking": "true"}
 SUSPENDED = {"delta.rowTrackingSuspended": "true"}
 LEGACY = protocol(2, 6)
 FEED_NAMES = ["_change_type", "_commit_version", "_Commit_Timestamp"]

@@ -21,6 +21,7 @@ from lakeport.kernel.expressions.tree import same
 from lakeport.kernel.scan import Scan, ScanFile, ScanState, transform_physical_data
 from lakeport.kernel.schema import ArrayType, StructField
 from lakeport.testing.builder import TableBuilder, mapped, protocol, read, rows, struct
+from tests.properties import TRACKING
 
 ROOT = "memory:///t"
 
@@ -147,7 +148,6 @@ def test_the_number_of_records_leaves_out_the_deleted_ones() -> None:
 
 # Row tracking
 
-TRACKING = {"delta.enableRowTracking": "true"}
 MATERIALISED = {
     "delta.rowTracking.materializedRowIdColumnName": "_row-id-col",
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-version-col",

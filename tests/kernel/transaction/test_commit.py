@@ -15,6 +15,7 @@ from lakeport.kernel.transaction import create_table, update_table
 from lakeport.testing.builder import struct
 from lakeport.testing.counting import CountingStorage
 from tests.kernel.writing import actions_of, add, append, latest, new_table, only, removing, values
+from tests.properties import TRACKING
 
 ROOT = "memory://table"
 SCHEMA = struct(id="long")
@@ -313,8 +314,6 @@ def test_the_commit_info_comes_first_where_it_has_the_time() -> None:
 
 
 # Row tracking
-
-TRACKING = {"delta.enableRowTracking": "true"}
 
 
 def row_ids(engine: Engine) -> dict[int, list[tuple[int, int, int]]]:

@@ -22,8 +22,9 @@ from lakeport.server.answers.opened_tables import SharedSnapshot
 from lakeport.server.answers.range import SharedRange
 from lakeport.sharing.capabilities import parse_capabilities
 from lakeport.testing.builder import TableBuilder, mapped, protocol, remove, struct
+from tests.properties import MAPPED, VECTORS
 from tests.server.asking import FEED, built
-from tests.tables.maintained import MAPPED, VECTORS, numbers
+from tests.tables.maintained import numbers
 
 NOTHING = Needs(frozenset(), frozenset())
 ALLOWED = Needs(frozenset({"deletionVectors"}), frozenset())

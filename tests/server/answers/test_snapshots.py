@@ -23,8 +23,9 @@ from lakeport.server.answers import opened_tables as snapshots
 from lakeport.server.answers.opened_tables import CachedTable, SharedSnapshot, TableCache
 from lakeport.server.catalog.model import Table
 from lakeport.testing.counting import CountingStorage
+from tests.properties import VECTORS
 from tests.server.asking import built
-from tests.tables.maintained import VECTORS, numbers
+from tests.tables.maintained import numbers
 
 
 def cached(location: str | Path, *, stale_is_fine: bool = False) -> tuple[CachedTable, CountingStorage]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.properties import FEED, VECTORS
 from tests.rows import rows_of
 from tests.spark.distributed import SMALL_FILES, changes_of, copy_of, operate, table_in
 from tests.spark.processes.servers import run_driver
-from tests.tables.maintained import FEED, VECTORS
 
 
 def compare_operations(folder: Path, master: str) -> None:

@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lakeport import tables
+from tests.properties import FEED
 from tests.spark.streaming import Followed, following
-
-FEED = {"delta.enableChangeDataFeed": "true"}
 
 
 @pytest.fixture(params=["lakeport", "deltaSharing"])

@@ -21,11 +21,10 @@ from lakeport.spark.stream import reader as stream
 from lakeport.spark.stream.reader import TableStreamReader
 from tests.client.provider import NAME, DataFile, Shared, providing, schema
 from tests.client.shares import profile_text
+from tests.properties import FEED, VECTORS
 from tests.server.running import Running
 from tests.spark.streaming import Checkpoint, Followed, Row, files_between, following, ids, requests_to
 
-FEED = {"delta.enableChangeDataFeed": "true"}
-VECTORS = {"delta.enableDeletionVectors": "true"}
 SHARED = "deltaSharing"
 
 

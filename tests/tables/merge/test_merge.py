@@ -28,9 +28,10 @@ from lakeport.kernel.expressions import Expression
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.testing.counting import counting_engine
 from tests.examples import examples
+from tests.properties import FEED, TRACKING, VECTORS
 from tests.rows import counted
 from tests.tables.merge.model import MergeModel, ModelClause
-from tests.tables.modelled import FEED, KINDS, SCHEMA, TRACKING, VECTORS, ModelledTable, Row
+from tests.tables.modelled import KINDS, SCHEMA, ModelledTable, Row
 
 T_ID, T_N, T_PART, T_TEXT = (col(("target", name)) for name in ("id", "n", "part", "text"))
 S_ID, S_N, S_PART, S_TEXT, NEW_ID = (col(("source", name)) for name in ("id", "n", "part", "text", "new_id"))

@@ -16,7 +16,8 @@ from lakeport.engine.storage.storage import Storage
 from lakeport.errors import CommitConflictError
 from lakeport.testing.builder import TableBuilder, struct
 from lakeport.testing.counting import CountingStorage
-from tests.tables.modelled import FEED, KINDS, VECTORS, ModelledTable, RivalStorage, Row, logged
+from tests.properties import FEED, VECTORS
+from tests.tables.modelled import KINDS, ModelledTable, RivalStorage, Row, logged
 
 each_kind = pytest.mark.parametrize("properties", KINDS.values(), ids=KINDS.keys())
 

@@ -21,7 +21,8 @@ from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.output import Inserted, Updated, split_rows
 from lakeport.tables.rows.search import find_rows, parse_condition
-from tests.tables.modelled import FEED, KINDS, SCHEMA, TRACKING, VECTORS, ModelledTable, Row, some_rows
+from tests.properties import FEED, TRACKING, VECTORS
+from tests.tables.modelled import KINDS, SCHEMA, ModelledTable, Row, some_rows
 
 
 def positions(*values: int) -> npt.NDArray[np.uint64]:

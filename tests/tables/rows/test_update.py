@@ -13,7 +13,8 @@ import lakeport
 from lakeport import col, lit, tables
 from lakeport.errors import ConstraintError, InvalidDataError
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
-from tests.tables.modelled import FEED, KINDS, TRACKING, VECTORS, ModelledTable, logged
+from tests.properties import FEED, TRACKING, VECTORS
+from tests.tables.modelled import KINDS, ModelledTable, logged
 
 each_kind = pytest.mark.parametrize("properties", KINDS.values(), ids=KINDS.keys())
 

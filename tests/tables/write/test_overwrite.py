@@ -13,21 +13,9 @@ from lakeport.engine import engine_over
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import CommitConflictError, ConstraintError, InvalidDataError, TableNotFoundError
 from lakeport.testing.counting import CountingStorage
+from tests.properties import FEED, MAPPED, TRACKING, VECTORS
 from tests.rows import counted
-from tests.tables.modelled import (
-    BY_ID,
-    BY_NAME,
-    FEED,
-    KINDS,
-    TRACKING,
-    VECTORS,
-    ModelledTable,
-    RivalStorage,
-    Row,
-    as_table,
-    logged,
-    some_rows,
-)
+from tests.tables.modelled import BY_ID, KINDS, ModelledTable, RivalStorage, Row, as_table, logged, some_rows
 
 each_kind = pytest.mark.parametrize("properties", KINDS.values(), ids=KINDS.keys())
 
@@ -115,7 +103,7 @@ def test_a_new_row_outside_of_the_condition_is_refused(
     table.check()
 
 
-@pytest.mark.parametrize("properties", [FEED, FEED | VECTORS | BY_NAME], ids=["plain", "vectors"])
+@pytest.mark.parametrize("properties", [FEED, FEED | VECTORS | MAPPED], ids=["plain", "vectors"])
 @pytest.mark.parametrize(
     ("options", "stays"),
     [
@@ -138,7 +126,7 @@ def test_columns_that_the_table_lacks_can_be_added(
     assert sorted(row["_change_type"] for row in fed) == ["delete"] * (60 - len(kept)) + ["insert"]
 
 
-@pytest.mark.parametrize("properties", [{}, VECTORS, BY_NAME, BY_ID | TRACKING], ids=["plain", "vectors", "name", "id"])
+@pytest.mark.parametrize("properties", [{}, VECTORS, MAPPED, BY_ID | TRACKING], ids=["plain", "vectors", "name", "id"])
 def test_the_schema_can_be_replaced(tmp_path: Path, properties: Mapping[str, str]) -> None:
     table = ModelledTable.create(tmp_path, properties)
     version, old = table.version, lakeport.scan(table.path).snapshot
@@ -170,7 +158,7 @@ def test_the_partitioning_can_be_replaced_with_the_schema(tmp_path: Path) -> Non
 
 
 def test_a_replaced_column_that_is_the_same_keeps_its_physical_name(tmp_path: Path) -> None:
-    table = ModelledTable.create(tmp_path, BY_NAME)
+    table = ModelledTable.create(tmp_path, MAPPED)
     before = {f.name: f for f in lakeport.scan(table.path).snapshot.schema}
     new = as_table(some_rows(0, 3)).select(["id", "s", "n"]).set_column(2, "n", pa.array(["x"] * 3))
     tables.overwrite(table.path, new, overwrite_schema=True)
