@@ -18,6 +18,7 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, CorruptTableError, VersionNotFoundError
 from lakeport.iceberg import convert
+from lakeport.iceberg.snapshots import deletes
 from lakeport.iceberg.verification.fingerprint import Fingerprint
 from lakeport.iceberg.verification.verify import Verification, verify
 from lakeport.testing.builder import Action, TableBuilder, protocol, struct
@@ -241,18 +242,16 @@ def test_a_data_file_that_nobody_can_read_is_damage_and_no_difference(table: Tab
 
 def test_a_delete_file_that_applies_to_nothing_is_a_difference(table: TableBuilder, monkeypatch: Any) -> None:
     """The name of the data file in a delete file's bounds decides what it applies to."""
-    from lakeport.iceberg.snapshots import entries
+    bounded = deletes._encode_tail
 
-    bounded = entries.EntryMaker._delete_tail
+    def renamed(*about: Any) -> bytes:
+        return bounded(*about).replace(b"/p=0/f0", b"/p=0/f9")
 
-    def renamed(self: Any, file: Any, partition: bytes) -> bytes:
-        return bounded(self, file, partition).replace(b"/p=0/f0", b"/p=0/f9")
-
-    monkeypatch.setattr(entries.EntryMaker, "_delete_tail", renamed)
-    [deletes] = Path(convert(table.root).location).glob("deletes/*")
+    monkeypatch.setattr(deletes, "_encode_tail", renamed)
+    [file] = Path(convert(table.root).location).glob("deletes/*")
     assert whats(verify(table.root)) == {
         "f0": "no row is deleted, the table lacks 1",
-        deletes.name: "the delete file applies to no data file of the mirror",
+        file.name: "the delete file applies to no data file of the mirror",
     }
 
 

@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeport.iceberg.delta.change import InternalDeletionVector
-from lakeport.iceberg.encoding.avro import decoder, encoder
-from lakeport.iceberg.manifests.manifest import Entry, ManifestLayout, Member, hash_path
+from lakeport.iceberg.encoding.avro import NULL, PRESENT, decoder, encode_array, encode_bytes, encode_long, encoder
+from lakeport.iceberg.manifests.manifest import PARQUET, PUFFIN, Entry, ManifestLayout, Member, hash_path
+from lakeport.iceberg.manifests.schema import partition_fields
 from lakeport.iceberg.table.partitions import Values, has_nan
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_deletion_vector, encode_inline
 from lakeport.kernel.engine import FIELD_ID, Engine, FileStatus
@@ -202,16 +203,30 @@ def members_of(vectors: Sequence[InternalDeletionVector]) -> tuple[Member, ...]:
     )
 
 
-def new_delete_entry(file: DeleteFile, tail: bytes, members: tuple[Member, ...], snapshot_id: int) -> Entry:
-    """`members` are those of the file, even if there is only one."""
+def new_delete_entry(
+    file: DeleteFile, partition: bytes, members: tuple[Member, ...], snapshot_id: int, format_version: int
+) -> Entry:
+    """`members` are those of the file, even if there is only one; `partition` is encoded."""
     return Entry(
         members[0].key,
         file.record_count,
         file.file_size,
-        tail,
+        _encode_tail(file, partition, format_version),
         snapshot_id=snapshot_id,
         members=members if len(members) > 1 else (),
     )
+
+
+def _encode_tail(file: DeleteFile, partition: bytes, format_version: int) -> bytes:
+    # pyiceberg finds the data file by these bounds, for Puffin files too: it does not read the next field.
+    lower, upper = (encode_bytes(name.encode()) for name in (file.data_files[0], file.data_files[-1]))
+    bounds = (PRESENT + encode_array(1, [encode_long(DELETED_FILE_PATH_ID) + about]) for about in (lower, upper))
+    parts = [encode_bytes(file.path.encode()), PARQUET if file.format == "parquet" else PUFFIN, partition]
+    parts += [NULL, NULL, *bounds, PRESENT + lower if len(file.data_files) == 1 else NULL]
+    if format_version >= 3:
+        ends = (file.content_offset, file.content_size)
+        parts += [NULL if number is None else PRESENT + encode_long(number) for number in ends]
+    return b"".join(parts)
 
 
 def repack(
@@ -229,6 +244,7 @@ def repack(
     if not kept:
         return []
     tail, _ = decoder(layout.tail_schema)(memoryview(entry.tail), 0)
+    partition = encoder({"type": "record", "fields": partition_fields(layout.avro_schema)})(tail["partition"])
     vectors = _read_vectors(engine, FileStatus(tail["file_path"], entry.file_size), kept)
     entries = []
     is_shared = layout.format_version < 3 and not has_nan(tail["partition"].values())
@@ -241,22 +257,8 @@ def repack(
             if layout.format_version < 3
             else write_puffin(engine, group[0], path)
         )
-        entries.append(new_delete_entry(file, encoder(layout.tail_schema)(tail | _about(file)), members, snapshot_id))
+        entries.append(new_delete_entry(file, partition, members, snapshot_id, layout.format_version))
     return entries
-
-
-def _about(file: DeleteFile) -> dict[str, object]:
-    """The file's fields in an entry's tail."""
-    lower, upper = ([{"key": DELETED_FILE_PATH_ID, "value": file.data_files[i].encode()}] for i in (0, -1))
-    return {
-        "file_path": file.path,
-        "file_format": file.format.upper(),
-        "lower_bounds": lower,
-        "upper_bounds": upper,
-        "referenced_data_file": file.data_files[0] if len(file.data_files) == 1 else None,
-        "content_offset": file.content_offset,
-        "content_size_in_bytes": file.content_size,
-    }
 
 
 def _read_vectors(engine: Engine, file: FileStatus, kept: Collection[int]) -> list[InternalDeletionVector]:

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeport.errors import CorruptTableError
-from lakeport.iceberg.encoding.avro import NULL, PRESENT, encode_array, encode_bytes, encode_long
-from lakeport.iceberg.manifests.manifest import PARQUET, PUFFIN, Entry, hash_path
+from lakeport.iceberg.encoding.avro import encode_bytes
+from lakeport.iceberg.manifests.manifest import PARQUET, Entry, hash_path
 from lakeport.iceberg.snapshots.deletes import (
-    DELETED_FILE_PATH_ID,
     DeleteFile,
     DeleteTask,
     members_of,
@@ -97,23 +96,9 @@ class EntryMaker:
             for task, file in zip(tasks[chosen], files[chosen], strict=True):
                 values, partition = self._partition(task.vectors[0].partition_values)
                 partitions.add(values)
-                tail = self._delete_tail(file, partition)
-                entries.append(new_delete_entry(file, tail, members_of(task.vectors), self.snapshot_id))
+                members, version = members_of(task.vectors), self.shape.format_version
+                entries.append(new_delete_entry(file, partition, members, self.snapshot_id, version))
             yield Batch(entries, partitions)
-
-    def _delete_tail(self, file: DeleteFile, partition: bytes) -> bytes:
-        parts = [encode_bytes(file.path.encode())]
-        # pyiceberg finds the data file by these bounds, for Puffin files too: it does not read the next field.
-        lower, upper = (encode_bytes(name.encode()) for name in (file.data_files[0], file.data_files[-1]))
-        bounds = (PRESENT + encode_array(1, [encode_long(DELETED_FILE_PATH_ID) + about]) for about in (lower, upper))
-        parts += [PARQUET if file.format == "parquet" else PUFFIN, partition]
-        parts += [NULL, NULL, *bounds, PRESENT + lower if len(file.data_files) == 1 else NULL]
-        if self.shape.format_version >= 3:
-            parts += [
-                NULL if number is None else PRESENT + encode_long(number)
-                for number in (file.content_offset, file.content_size)
-            ]
-        return b"".join(parts)
 
     def _partition(self, texts: Mapping[str, str | None]) -> tuple[Values, bytes]:
         partitioning = self.shape.partitioning
