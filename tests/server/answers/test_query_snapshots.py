@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from lakeport.errors import CorruptTableError, SharingError, VersionNotFoundErro
 from lakeport.kernel.log import format_time
 from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.server.answers import snapshot as snapshot_query
-from lakeport.server.answers.answer import error_line
+from lakeport.server.answers.answer import FileSigner, error_line, write_answer
+from lakeport.server.answers.plan import Files
 from lakeport.server.answers.service import TableService
+from lakeport.server.answers.snapshot import SnapshotFiles
+from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.requests import parse_changes_request
 from lakeport.testing.builder import TableBuilder, mapped, protocol, struct
 from tests.acceptance import odd_tables
@@ -505,6 +509,20 @@ def test_an_absolute_path_below_the_table_has_the_id_of_the_relative_one(tmp_pat
     other.create({"add": absolute["add"] | {"path": f"{other.root}/part.parquet"}})
     to = service()
     assert ids(lines(query(to, caller(table.root)))[2:]) == ids(lines(query(to, caller(other.root)))[2:])
+
+
+# Between plan and answer
+
+
+def test_a_function_from_plan_to_plan_decides_what_is_signed_and_counted(tmp_path: Path) -> None:
+    to, by = service(), caller(from_checkpoint(tmp_path / "t").root)
+    shared, page = to.versions.of_query(by, QueryRequest())
+    plan = SnapshotFiles(shared, QueryRequest(), None).plan(page, None)
+    parts = (replace(part, rows=part.rows[:3]) if isinstance(part, Files) else part for part in plan.parts)
+    signer = FileSigner(to.signers.for_table(by.table, by.public_url, by.recipient.id), to.now)
+    chunks = list(write_answer(replace(plan, parts=parts), by, signer, None).chunks)
+    assert sum(chunk.files for chunk in chunks) == 3
+    assert b"".join(chunk.lines for chunk in chunks).count(b'{"file":') == 3
 
 
 # Failures
