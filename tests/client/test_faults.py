@@ -17,27 +17,27 @@ from lakeport.frame import Frame
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.pools import patient_pool
 from tests.client.reading import frame_of, server_at
+from tests.parts import write_parts
+from tests.properties import FEED, VECTORS
 from tests.rows import texts_of
 from tests.server.running import Running, running, sharing
 from tests.soak import sharing_faults
 
 FILES = 24
 NAME = "sales.eu.orders"
-EVERYTHING = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 
 
 @pytest.fixture(scope="module")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of which some are fetched whole and some by ranges, with deletion vectors."""
     path = tmp_path_factory.mktemp("faults") / "orders"
-    for number in range(FILES):
+
+    def part(number: int) -> pa.Table:
         count = 400_000 if number % 8 == 0 else 200
         ids = pa.array(range(number * 1_000_000, number * 1_000_000 + count))
-        rows = pa.table({"id": ids, "text": pa.array([f"{i * 7919 % 10**9}" for i in range(count)])})
-        if number:
-            tables.append(str(path), rows)
-        else:
-            tables.create(str(path), rows, properties=EVERYTHING)
+        return pa.table({"id": ids, "text": pa.array([f"{i * 7919 % 10**9}" for i in range(count)])})
+
+    write_parts(path, map(part, range(FILES)), properties=FEED | VECTORS)
     tables.delete(str(path), "id % 1000000 = 17")
     return path
 
@@ -151,12 +151,7 @@ def test_who_fails_for_good_is_given_up(
 
 
 def write_small_files(path: Path, files: int) -> None:
-    for number in range(files):
-        rows = pa.table({"id": [number * 2, number * 2 + 1]})
-        if number:
-            tables.append(str(path), rows)
-        else:
-            tables.create(str(path), rows, properties={"delta.enableChangeDataFeed": "true"})
+    write_parts(path, ({"id": [number * 2, number * 2 + 1]} for number in range(files)), properties=FEED)
 
 
 @pytest.mark.parametrize("history", [True, False], ids=["history", "no history"])

@@ -34,6 +34,8 @@ from lakeport.spark.native.frames import to_native_frame
 from tests.client.faulty_proxy import Choose, Fault, Proxy, faulty_proxy
 from tests.client.faulty_proxy import at_random as faults_at_random
 from tests.client.reading import frame_of, server_at
+from tests.parts import write_parts
+from tests.properties import VECTORS
 from tests.server.running import TOKEN, running, sharing
 
 NAME = "sales.eu.orders"
@@ -139,13 +141,9 @@ def _told(text: str) -> str:
 
 def _table(folder: Path) -> str:
     target = str(folder / "orders")
-    for number in range(FILES):
-        ids = range(number * ROWS, (number + 1) * ROWS)
-        rows = pa.table({"id": ids, "text": [f"{i * 7919 % 10**9}" for i in ids]})
-        if number:
-            tables.append(target, rows)
-        else:
-            tables.create(target, rows, properties={"delta.enableDeletionVectors": "true"})
+    ids = [range(number * ROWS, (number + 1) * ROWS) for number in range(FILES)]
+    parts = (pa.table({"id": some, "text": [f"{i * 7919 % 10**9}" for i in some]}) for some in ids)
+    write_parts(target, parts, properties=VECTORS)
     tables.delete(target, f"id % 7 = 3 AND id < {FILES * ROWS // 2}")
     return target
 

@@ -25,6 +25,8 @@ from lakeport.testing.http import Asked, Steps, reply, scripted
 from tests.client.reading import frame_of, server_at
 from tests.client.timing import pool
 from tests.examples import examples
+from tests.parts import write_parts
+from tests.properties import MAPPED, VECTORS
 from tests.rows import texts_of
 from tests.server.running import Running, running, sharing
 
@@ -56,14 +58,10 @@ class Answer:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("lines")
-    mapped = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
-    for name, properties in {"delta": mapped, "parquet": {}}.items():
-        for number in range(5):
-            rows = pa.table({"id": range(number * 10, number * 10 + 10), "day": [f"d{i % 2}" for i in range(10)]})
-            if number:
-                tables.append(str(folder / name), rows)
-            else:
-                tables.create(str(folder / name), rows, partition_by=["day"], properties=properties)
+    days = [f"d{i % 2}" for i in range(10)]
+    parts = [pa.table({"id": range(start, start + 10), "day": days}) for start in range(0, 50, 10)]
+    write_parts(folder / "delta", parts, partition_by=["day"], properties=VECTORS | MAPPED)
+    write_parts(folder / "parquet", parts, partition_by=["day"])
     tables.delete(str(folder / "delta"), "id % 5 = 2")
     with running(sharing({f"a.b.{name}": folder / name for name in ("delta", "parquet")})) as started:
         yield started

@@ -30,16 +30,14 @@ from tests.acceptance.comparing import assert_expected, assert_same_rows
 from tests.acceptance.real_tables import BY_NAME, Entry, change_cases, chosen, is_shareable, path_of, shared_name
 from tests.client.provider import NAME, DataFile, Shared, providing, schema
 from tests.client.reading import frame_of, server_at
+from tests.parts import write_parts
+from tests.properties import FEED, MAPPED, VECTORS
 from tests.rows import ids, texts_of
 from tests.server.running import Running, running, sharing
 
 MANY = 40
 """Of tables with more versions only some are read."""
-EVERYTHING = {
-    "delta.enableChangeDataFeed": "true",
-    "delta.enableDeletionVectors": "true",
-    "delta.columnMapping.mode": "name",
-}
+EVERYTHING = FEED | VECTORS | MAPPED
 
 
 @pytest.fixture(scope="module", params=["delta", "parquet"])
@@ -103,12 +101,11 @@ def test_a_change_feed_has_the_rows_that_are_expected(client: SharingServer, nam
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nine versions, with deleted, updated and merged rows."""
     path = tmp_path_factory.mktemp("own") / "orders"
-    for number in range(5):
-        rows = pa.table({"id": range(number * 20, number * 20 + 20), "day": [f"2026-01-0{1 + number % 3}"] * 20})
-        if number:
-            tables.append(str(path), rows)
-        else:
-            tables.create(str(path), rows, partition_by=["day"], properties=EVERYTHING)
+    parts = (
+        pa.table({"id": range(number * 20, number * 20 + 20), "day": [f"2026-01-0{1 + number % 3}"] * 20})
+        for number in range(5)
+    )
+    write_parts(path, parts, partition_by=["day"], properties=EVERYTHING)
     tables.delete(str(path), "id % 7 = 3")
     tables.update(str(path), {"day": "'2026-02-01'"}, "id < 4")
     tables.delete(str(path), "id > 90")

@@ -33,6 +33,7 @@ from lakeport.spark.tasks import TaskPartition
 from lakeport.testing.builder import TableBuilder, protocol, struct
 from tests.client.shares import profile_text
 from tests.examples import examples
+from tests.parts import write_parts
 from tests.server.running import running, sharing
 from tests.spark.conftest import PUSHDOWN
 from tests.spark.ways import read_lakeport, read_shared
@@ -310,12 +311,11 @@ def test_spark_does_not_filter_again_what_was_taken(
 def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten files, each of a day and of ids of its own."""
     path = tmp_path_factory.mktemp("days") / "days"
-    for number in range(10):
-        rows = [{"id": number * 10 + i, "day": f"2026-01-{number + 1:02}", "s": {"x": number}} for i in range(10)]
-        if number:
-            tables.append(str(path), rows)
-        else:
-            tables.create(str(path), rows, partition_by=["day"])
+    parts = (
+        [{"id": number * 10 + i, "day": f"2026-01-{number + 1:02}", "s": {"x": number}} for i in range(10)]
+        for number in range(10)
+    )
+    write_parts(path, parts, partition_by=["day"])
     return path
 
 

@@ -25,6 +25,8 @@ from lakeport.spark.driver.service import service_for
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.reading import frame_of, server_at
 from tests.client.shares import Shared
+from tests.parts import write_parts
+from tests.properties import VECTORS
 from tests.server.running import TOKEN, running, sharing, wait_until
 from tests.spark.native.reading import native
 
@@ -41,15 +43,13 @@ FORBIDDEN_TEXTS = (TOKEN, "X-Lakeport", "signature", "sig=", "expires=")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Four files in two partitions; some rows of two of them are deleted."""
     target = str(tmp_path_factory.mktemp("orders") / "orders")
-    for number in range(4):
+
+    def part(number: int) -> pa.Table:
         ids = range(number * ROWS, (number + 1) * ROWS)
         columns = {name: [(i * 7919 + n) % 10**9 for i in ids] for n, name in enumerate(COLUMNS)}
-        rows = pa.table({"id": ids, **columns, "part": [number % 2] * ROWS})
-        if number:
-            tables.append(target, rows)
-        else:
-            properties = {"delta.enableDeletionVectors": "true"}
-            tables.create(target, rows, partition_by=["part"], properties=properties)
+        return pa.table({"id": ids, **columns, "part": [number % 2] * ROWS})
+
+    write_parts(target, map(part, range(4)), partition_by=["part"], properties=VECTORS)
     tables.delete(target, f"id >= {2 * ROWS} AND id % 10 = 3")
     return target
 

@@ -12,6 +12,8 @@ import lakeport
 from lakeport import tables
 from tests.client.faulty_proxy import Fault, faulty_proxy
 from tests.client.shares import profile_text
+from tests.parts import write_parts
+from tests.properties import VECTORS
 from tests.server.running import recipient, running, sharing
 from tests.spark.processes.elsewhere import compare_operations
 from tests.spark.processes.servers import Cluster, run_driver, spark_cluster
@@ -24,12 +26,8 @@ FILES = 6
 
 def orders_at(target: str) -> tuple[int, int, int]:
     """A table of some files with deleted rows; how many rows it has, the sum of their ids, and the number of files."""
-    for number in range(FILES):
-        rows = pa.table({"id": range(number * 1000, number * 1000 + 1000)})
-        if number:
-            tables.append(target, rows)
-        else:
-            tables.create(target, rows, properties={"delta.enableDeletionVectors": "true"})
+    parts = (pa.table({"id": range(start, start + 1000)}) for start in range(0, FILES * 1000, 1000))
+    write_parts(target, parts, properties=VECTORS)
     tables.delete(target, "id % 10 = 3")
     ids = lakeport.scan(target).to_arrow().column("id").to_pylist()
     return len(ids), sum(ids), FILES
