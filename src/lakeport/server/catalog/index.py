@@ -9,8 +9,8 @@ import hmac
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
+from lakeport.errors import SharingError
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
-from lakeport.server.http.refusals import Refusal, not_found
 
 EVERYTHING = "*"
 """Grants all shares, including future ones."""
@@ -134,5 +134,6 @@ def _key(share: str, schema: str) -> tuple[str, str]:
     return share.lower(), schema.lower()
 
 
-def _no(kind: str, *names: str) -> Refusal:
-    return not_found(f"the {kind} '{'.'.join(names)}' does not exist, or is not shared with you")
+def _no(kind: str, *names: str) -> SharingError:
+    message = f"the {kind} '{'.'.join(names)}' does not exist, or is not shared with you"
+    return SharingError(message, status=404, code="RESOURCE_DOES_NOT_EXIST")
