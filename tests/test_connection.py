@@ -38,7 +38,7 @@ def test_a_table_is_scanned_by_its_name_or_as_it_was_listed(shared: Shared) -> N
 def test_what_cannot_be_the_name_of_a_table_is_refused_before_any_request(name: str) -> None:
     with (
         lakeport.connect(profile_text(NOWHERE)) as connection,
-        pytest.raises(ValueError, match=r"is no shared table: "),
+        pytest.raises(ValueError, match=r"is not a shared table: "),
     ):
         connection.scan(name)
 

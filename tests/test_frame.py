@@ -153,7 +153,7 @@ def test_explain_tells_what_a_read_would_do() -> None:
     assert "on rows   id > 6" in text
     assert "limit     3" in text
     assert not [name for name in storage.opened if name.endswith(".parquet")]
-    assert "partitions decide" in frame(orders()).where("day = '2026-01-02'").explain()
+    assert "partitions suffice" in frame(orders()).where("day = '2026-01-02'").explain()
 
 
 # Narrowing
@@ -534,7 +534,7 @@ def test_changes_explain_what_a_read_would_do() -> None:
     text = frame(changing()).changes(0).where("_commit_version >= 2").limit(5).explain()
     assert "versions  0 to 3" in text
     assert "files     2, " in text
-    assert "on rows   nothing: partitions and commits decide" in text
+    assert "on rows   nothing: partitions and commits suffice" in text
     assert "limit     5" in text
 
 

@@ -107,16 +107,16 @@ def parse_location(url: str, account: str | None = None) -> Location:
     """
     cloud, root = cloud_of(url), store_root(url)
     if cloud is None:
-        raise ValueError("has a scheme that is not known: it may be s3, gs, abfss, az or file")
+        raise ValueError("has an unknown scheme: use s3, gs, abfss, az or file")
     path = url[len(root) + 1 :].rstrip("/")
     segments = tuple(path.split("/")) if path else ()
     authority = root.partition("://")[2]
     if not authority:
-        raise ValueError(f"names no bucket or container: write it like {scheme_of(url)}://bucket/table")
+        raise ValueError(f"has no bucket or container: write it like {scheme_of(url)}://bucket/table")
     if cloud is not Cloud.AZURE:
         return Location(cloud, authority, segments)
     if named := _AZURE.fullmatch(authority):
         return Location(cloud, named[1], segments, named[2].lower(), f"dfs.{named[3] or 'core.windows.net'}".lower())
     if "@" in authority or (account is None and scheme_of(url) == "abfss"):
-        raise ValueError("names no account: write it like abfss://container@account.dfs.core.windows.net/table")
+        raise ValueError("has no account: write it like abfss://container@account.dfs.core.windows.net/table")
     return Location(cloud, authority, segments, (account or "").lower(), "dfs.core.windows.net")

@@ -70,7 +70,7 @@ def test_failures_are_told_in_one_line(lakeport: Run, shared: Shared, tmp_path: 
         shared.target("sales.eu.ordres"): "did you mean sales.eu.orders?",
         f"{expired}#{ORDERS}": "has expired, at 2020-01-01T00:00:00Z: ask the provider for a new profile",
         f"{wrong}#{ORDERS}": "the token is wrong or has expired: ask the provider for a new profile",
-        f"{tmp_path}/nowhere.share#{ORDERS}": "there is no profile at",
+        f"{tmp_path}/nowhere.share#{ORDERS}": "no profile at",
     }
     for target, words in failures.items():
         for command in ("head", "count", "schema"):
@@ -144,8 +144,8 @@ def test_options_of_shared_tables_are_refused_where_they_mean_nothing(
     lakeport: Run, shared: Shared, tmp_path: Path
 ) -> None:
     wrong = {
-        ("count", shared.folder / "orders", "--access", "dir"): "access and cache are for shared tables",
-        ("head", shared.folder / "orders", "--cache", tmp_path): "access and cache are for shared tables",
+        ("count", shared.folder / "orders", "--access", "dir"): "access and cache apply only to shared tables",
+        ("head", shared.folder / "orders", "--cache", tmp_path): "access and cache apply only to shared tables",
         ("count", shared.target(ORDERS), "--access", "files"): "'--access'",
         ("count", shared.target(ORDERS), "--access", "dir", "--cache", tmp_path): "drop --cache or --access dir",
     }

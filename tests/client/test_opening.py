@@ -64,7 +64,7 @@ def test_what_is_no_profile_is_refused_without_being_quoted() -> None:
     assert "object" not in str(failed.value)
     with pytest.raises(ValueError, match="upgrade Lakeport"):
         open_profile({**json.loads(TEXT), "shareCredentialsVersion": 3})
-    with pytest.raises(FileNotFoundError, match="there is no profile at"):
+    with pytest.raises(FileNotFoundError, match="no profile at"):
         open_profile("nowhere.share")
 
 
@@ -99,5 +99,5 @@ def test_names_are_not_near_if_the_server_does_not_tell_any() -> None:
 
 
 def test_an_engine_is_refused_for_a_shared_table() -> None:
-    with pytest.raises(ValueError, match="engine is for tables at a path"):
+    with pytest.raises(ValueError, match="engine applies only to tables at a path"):
         lakeport.scan("config.share#a.b.c", engine=memory_engine())

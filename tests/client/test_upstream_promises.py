@@ -492,7 +492,7 @@ def test_moments_without_a_zone_reach_back_before_the_calendar_of_today(tmp_path
 
 @pytest.mark.parametrize("text", ["", "#", "foo", "foo#", "foo#share", "foo#share.schema", "foo#share.schema."])
 def test_what_names_no_table_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no shared table"):
+    with pytest.raises(ValueError, match="is not a shared table"):
         parse_table_url(text)
 
 

@@ -53,5 +53,5 @@ def test_a_table_is_written_after_its_profile(text: str, url: TableUrl) -> None:
 
 @pytest.mark.parametrize("text", ["", "config.share", "#a.b.c", "c#a.b", "c#a..c", "c#.b.c", "c#a.b.", "c#a.b.c d"])
 def test_anything_else_is_no_table(text: str) -> None:
-    with pytest.raises(ValueError, match="is no shared table"):
+    with pytest.raises(ValueError, match="is not a shared table"):
         parse_table_url(text)

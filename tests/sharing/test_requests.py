@@ -63,7 +63,7 @@ def test_empty_text_stands_for_none() -> None:
 @pytest.mark.parametrize("decode", DECODERS)
 @pytest.mark.parametrize("body", NOT_OBJECTS)
 def test_what_is_no_json_object_is_malformed(decode: Callable[[bytes], Any], body: bytes) -> None:
-    refused_with("MALFORMED_REQUEST", "the body of the request", lambda: decode(body))
+    refused_with("MALFORMED_REQUEST", "the request body is", lambda: decode(body))
 
 
 def test_text_that_is_not_utf_8_is_malformed() -> None:
@@ -99,10 +99,10 @@ def test_a_field_of_the_wrong_type_is_malformed_and_named(field: str, value: Any
         ({"version": 1, "timestamp": "x"}, "only one of version, timestamp, startingVersion"),
         ({"version": 1, "startingVersion": 1}, "only one of version, timestamp, startingVersion"),
         ({"startingVersion": 3, "endingVersion": 2}, "startingVersion 3 is after endingVersion 2"),
-        ({"version": 1, "includeRefreshToken": True}, "includeRefreshToken is for the latest version only"),
-        ({"timestamp": "x", "refreshToken": "t"}, "refreshToken is for the latest version only"),
-        ({"pageToken": "p", "includeRefreshToken": True}, "includeRefreshToken is for the first page only"),
-        ({"pageToken": "p", "refreshToken": "t"}, "refreshToken is for the first page only"),
+        ({"version": 1, "includeRefreshToken": True}, "includeRefreshToken applies only to the latest version"),
+        ({"timestamp": "x", "refreshToken": "t"}, "refreshToken applies only to the latest version"),
+        ({"pageToken": "p", "includeRefreshToken": True}, "includeRefreshToken applies only to the first page"),
+        ({"pageToken": "p", "refreshToken": "t"}, "refreshToken applies only to the first page"),
     ],
 )
 def test_a_query_that_makes_no_sense_is_refused(body: dict[str, Any], reason: str) -> None:

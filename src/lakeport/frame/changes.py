@@ -32,7 +32,7 @@ class Changes(Rows[ChangeScan]):
         """A readable description of what a read would do."""
         files = list(self.plan().files())
         return self._explained(
-            "partitions and commits decide",
+            "partitions and commits suffice",
             table=self.target if self.source.prunes else self.feed.root,
             versions=f"{self.feed.start} to {self.feed.end}",
             columns=", ".join(self.schema.names),

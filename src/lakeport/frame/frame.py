@@ -76,7 +76,7 @@ class Frame(Rows[Scan]):
             total += batch.data.num_rows
             files += scan_files_in(batch, plan.snapshot.root)
         return self._explained(
-            "partitions decide",
+            "partitions suffice",
             table=self.target if self.source.prunes else plan.snapshot.root,
             version=str(self.version),
             columns=", ".join(self.schema.names),
@@ -87,7 +87,7 @@ class Frame(Rows[Scan]):
         """Another version: by number, or the latest at a time (milliseconds since the epoch, a datetime, or ISO 8601
         text; UTC if it has no zone)."""
         if (version is None) == (timestamp is None):
-            raise ValueError("give either a version or a timestamp")
+            raise ValueError("pass either a version or a timestamp")
         return replace(self, _reads=TableVersion(self.source, _at(version, timestamp)))
 
     def with_row_tracking(self) -> Frame:
@@ -106,9 +106,9 @@ class Frame(Rows[Scan]):
         timestamp, in the forms that `at` accepts, stands for the first version at or after it (start) or the last one
         at or before it (end). Columns, filters and limits set earlier still apply."""
         if (start is None) == (start_timestamp is None):
-            raise ValueError("give either a start version or a start timestamp")
+            raise ValueError("pass either a start version or a start timestamp")
         if end is not None and end_timestamp is not None:
-            raise ValueError("give either an end version or an end timestamp")
+            raise ValueError("pass either an end version or an end timestamp")
         given = _at(end, end_timestamp)
         last = self._reads if given == LATEST else given
         columns = None if self._columns is None else (*self._columns, *CHANGE_COLUMNS.names)
@@ -125,7 +125,7 @@ class Frame(Rows[Scan]):
 
 def _at(version: int | None, time: int | str | datetime | None) -> At:
     if version is not None and not isinstance(version, int):
-        raise ValueError(f"{version!r} is not a version: a version is a number")
+        raise ValueError(f"{version!r} is not a version: pass an integer")
     if not isinstance(time, int | str | datetime | None):
-        raise ValueError(f"{time!r} is not a time: give milliseconds, a datetime or ISO 8601 text")
+        raise ValueError(f"{time!r} is not a time: pass milliseconds, a datetime or ISO 8601 text")
     return At(version, parse_time(time) if isinstance(time, str) else time)

@@ -46,10 +46,10 @@ def open_source(
     text = parse_target(target)
     if profile is None and not is_table_url(text):
         if options.get("access") is not None or options.get("cache") is not None:
-            raise ValueError(f"access and cache are for shared tables, PROFILE#share.schema.table, not for {text}")
+            raise ValueError(f"access and cache apply only to shared tables, PROFILE#share.schema.table, not to {text}")
         return PathTable(engine or default_engine(options.get("storage_options")), text)
     if engine is not None:
-        raise ValueError("a shared table is read with the client's own engine: engine is for tables at a path")
+        raise ValueError("engine applies only to tables at a path: shared tables are read with the client's own")
     from lakeport.client import ClientOptions, open_server, open_table  # lazy: local tables do not need the client
 
     client = ClientOptions(**options)

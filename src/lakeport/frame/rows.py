@@ -94,13 +94,13 @@ class Rows(Generic[_Plan]):
         are combined with AND. Raises `InvalidFilterError` with the position of the error."""
         parsed = parse_filter(condition) if isinstance(condition, str) else condition
         if not isinstance(parsed, Expression):
-            raise ValueError(f"a filter is SQL text or an expression, not {type(condition).__name__}")
+            raise ValueError(f"a filter must be SQL text or an expression, not {type(condition).__name__}")
         return replace(self, _filters=(*self._filters, parsed))
 
     def limit(self, rows: int) -> Self:
         """Keep at most this many rows."""
         if rows < 0:
-            raise ValueError(f"a limit is 0 or more, not {rows}")
+            raise ValueError(f"the limit must be 0 or more, not {rows}")
         return replace(self, _limit=rows if self._limit is None else min(rows, self._limit))
 
     # Rows
@@ -108,7 +108,7 @@ class Rows(Generic[_Plan]):
     def to_batches(self, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
         """Stream the rows as Arrow batches of at most `batch_size` rows, in bounded memory."""
         if batch_size is not None and batch_size < 1:
-            raise ValueError(f"a batch has 1 row or more, not {batch_size}")
+            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         plan = self.plan()
         reader = RowReader.for_scan(plan, self.schema)
         threads = 1 if self._limit is not None and self._limit <= _SMALL_LIMIT else None

@@ -49,18 +49,18 @@ def check_name(kind: Kind, name: str) -> None:
     if not name:
         raise ValueError(f"the name of a {kind} cannot be empty")
     if len(name) > _MOST_CHARACTERS:
-        raise ValueError(f"the name of a {kind} has at most {_MOST_CHARACTERS} characters, and {name[:20]!r}… has more")
+        raise ValueError(f"the name of a {kind} can have at most {_MOST_CHARACTERS} characters: {name[:20]!r}…")
     pattern = _FORBIDDEN if kind == "share" else _FORBIDDEN_WITH_PERIOD
     if found := pattern.search(name):
         what = _SPOKEN.get(found[0], f"the control character {found[0]!r}")
-        raise ValueError(f"the name of a {kind} cannot have {what} in it: {name!r}")
+        raise ValueError(f"the name of a {kind} cannot contain {what}: {name!r}")
 
 
 def parse_table_name(text: str) -> TableName:
     """Parse `share.schema.table`; the share's name may contain periods. Raises `ValueError`."""
     parts = text.rsplit(".", 2)
     if len(parts) != 3:
-        raise ValueError(f"{text!r} is no shared table: write share.schema.table")
+        raise ValueError(f"{text!r} is not a shared table: write share.schema.table")
     _check_parts(text, parts)
     return TableName(*parts)
 
@@ -72,7 +72,7 @@ def parse_table_url(text: str) -> TableUrl:
     profile, hash_sign, table = text.rpartition("#")
     parts = table.rsplit(".", 2)
     if not profile or not hash_sign or len(parts) != 3:
-        raise ValueError(f"{text!r} is no shared table: write profile#share.schema.table")
+        raise ValueError(f"{text!r} is not a shared table: write profile#share.schema.table")
     _check_parts(text, parts)
     return TableUrl(profile, *parts)
 
@@ -83,7 +83,7 @@ def _check_parts(text: str, parts: list[str]) -> None:
         try:
             check_name(kind, name)
         except ValueError as error:
-            raise ValueError(f"{text!r} is no shared table: {error}") from None
+            raise ValueError(f"{text!r} is not a shared table: {error}") from None
 
 
 def is_table_url(text: str) -> bool:

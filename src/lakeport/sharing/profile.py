@@ -88,7 +88,7 @@ def read_profile(path_or_text: str | os.PathLike[str]) -> Profile:
         return parse_profile(path_or_text)
     path = Path(path_or_text)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no profile at {path}: give the path of a file that a provider has sent you")
+        raise FileNotFoundError(f"no profile at {path}: pass the path of the profile file that the provider sent you")
     return parse_profile(path.read_bytes(), f"the profile {path}")
 
 
@@ -180,11 +180,11 @@ class _Reader:
     def version(self) -> int:
         text = str(self._body.get("shareCredentialsVersion")).removesuffix(".0")
         if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
-            raise ValueError(f"{self._what} has no valid shareCredentialsVersion: it is a number from 1")
+            raise ValueError(f"{self._what} has no valid shareCredentialsVersion: it must be 1 or more")
         if int(text) > NEWEST_VERSION:
             raise ValueError(
-                f"{self._what} has the shareCredentialsVersion {text}, and this version of Lakeport reads those up to "
-                f"{NEWEST_VERSION}: upgrade Lakeport"
+                f"{self._what} has shareCredentialsVersion {text}, but this version of Lakeport reads only "
+                f"{NEWEST_VERSION} and below: upgrade Lakeport"
             )
         return int(text)
 
@@ -204,7 +204,7 @@ class _Reader:
                 )
             case "oauth_jwt_bearer_private_key_jwt":
                 return self._inner("auth")._private_key_jwt()
-        raise ValueError(f"{self._what} has the type {kind[:50]!r}; there are {', '.join(_TYPES.values())}")
+        raise ValueError(f"{self._what} has the unknown type {kind[:50]!r}; use one of {', '.join(_TYPES.values())}")
 
     def _private_key_jwt(self) -> OAuthPrivateKeyJwt:
         key = self._inner("privateKey")
@@ -222,7 +222,7 @@ class _Reader:
     def _inner(self, name: str) -> _Reader:
         inner = self._body.get(name)
         if not isinstance(inner, dict):
-            raise ValueError(f"{self._what} has no {name}, which is an object")
+            raise ValueError(f"{self._what} has no {name} object")
         return _Reader(inner, f"{name} in {self._what}")
 
     def optional(self, name: str) -> str | None:
@@ -241,18 +241,18 @@ class _Reader:
         value = self.text(name).strip()
         if not is_token(value):
             raise ValueError(
-                f"{self._what} has a {name} with characters that cannot be sent: ask the provider for it again"
+                f"{self._what} has a {name} with characters that headers do not allow: ask the provider for it again"
             )
         return value
 
     def endpoint(self) -> str:
         value = self.url("endpoint")
         if "?" in value or "#" in value:
-            raise ValueError(f"{self._what} has an endpoint with more than a host and a path: leave out what follows")
+            raise ValueError(f"{self._what} has an endpoint with a query or a fragment: remove what follows the path")
         return value
 
     def url(self, name: str) -> str:
         value = self.text(name).strip()
         if not _URL.fullmatch(value):
-            raise ValueError(f"{self._what} has a {name} that is not a URL of http or https")
+            raise ValueError(f"{self._what} has a {name} that is not an http or https URL")
         return value.rstrip("/")

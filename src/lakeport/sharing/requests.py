@@ -72,9 +72,9 @@ def _decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body if body.strip() else b"{}", type=kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _malformed(f"the body of the request cannot be read: {error}") from None
+        raise _malformed(f"the request body is invalid: {error}") from None
     except RecursionError:
-        raise _malformed("the body of the request is nested too deeply") from None
+        raise _malformed("the request body is nested too deeply") from None
 
 
 def _without_empty(request: T, *names: str) -> T:
@@ -97,15 +97,15 @@ def _check_query(request: QueryRequest) -> None:
         "refresh_token" if request.refresh_token else "include_refresh_token" if request.include_refresh_token else ""
     )
     if asked and at:
-        raise _invalid(f"{_wire_name(asked)} is for the latest version only: it cannot come with {_wire_name(at)}")
+        raise _invalid(f"{_wire_name(asked)} applies only to the latest version: remove {_wire_name(at)}")
     if asked and request.page_token:
-        raise _invalid(f"{_wire_name(asked)} is for the first page only: it cannot come with pageToken")
+        raise _invalid(f"{_wire_name(asked)} applies only to the first page: remove pageToken")
     _check_order(request.starting_version, request.ending_version)
 
 
 def _check_changes(request: ChangesRequest) -> None:
     if _only_one(request, "starting_version", "starting_timestamp") is None:
-        raise _invalid("changes need a start: give startingVersion or startingTimestamp")
+        raise _invalid("changes need a start: pass startingVersion or startingTimestamp")
     _only_one(request, "ending_version", "ending_timestamp")
     _check_order(request.starting_version, request.ending_version)
 
@@ -114,7 +114,7 @@ def _only_one(request: WireModel, *names: str) -> str | None:
     """Which of these parameters is set, if any."""
     found = [name for name in names if getattr(request, name) is not None]
     if len(found) > 1:
-        raise _invalid(f"only one of {', '.join(map(_wire_name, names))} can be given")
+        raise _invalid(f"pass only one of {', '.join(map(_wire_name, names))}")
     return found[0] if found else None
 
 

@@ -279,7 +279,7 @@ def test_grants_are_added_listed_and_removed(lakeport: Run, sales: None) -> None
     ("arguments", "message"),
     [
         (["share", "add", "SALES"], "there is a share 'SALES' already"),
-        (["share", "add", "a b"], "cannot have a space"),
+        (["share", "add", "a b"], "cannot contain a space"),
         (["share", "remove", "nothing"], "there is no share 'nothing'"),
         (["schema", "add", "nothing"], "write it as share.schema"),
         (["table", "add", "sales.orders", "/x"], "write share.schema.table"),

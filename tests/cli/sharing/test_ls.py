@@ -72,7 +72,7 @@ def test_failures_are_told_in_one_line(lakeport: Run, shared: Shared, monkeypatc
         profile_text(shared.server.endpoint, "wrong"): "the token is wrong or has expired",
         profile_text(NOWHERE): "connection refused: nothing listens at 127.0.0.1:1",
         profile_text(NOWHERE, expirationTime="2020-01-01T00:00:00Z"): "has expired, at 2020-01-01T00:00:00Z",
-        "nowhere.share": "there is no profile at nowhere.share",
+        "nowhere.share": "no profile at nowhere.share",
     }
     for target, words in failures.items():
         result = lakeport("ls", target)

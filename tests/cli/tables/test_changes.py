@@ -61,7 +61,7 @@ def test_changes_takes_times(lakeport: Run, events: str) -> None:
 def test_changes_says_what_is_wrong(lakeport: Run, events: str, orders: str) -> None:
     missing = lakeport("changes", events)
     assert (missing.code, missing.out) == (2, "")
-    assert "give either a start version or a start timestamp" in missing.err
+    assert "pass either a start version or a start timestamp" in missing.err
     off = lakeport("changes", orders, "--start-version", 0)
     assert (off.code, off.out) == (1, "")
     assert "the change data feed is off at version 0" in off.err

@@ -565,5 +565,5 @@ def test_verification_finds_other_files(provider: Provider, tmp_path: Path) -> N
 
 
 def test_what_is_no_shared_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no shared table"):
+    with pytest.raises(ValueError, match="is not a shared table"):
         lakeport.sync(str(tmp_path / "table"), str(tmp_path / "copy"))

@@ -122,7 +122,7 @@ def parse_json_predicate(text: str, schema: StructType, partition_columns: Colle
     try:
         root = msgspec.json.decode(text, type=_Op)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise InvalidFilterError(f"the JSON predicate cannot be read: {error}") from None
+        raise InvalidFilterError(f"the JSON predicate is invalid: {error}") from None
     except RecursionError:
         raise _too_large() from None
     _check_size(root)
@@ -142,7 +142,7 @@ def _check_size(root: _Op) -> None:
 
 def _too_large() -> InvalidFilterError:
     return InvalidFilterError(
-        f"the JSON predicate is too large: it can have {MOST_NODES} operations, nested {DEEPEST} levels deep"
+        f"the JSON predicate is too large: it can have {MOST_NODES} operations in {DEEPEST} levels at most"
     )
 
 
@@ -173,10 +173,10 @@ class _Reader:
     def _leaf(self, node: _Op) -> _Column | _Literal:
         value_type = node.value_type or ""
         if node.op not in ("column", "literal"):
-            raise InvalidFilterError(f"{node.op[:50]!r} cannot be compared; only a column and a literal can")
+            raise InvalidFilterError(f"{node.op[:50]!r} cannot be compared; only columns and literals can")
         if value_type not in _LITERAL_TYPES:
             raise InvalidFilterError(
-                f"a {node.op} has the valueType {value_type[:50]!r}; there are {', '.join(_LITERAL_TYPES)}"
+                f"a {node.op} has the unknown valueType {value_type[:50]!r}; use one of {', '.join(_LITERAL_TYPES)}"
             )
         return self._column(node, value_type) if node.op == "column" else _literal(node, value_type)
 
@@ -188,7 +188,7 @@ class _Reader:
         type_name = field.type.name if isinstance(field.type, PrimitiveType) else "nested"
         is_narrowed = _NARROWED.get(value_type) == type_name
         if type_name not in _HELD_EXACTLY[value_type] and not is_narrowed:
-            raise InvalidFilterError(f"the column {node.name!r} is of type {type_name}, not of valueType {value_type}")
+            raise InvalidFilterError(f"the column {node.name!r} has type {type_name}, not valueType {value_type}")
         return _Column(Column(path), value_type, is_narrowed, is_collated(field))
 
     def _null_check(self, leaf: _Column | _Literal, negated: bool) -> Expression:
@@ -199,7 +199,7 @@ class _Reader:
 
     def _flag(self, leaf: _Column | _Literal, negated: bool) -> Expression:
         if leaf.value_type != "bool":
-            raise InvalidFilterError(f"a {leaf.value_type} is not a condition; compare it with something")
+            raise InvalidFilterError(f"a value of type {leaf.value_type} is not a condition; compare it with something")
         if isinstance(leaf, _Literal):
             return Literal(leaf.value is not negated)
         return or_null(Not(leaf.column), [leaf.column]) if negated else leaf.column
@@ -207,7 +207,7 @@ class _Reader:
     def _comparison(self, node: _Op, negated: bool) -> Expression:
         left, right = map(self._leaf, _children(node, 2))
         if left.value_type != right.value_type:
-            raise InvalidFilterError(f"a {left.value_type} cannot be compared with a {right.value_type}")
+            raise InvalidFilterError(f"type {left.value_type} cannot be compared with type {right.value_type}")
         op = NEGATED[COMPARISONS[node.op]] if negated else COMPARISONS[node.op]
         match left, right:
             case _Literal(), _Literal():
@@ -246,12 +246,12 @@ def _literal(node: _Op, value_type: str) -> _Literal:
     try:
         return _Literal(_parse_value(text, value_type), value_type)
     except (ValueError, OverflowError) as error:
-        raise InvalidFilterError(f"the literal {text[:50]!r} is no {value_type}: {error}") from None
+        raise InvalidFilterError(f"the literal {text[:50]!r} is not a valid {value_type}: {error}") from None
 
 
 def _parse_value(text: str, value_type: str) -> Any:
     if value_type == "bool" and text.strip().lower() not in ("true", "false"):
-        raise ValueError("it is neither true nor false")
+        raise ValueError("expected true or false")
     # Without a zone, a timestamp is ambiguous.
     if value_type == "timestamp" and not _ZONED.fullmatch(text.strip()):
         raise ValueError("it has no time zone; write it like 2022-01-01T00:00:00Z")

@@ -54,7 +54,7 @@ def parse_sql_predicate(text: str, schema: StructType, partition_columns: Collec
     `InvalidFilterError` if the condition is malformed, too large, or does not fit the columns."""
     expression = parse_filter(text)
     if _count(expression) > MOST_NODES:
-        raise InvalidFilterError(f"the filter is too large: it can have {MOST_NODES} parts")
+        raise InvalidFilterError(f"the filter is too large: it can have {MOST_NODES} parts at most")
     bind(expression, schema)
     return bind(_Reader(schema, partition_columns).condition(expression, negated=False), schema)
 
