@@ -124,14 +124,14 @@ def test_a_frame_of_spark_can_be_merged(tmp_path: Path, spark: SparkSession) -> 
 def test_an_engine_that_cannot_be_sent_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     engine = memory_engine()
     tables.create("memory://t", {"id": [1]}, engine=engine)
-    with pytest.raises(ValueError, match=r"cannot be sent there .*: leave `engine` out"):
+    with pytest.raises(ValueError, match=r"cannot be pickled .*: drop `engine`"):
         tables.delete("memory://t", "id = 1", engine=engine, spark=spark)
 
 
 def test_what_is_no_session_is_refused(tmp_path: Path) -> None:
     target = table_in(tmp_path)
     session: Any = "local[2]"
-    with pytest.raises(ValueError, match="`spark` is a SparkSession, not a str"):
+    with pytest.raises(ValueError, match="`spark` must be a SparkSession, not a str"):
         tables.optimize(target, spark=session)
 
 

@@ -47,7 +47,7 @@ class SparkWorkers:
     def __init__(self, spark: SparkSession, engine: Engine) -> None:
         """Raises `ValueError` if `spark` is not a session or the engine cannot be pickled."""
         if not hasattr(spark, "createDataFrame"):
-            raise ValueError(f"`spark` is a SparkSession, not a {type(spark).__name__}")
+            raise ValueError(f"`spark` must be a SparkSession, not a {type(spark).__name__}")
         self._spark, self._engine = spark, _encode_engine(engine)
 
     def groups(self, items: Iterable[_T], weigh: Callable[[_T], int], most: int) -> list[list[_T]]:
@@ -103,8 +103,8 @@ def _encode_engine(engine: Engine) -> bytes:
         return pickle.dumps(engine)
     except Exception as error:
         raise ValueError(
-            f"with `spark` the engine is opened on other machines too, and this one cannot be sent there ({error}): "
-            "leave `engine` out, and give `storage_options`"
+            f"with `spark`, the engine is sent to other machines, but this one cannot be pickled ({error}): drop "
+            "`engine` and give `storage_options`"
         ) from error
 
 
