@@ -37,12 +37,12 @@ def refused(frame: Any) -> str:
 
 def test_bad_options_are_told(spark: SparkSession, shared: Shared) -> None:
     target = shared.target("sales.eu.orders")
-    assert "there is no option 'versionsasof': did you mean versionAsOf?" in refused(
+    assert "unknown option 'versionsasof': did you mean versionAsOf?" in refused(
         lambda: read_shared(spark, target, versionsAsOf=1)
     )
-    assert "the option versionAsOf is a number" in refused(lambda: read_shared(spark, target, versionAsOf="one"))
+    assert "the option versionAsOf must be a number" in refused(lambda: read_shared(spark, target, versionAsOf="one"))
     assert "no table was given" in refused(lambda: spark.read.format("lakeport").load())
-    assert "'orders' names no shared table" in refused(lambda: read_shared(spark, "orders"))
+    assert "'orders' is not a shared table" in refused(lambda: read_shared(spark, "orders"))
 
 
 def test_a_shared_table_is_not_written(spark: SparkSession, shared: Shared) -> None:

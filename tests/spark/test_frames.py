@@ -81,5 +81,5 @@ def test_a_shared_table_is_loaded_by_its_name(spark: SparkSession, tmp_path: Pat
         python = to_python_frame(lakeport.scan(target).where("city = 'Oslo'"), spark)
         assert sorted(row.id for row in python.collect()) == [1, 3]
         assert "reader" in explain(target, spark)
-        with pytest.raises(ValueError, match="no option 'versionsAsOf'"):
+        with pytest.raises(ValueError, match="unknown option 'versionsAsOf'"):
             load(spark, target, versionsAsOf=0)

@@ -33,7 +33,7 @@ def to_spark(frame: Rows[Any], spark: SparkSession, reader: Reader | None = None
     """The rows, read lazily by Spark's tasks, at the frame's current version: by Spark's own reader if possible, else
     in Python; only in Python if the reader is `python`. Raises `ValueError` for another."""
     if reader not in (None, "python"):
-        raise ValueError(f"the reader is 'python' if it is given, not {reader!r}")
+        raise ValueError(f"reader must be 'python' or left out, not {reader!r}")
     native = to_native_frame(frame, spark) if reader is None else None
     rows = native if isinstance(native, DataFrame) else to_python_frame(frame, spark)
     return rows if frame.row_limit is None else rows.limit(frame.row_limit)

@@ -66,16 +66,14 @@ def _columns(table: StructType, wanted: StructField, parents: tuple[str, ...]) -
     found = table.resolve(path)[-1]
     nullable = (_nullable_parts(field.nullable, field.type) for field in (found, wanted))
     if any(known and not given for known, given in zip(*nullable, strict=False)):
-        raise ValueError(
-            f"the column {'.'.join(path)!r} can have nulls in the table, and none in the schema that was given"
-        )
+        raise ValueError(f"the column {'.'.join(path)!r} is nullable in the table, but not in the given schema")
     if isinstance(found.type, StructType) and isinstance(wanted.type, StructType):
         return [column for field in wanted.type for column in _columns(table, field, path)]
     if not same_shape(found.type, wanted.type):
         known, given = (to_spark_schema(StructType((f,)))[0].dataType.simpleString() for f in (found, wanted))
         raise ValueError(
-            f"the column {'.'.join(path)!r} is {known} in the table, and {given} in the schema that was given; cast it "
-            "after reading"
+            f"the column {'.'.join(path)!r} is {known} in the table, but {given} in the given schema; cast it after "
+            "reading"
         )
     return [quoted(*path)]
 
@@ -100,7 +98,7 @@ def _parse(field: spark.StructField) -> StructField:
         return parse_schema(spark.StructType([field]).json()).fields[0]
     except (UnsupportedFeatureError, CorruptTableError) as error:
         raise InvalidDataError(
-            f"the column {field.name!r} has the type {field.dataType.simpleString()}, which Delta does not have: cast "
-            "it to another one first",
+            f"the column {field.name!r} has the type {field.dataType.simpleString()}, which Delta does not support: "
+            "cast it to another type first",
             column=field.name,
         ) from error

@@ -49,7 +49,7 @@ def test_the_option_columns_chooses_them_too(spark: SparkSession, nested: str, s
 def test_a_schema_with_another_type_or_column_is_refused(spark: SparkSession, nested: str) -> None:
     with pytest.raises(PySparkException) as failed:
         spark.read.format("lakeport").schema("id STRING").load(nested).collect()
-    assert "the column 'id' is bigint in the table, and string in the schema that was given" in first_line(failed)
+    assert "the column 'id' is bigint in the table, but string in the given schema" in first_line(failed)
     with pytest.raises(PySparkException) as failed:
         spark.read.format("lakeport").schema("s STRUCT<z: INT>").load(nested).collect()
     assert "unknown column 's.z'" in first_line(failed)

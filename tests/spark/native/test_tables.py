@@ -551,7 +551,7 @@ def test_files_that_spark_would_leave_out_or_read_otherwise_come_from_python(
     for size in (0, 10**15):
         table = built(tmp_path / f"{size}", struct(id="long"))
         table.commit(table.add({"id": [1, 2]})).commit(table.add({"id": [3]}, size=size))
-        assert why_not_native(lakeport.scan(table.root), spark) == "its log tells wrong sizes of files"
+        assert why_not_native(lakeport.scan(table.root), spark) == "its log has wrong file sizes"
     other = built(tmp_path / "other", struct(id="long"))
     other.commit(other.add(pa.table({"id": [1], "_tmp_metadata_row_index": [5]}), stats=None))
     assert "which Spark has for itself" in str(why_not_native(lakeport.scan(other.root), spark))

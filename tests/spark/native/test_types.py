@@ -54,8 +54,8 @@ def test_a_type_that_sparks_reader_does_not_convert_leads_to_the_python_path(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     root = of_others(tmp_path, name).root
-    assert f"a file holds the column '{name}' as" in str(why_not_native(lakeport.scan(root), spark))
-    assert f"reader    Python: a file holds the column '{name}'" in explain(root, spark)
+    assert f"a file has the column '{name}' as" in str(why_not_native(lakeport.scan(root), spark))
+    assert f"reader    Python: a file has the column '{name}'" in explain(root, spark)
 
 
 def test_the_rows_of_such_a_table_are_the_kernels(spark: SparkSession, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_reader_can_be_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     for rows in (frame.to_spark(spark, reader="python"), load(spark, table.root, reader="python")):
         assert not scans_of(rows)
         assert sorted(row.id for row in rows.collect()) == [1, 2]
-    with pytest.raises(ValueError, match="the reader is 'python' if it is given, not 'java'"):
+    with pytest.raises(ValueError, match="reader must be 'python' or left out, not 'java'"):
         load(spark, table.root, reader="java")  # type: ignore[arg-type]
 
 

@@ -46,16 +46,16 @@ def test_sizes_have_units(text: str, size: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"versionsAsOf": "1"}, "no option 'versionsAsOf': did you mean versionAsOf"),
-        ({"shape": "round"}, "no option 'shape': there are path, columns"),
-        ({"bearerToken": "x"}, "no option 'bearerToken'"),
-        ({"versionAsOf": "-1"}, "versionAsOf is a number, 0 or more, not '-1'"),
-        ({"versionAsOf": "1.5"}, "versionAsOf is a number"),
-        ({"versionAsOf": ""}, "versionAsOf is a number"),
-        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is a number, 1 or more"),
-        ({"maxBytesPerTrigger": "1x"}, "maxBytesPerTrigger is a size such as 10g"),
-        ({"maxBytesPerTrigger": "mb"}, "maxBytesPerTrigger is a size"),
-        ({"readChangeFeed": "yes"}, "readChangeFeed is true or false, not 'yes'"),
+        ({"versionsAsOf": "1"}, "unknown option 'versionsAsOf': did you mean versionAsOf"),
+        ({"shape": "round"}, "unknown option 'shape': the options are path, columns"),
+        ({"bearerToken": "x"}, "unknown option 'bearerToken'"),
+        ({"versionAsOf": "-1"}, "versionAsOf must be a number, 0 or more, not '-1'"),
+        ({"versionAsOf": "1.5"}, "versionAsOf must be a number"),
+        ({"versionAsOf": ""}, "versionAsOf must be a number"),
+        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger must be a number, 1 or more"),
+        ({"maxBytesPerTrigger": "1x"}, "maxBytesPerTrigger must be a size such as 10g"),
+        ({"maxBytesPerTrigger": "mb"}, "maxBytesPerTrigger must be a size"),
+        ({"readChangeFeed": "yes"}, "readChangeFeed must be true or false, not 'yes'"),
         ({"columns": " , "}, "a list of columns"),
         ({"versionAsOf": "1", "timestampAsOf": "2026-01-01"}, "versionAsOf or timestampAsOf, not both"),
         ({"startingVersion": "1", "startingTimestamp": "x"}, "startingVersion or startingTimestamp, not both"),
@@ -72,9 +72,9 @@ def test_what_makes_no_sense_is_refused(options: dict[str, str], message: str) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"responseFormat": "csv"}, "responseFormat is parquet or delta, not 'csv'"),
+        ({"responseFormat": "csv"}, "responseFormat must be parquet or delta, not 'csv'"),
         ({"queryTableVersionIntervalSeconds": "9"}, "must be 10 or more"),
-        ({"path": "orders"}, r"'orders' names no shared table: write profile#share\.schema\.table"),
+        ({"path": "orders"}, r"'orders' is not a shared table: write profile#share\.schema\.table"),
     ],
 )
 def test_what_makes_no_sense_for_a_shared_table_is_refused(options: dict[str, str], message: str) -> None:
@@ -109,7 +109,7 @@ def test_a_batch_is_rows_or_changes(tmp_path: Path) -> None:
         batch(readChangeFeed="true")
     with pytest.raises(ValueError, match="'latest' is for streams"):
         batch(readChangeFeed="true", startingVersion="latest")
-    with pytest.raises(ValueError, match="for one version give versionAsOf"):
+    with pytest.raises(ValueError, match="for one version, give versionAsOf"):
         batch(startingVersion="1")
 
 

@@ -47,18 +47,18 @@ def test_work_of_an_application_is_a_name_and_a_version() -> None:
     ("options", "message"),
     [
         ({"mergeSchma": "true"}, "did you mean mergeSchema"),
-        ({"userName": "x"}, "there is no option 'userName'"),
+        ({"userName": "x"}, "unknown option 'userName'"),
         ({"path": " "}, "no table was given"),
-        ({"mergeSchema": "yes"}, "mergeSchema is true or false"),
+        ({"mergeSchema": "yes"}, "mergeSchema must be true or false"),
         ({"partitionBy": "a.b"}, "put dots in backticks"),
         ({"partitionOverwriteMode": "some"}, "dynamic or static"),
         ({"txnAppId": "a"}, "give both"),
         ({"txnVersion": "1"}, "give both"),
         ({"txnAppId": "", "txnVersion": "1"}, "txnAppId is empty"),
-        ({"txnAppId": "a", "txnVersion": "-1"}, "txnVersion is a number"),
-        ({"replaceWhere": "a > 1"}, "replaceWhere goes with the mode overwrite only"),
-        ({"overwriteSchema": "true"}, "overwriteSchema goes with the mode overwrite only"),
-        ({"partitionOverwriteMode": "dynamic"}, "goes with the mode overwrite only"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "txnVersion must be a number"),
+        ({"replaceWhere": "a > 1"}, "replaceWhere needs the mode overwrite"),
+        ({"overwriteSchema": "true"}, "overwriteSchema needs the mode overwrite"),
+        ({"partitionOverwriteMode": "dynamic"}, "needs the mode overwrite"),
     ],
 )
 def test_an_append_refuses_options_that_make_no_sense(options: dict[str, str], message: str) -> None:
@@ -69,10 +69,10 @@ def test_an_append_refuses_options_that_make_no_sense(options: dict[str, str], m
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"overwriteSchema": "true", "replaceWhere": "a > 1"}, "replaceWhere does not go with overwriteSchema"),
-        ({"overwriteSchema": "true", "mergeSchema": "true"}, "mergeSchema does not go with overwriteSchema"),
-        ({"overwriteSchema": "true", "partitionOverwriteMode": "dynamic"}, "does not go with overwriteSchema"),
-        ({"replaceWhere": "a > 1", "partitionOverwriteMode": "dynamic"}, "does not go with replaceWhere"),
+        ({"overwriteSchema": "true", "replaceWhere": "a > 1"}, "replaceWhere cannot be combined with overwriteSchema"),
+        ({"overwriteSchema": "true", "mergeSchema": "true"}, "mergeSchema cannot be combined with overwriteSchema"),
+        ({"overwriteSchema": "true", "partitionOverwriteMode": "dynamic"}, "cannot be combined with overwriteSchema"),
+        ({"replaceWhere": "a > 1", "partitionOverwriteMode": "dynamic"}, "cannot be combined with replaceWhere"),
     ],
 )
 def test_an_overwrite_refuses_options_that_contradict_one_another(options: dict[str, str], message: str) -> None:
@@ -83,7 +83,7 @@ def test_an_overwrite_refuses_options_that_contradict_one_another(options: dict[
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"txnAppId": "a", "txnVersion": "1"}, "a stream has no txnVersion"),
+        ({"txnAppId": "a", "txnVersion": "1"}, "leave out txnVersion: a stream uses"),
         ({"replaceWhere": "a > 1"}, "replaces the whole table"),
         ({"partitionOverwriteMode": "dynamic"}, "replaces the whole table"),
     ],

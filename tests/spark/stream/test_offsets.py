@@ -41,16 +41,16 @@ def test_an_offset_that_lacks_something_says_what(key: str) -> None:
 
 
 def test_an_offset_of_a_later_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match="of the shape 2"):
+    with pytest.raises(ValueError, match="has format 2, but"):
         parse_offset({**format_offset(OFFSET), "sourceVersion": 2})
 
 
 def test_an_offset_of_another_source_is_refused() -> None:
-    with pytest.raises(ValueError, match="of another source"):
+    with pytest.raises(ValueError, match="from another source"):
         parse_offset({"reservoirId": "an-id", "reservoirVersion": 3, "index": 0, "sourceVersion": 1})
 
 
 @pytest.mark.parametrize(("key", "value"), [("tableVersion", -1), ("index", -2), ("index", True)])
 def test_an_offset_that_cannot_be_is_refused(key: str, value: object) -> None:
-    with pytest.raises(ValueError, match="the checkpoint has an offset"):
+    with pytest.raises(ValueError, match=r"the checkpoint has (an invalid offset|no valid 'index')"):
         parse_offset({**format_offset(OFFSET), key: value})

@@ -540,7 +540,7 @@ def test_an_offset_beyond_a_version_is_not_passed_over(events: Followed) -> None
     create(events, 0)
     reader = events.reader(startingVersion=0)
     start = reader.initialOffset()
-    with pytest.raises(StreamError, match=r"has read 4 files of version 0, which has only 1"):
+    with pytest.raises(StreamError, match=r"has read 4 files of version 0, which now has only 1"):
         reader.partitions(start, {**start, "index": 3})
 
 

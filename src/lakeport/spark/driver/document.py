@@ -1,4 +1,4 @@
-"""What this process and Spark's JVM say to each other about a scan.
+"""The messages between this process and Spark's JVM about a scan.
 
 The JVM gets a scan's address, id and secret, and asks for the rest: `GET {address}/{id}?ask=…`, with the secret as the
 bearer token. See `Driver.java` and `ScanDocument.java` in `jvm/`.

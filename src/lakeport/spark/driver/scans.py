@@ -53,7 +53,7 @@ class PlannedScan:
         signed = self.urls.signed(path)
         signed = self.urls.signed(path, signed.url) if digest(signed.url) == refused else signed
         if not signed.url.lower().startswith(("http://", "https://")):  # servers must not make tasks read local disks
-            raise StorageError("this is not a URL of http or https", path=path)
+            raise StorageError("not an http or https URL", path=path)
         return signed
 
     def _vector(self, number: int) -> bytes:

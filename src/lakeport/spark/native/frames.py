@@ -69,17 +69,17 @@ def _plan(frame: Rows[Any], spark: SparkSession) -> _Native | str:
 
 def _why_not(frame: Rows[Any], spark: SparkSession) -> str | None:
     if (definition := frame.definition) is None:
-        return "changes are asked for"
+        return "changes were requested"
     if frame.tracks_rows:
-        return "row ids were asked for"
+        return "row ids were requested"
     if getattr(frame.engine.storage, "keeps_files", False):
-        return "a cache was asked for"
+        return "a cache was requested"
     return why_not(spark) or why_not_readable(definition, spark)
 
 
 def _why_not_reached(files: list[ScanFile], storage: StorageClient) -> str | None:
     if any(not _LEAST_BYTES <= file.size <= _MOST_BYTES for file in files):
-        return "its log tells wrong sizes of files"
+        return "its log has wrong file sizes"
     remote = [file.path for file in files if is_url(file.path)]
     return why_not_signed(remote, storage) if remote else None
 
@@ -97,7 +97,7 @@ class _Native:
     def why_not_converted(self, spark: SparkSession) -> str | None:
         """Why Spark's reader cannot convert the types of some files."""
         odd = scan_frames(spark).whyNot(*self._key(spark))
-        return None if odd is None else f"a file holds {odd}"
+        return None if odd is None else f"a file has {odd}"
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """In one call to the JVM."""

@@ -21,9 +21,9 @@ def why_not(spark: SparkSession) -> str | None:
     if getattr(spark, "_jvm", None) is None:
         return "the session is remote (Spark Connect)"
     if not spark.version.startswith(_VERSIONS):
-        return f"Spark {spark.version} is none of those that it is made for"
+        return f"the jar does not support Spark {spark.version}"
     if not JAR.exists():
-        return "the package was built without a JDK, and has no jar"
+        return "the package was built without a JDK, so it has no jar"
     return None
 
 

@@ -44,9 +44,9 @@ def needed_settings(snapshot: Snapshot) -> dict[str, str]:
 def _setting_against(spark: SparkSession) -> str | None:
     for name, needed in _SETTINGS.items():
         if str(spark.conf.get(name, needed)).lower() != needed:
-            return f"the session has {name} set to other than {needed}"
+            return f"the session setting {name} is not {needed}"
     if "parquet" not in str(spark.conf.get(_V1, "parquet")).lower().split(","):
-        return f"the session has no parquet in {_V1}"
+        return f"the session setting {_V1} does not list parquet"
     return None
 
 
@@ -58,7 +58,7 @@ def _mapping_against(snapshot: Snapshot, spark: SparkSession) -> str | None:
 
 def _column_against(field: StructField) -> str | None:
     if field.name.lower() in _SPARKS_OWN:
-        return f"it has a column {field.name!r}, which means something else in Spark"
+        return f"it has a column {field.name!r}, a name with another meaning in Spark"
     if field.type != VOID and VOID in types_in(field.type):
         return f"a part of the column {field.name!r} is void"
     return None

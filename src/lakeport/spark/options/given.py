@@ -55,7 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             first, dot, rest = name.partition(".")
             field = known.get(first.lower() + dot)
             if field is None:
-                raise ValueError(f"there is no option {name!r}: {_advice(name, known)}")
+                raise ValueError(f"unknown option {name!r}: {_advice(name, known)}")
             values[field.name] = {**values.get(field.name, {}), rest: text} if dot else _value(field, text)
         return cls(**values)
 
@@ -69,7 +69,7 @@ def _value(field: FieldInfo, text: str) -> Any:
     if form is None:
         return text
     if (value := form.read(text)) is None:
-        raise ValueError(f"the option {field.encode_name} is {form.description}, not {text!r}")
+        raise ValueError(f"the option {field.encode_name} must be {form.description}, not {text!r}")
     return value
 
 
@@ -77,4 +77,4 @@ def _advice(name: str, known: Mapping[str, FieldInfo]) -> str:
     names = {key: field.encode_name + "…" * key.endswith(".") for key, field in known.items()}
     if near := get_close_matches(name.lower(), names, 1, 0.6):
         return f"did you mean {names[near[0]]}?"
-    return f"there are {', '.join(names.values())}"
+    return f"the options are {', '.join(names.values())}"

@@ -107,11 +107,11 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
             what = "profile#share.schema.table" if sharing else "the path of a table"
             raise ValueError(f"no table was given: load({what!r})")
         if is_table_url(self.path) and self.profile:
-            raise ValueError(f"{self.path!r} names a profile, and options are one too: give only one of them")
+            raise ValueError(f"{self.path!r} names a profile, and so do the options: give only one of them")
         if sharing and not is_table_url(self.path) and self.endpoint is None:
             raise ValueError(
-                f"{self.path!r} names no shared table: write profile#share.schema.table, or give the profile by the "
-                "options endpoint, bearerToken …"
+                f"{self.path!r} is not a shared table: write profile#share.schema.table, or give the profile as "
+                "options (endpoint, bearerToken …)"
             )
 
     def _check(self) -> None:
@@ -124,7 +124,7 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
         if self.change_feed and (self.version_as_of is not None or self.timestamp_as_of is not None):
             raise ValueError("readChangeFeed reads a range of versions: give startingVersion, not versionAsOf")
         if self.query_table_version_interval_seconds is not None and self.query_table_version_interval_seconds < 10:
-            raise ValueError("queryTableVersionIntervalSeconds must be 10 or more, so that the server is not overrun")
+            raise ValueError("queryTableVersionIntervalSeconds must be 10 or more, to spare the server")
 
     def open(self) -> Frame:
         """The table. Reads nothing yet."""
@@ -158,9 +158,7 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
             )
         starts = self.starting_version is not None or self.starting_timestamp is not None
         if starts or self.ending_version is not None or self.ending_timestamp is not None:
-            raise ValueError(
-                "a range of versions is read with readChangeFeed, or as a stream; for one version give versionAsOf"
-            )
+            raise ValueError("a range of versions needs readChangeFeed or a stream; for one version, give versionAsOf")
         return frame
 
     def _source(self) -> TableSource:

@@ -51,7 +51,7 @@ class WriteOptions(Options, frozen=True, kw_only=True):
         if stream:
             parsed._check_stream()
         elif (parsed.txn_app_id is None) != (parsed.txn_version is None):
-            raise ValueError("txnAppId names the caller's own work, and txnVersion counts it: give both")
+            raise ValueError("txnAppId and txnVersion work only together: give both")
         return parsed
 
     @property
@@ -75,21 +75,21 @@ class WriteOptions(Options, frozen=True, kw_only=True):
         if is_table_url(self.path):
             raise ValueError(f"{self.path!r} names a shared table, which can only be read: give the path of a table")
         if self.txn_app_id == "":
-            raise ValueError("the option txnAppId is empty: give a name that no other application has")
+            raise ValueError("the option txnAppId is empty: give a name that no other application uses")
 
     def _check_mode(self, overwrite: bool) -> None:
         where = ("replaceWhere", self.replace_where is not None)
         dynamic = ("partitionOverwriteMode=dynamic", self.partitions == "dynamic")
         if not overwrite:
-            _refuse("goes with the mode overwrite only", where, dynamic, ("overwriteSchema", self.overwrite_schema))
+            _refuse("needs the mode overwrite", where, dynamic, ("overwriteSchema", self.overwrite_schema))
         if self.overwrite_schema:
-            _refuse("does not go with overwriteSchema", where, dynamic, ("mergeSchema", self.merge_schema))
+            _refuse("cannot be combined with overwriteSchema", where, dynamic, ("mergeSchema", self.merge_schema))
         if self.replace_where is not None:
-            _refuse("does not go with replaceWhere", dynamic)
+            _refuse("cannot be combined with replaceWhere", dynamic)
 
     def _check_stream(self) -> None:
         if self.txn_version is not None:
-            raise ValueError("a stream has no txnVersion: the number of each batch is the version")
+            raise ValueError("leave out txnVersion: a stream uses the number of each batch")
         if self.replace_where is not None or self.partitions == "dynamic":
             raise ValueError("a stream in complete mode replaces the whole table: leave out replaceWhere and dynamic")
 

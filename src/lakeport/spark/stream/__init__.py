@@ -1,4 +1,4 @@
 """Streams: versions, offsets, limits, and the files of each batch.
 
-May import `options` and what is directly in `spark`.
+May import `options` and modules directly in `spark`.
 """

@@ -91,8 +91,8 @@ def _check_there(end: StreamOffset, files: int) -> None:
     """Raises `StreamError` if the offset's version has fewer files."""
     if end.index >= files:
         raise StreamError(
-            f"the stream has read {end.index + 1} files of version {end.version}, which has only {files} now: it is "
-            "not the table that it was; start the stream with a new checkpoint location",
+            f"the stream has read {end.index + 1} files of version {end.version}, which now has only {files}: it is "
+            "not the same table any more; start the stream with a new checkpoint location",
             version=end.version,
         )
 

@@ -84,9 +84,9 @@ class Tolerance:
             return commit.added
         what, option = ("updates or deletes rows in", "ignoreChanges") if commit.added else ("deletes", "ignoreDeletes")
         raise StreamError(
-            f"version {commit.version} {what} files that the stream has read, and a stream cannot take rows back; pass "
-            f"over such commits with the option skipChangeCommits, go on regardless with {option}, or read the changes "
-            f"with readChangeFeed [{name}]",
+            f"version {commit.version} {what} files that the stream has read, and a stream cannot take rows back; skip "
+            f"such commits with the option skipChangeCommits, continue anyway with {option}, or read the changes with "
+            f"readChangeFeed [{name}]",
             version=commit.version,
         )
 

@@ -50,14 +50,14 @@ def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
     for key, kind in _KEYS.items():
         if type(given.get(key)) is not kind:
             raise ValueError(
-                f"the checkpoint has an offset without a valid {key!r}: it is of another source, or damaged; start the "
+                f"an offset in the checkpoint has no valid {key!r}: it is from another source, or damaged; start the "
                 "stream with a new checkpoint location"
             )
     if given["sourceVersion"] != SOURCE_VERSION:
         raise ValueError(
-            f"the checkpoint has an offset of the shape {given['sourceVersion']}, and this version of Lakeport knows "
-            f"{SOURCE_VERSION}: use the one that wrote it"
+            f"an offset in the checkpoint has format {given['sourceVersion']}, but this version of Lakeport reads "
+            f"{SOURCE_VERSION}: use the version that wrote it"
         )
     if given["tableVersion"] < 0 or given["index"] < BEFORE_ALL:
-        raise ValueError(f"the checkpoint has an offset that cannot be: {dict(given)}")
+        raise ValueError(f"the checkpoint has an invalid offset: {dict(given)}")
     return StreamOffset(given["tableId"], given["tableVersion"], given["index"], given["isStartingVersion"])

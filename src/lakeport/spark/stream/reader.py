@@ -189,7 +189,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
         table_id = opened_anew.head(LATEST).metadata.id
         if table_id != offset.table_id:
             raise StreamError(
-                f"the table was replaced while the stream read it: it has the id {table_id} now, and had "
+                f"the table was replaced while the stream read it: its id is now {table_id}, and was "
                 f"{offset.table_id}; start the stream with a new checkpoint location [{self._source.target}]",
                 version=offset.version,
             )
@@ -197,7 +197,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
 def _check(options: ReadOptions) -> None:
     if options.version_as_of is not None or options.timestamp_as_of is not None:
-        raise ValueError("a stream does not stay at a version: give startingVersion or startingTimestamp")
+        raise ValueError("a stream cannot read a single version: give startingVersion or startingTimestamp")
     if options.ending_version is not None or options.ending_timestamp is not None:
         raise ValueError("a stream has no end: endingVersion and endingTimestamp are for spark.read")
 
@@ -206,5 +206,5 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"startingTimestamp is {text!r}: write it like 2026-01-31T12:00:00Z") from None
+        raise ValueError(f"startingTimestamp {text!r} is not a time: write it like 2026-01-31T12:00:00Z") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

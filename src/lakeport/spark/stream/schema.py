@@ -48,8 +48,8 @@ class StreamSchema:
         """Raises `StreamError` for another table."""
         if table_id != self.table_id:
             raise StreamError(
-                f"the table was replaced: the stream reads the table with the id {table_id}, and {self.name} has the "
-                f"id {self.table_id} now; start the stream with a new checkpoint location",
+                f"the table was replaced: the stream reads the table with the id {table_id}, but {self.name} now has "
+                f"the id {self.table_id}; start the stream with a new checkpoint location",
                 version=version,
             )
 
@@ -57,7 +57,7 @@ class StreamSchema:
         """Raises `StreamError` if a version's rows do not fit this stream."""
         if metadata.id != self.table_id:
             raise StreamError(
-                f"the table was replaced: at version {version} it has the id {metadata.id}, and the stream reads the "
+                f"the table was replaced: at version {version} it has the id {metadata.id}, but the stream reads the "
                 f"one with the id {self.table_id}; start the stream with a new checkpoint location [{self.name}]",
                 version=version,
             )
@@ -102,8 +102,8 @@ class StreamSchema:
 
     def _changed(self, version: int, column: str, reason: str) -> StreamError:
         return StreamError(
-            f"version {version} changed the schema: the column {column!r} {reason}; start the stream again, and it "
-            f"goes on with the new schema [{self.name}]",
+            f"version {version} changed the schema: the column {column!r} {reason}; restart the stream to continue "
+            f"with the new schema [{self.name}]",
             version=version,
         )
 
@@ -115,14 +115,14 @@ def _find_change(before: Layout, after: Layout) -> tuple[str, str] | None:
         if found is None:
             return field.name, "was dropped or renamed"
         if found.physical_name(after.mapping_mode) != field.physical_name(before.mapping_mode):
-            return field.name, "was dropped, and another one of its name added"
+            return field.name, "was dropped, and another one with its name was added"
         old, new = to_spark_schema(StructType((field,)))[0], to_spark_schema(StructType((found,)))[0]
         if old.dataType != new.dataType:
-            return field.name, f"was {old.dataType.simpleString()} and is {new.dataType.simpleString()}"
+            return field.name, f"changed from {old.dataType.simpleString()} to {new.dataType.simpleString()}"
         if new.nullable and not old.nullable:
-            return field.name, "can be null now"
+            return field.name, "is now nullable"
     if added := [f.name for f in after.schema if before.schema.find(f.name) is None]:
         return added[0], "was added"
     if odd := before.partition_columns ^ after.partition_columns:
-        return min(odd), "is a partition column at one version and not at the other"
+        return min(odd), "is a partition column at only one of the versions"
     return None

@@ -1,4 +1,4 @@
 """Writes Spark rows to a table, in batches and streams.
 
-May import `options`, `tables` and what is directly in `spark`.
+May import `options`, `tables` and modules directly in `spark`.
 """

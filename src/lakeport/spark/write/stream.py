@@ -33,7 +33,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     parsed = WriteOptions.parse(options, overwrite=overwrite, stream=True)
     engine = default_engine(parsed.storage_options)
     planned = plan_write(engine, parsed, schema, overwrite)
-    assert planned is not None, "it has no application yet that could be done"
+    assert planned is not None, "without a txnVersion, no batch can be in the table already"
     return StreamWriter(engine, planned, parsed.txn_app_id)
 
 
@@ -78,7 +78,7 @@ def _query_id() -> str:
     query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
     if query_id is None:
         raise ValueError(
-            "Spark did not tell the id of the query, without which a batch could be written twice: give the option "
-            "txnAppId, a name that stays the same as long as the checkpoint does"
+            "Spark did not pass the id of the query, so a batch could be written twice: set the option txnAppId to a "
+            "name that stays the same as long as the checkpoint does"
         )
     return query_id
