@@ -69,7 +69,7 @@ def _told(value: Value) -> Value:
         try:
             return value(row)
         except (ValueError, ArithmeticError) as error:
-            raise InvalidDataError(f"there is no value: {error}") from error
+            raise InvalidDataError(f"the value cannot be computed: {error}") from error
 
     return run
 

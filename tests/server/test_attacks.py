@@ -201,7 +201,7 @@ def test_a_link_out_of_a_table_is_not_followed_even_with_a_good_signature(attack
         status, body = asked(attacked.server, url, token=None)
         assert status in (403, 404)
         assert SECRET not in body
-    assert "a link leads out of the table's location" in attacked.logged()
+    assert "a link leads outside the table's location" in attacked.logged()
 
 
 @pytest.mark.parametrize(

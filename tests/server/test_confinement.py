@@ -113,7 +113,7 @@ def symlinked_checkpoint(folder: Path) -> Path:
 @pytest.mark.parametrize("made", [symlinked_log, symlinked_commit, symlinked_checkpoint])
 def test_links_out_of_the_table_are_not_followed(tmp_path: Path, made: Callable[[Path], Path]) -> None:
     shared = made(tmp_path)
-    assert "a link leads out of the table's location" in str(refused(lambda: listed(caller(shared))))
+    assert "a link leads outside the table's location" in str(refused(lambda: listed(caller(shared))))
 
 
 @pytest.mark.parametrize("made", [symlinked_log, symlinked_commit, symlinked_checkpoint])

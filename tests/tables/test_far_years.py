@@ -142,5 +142,7 @@ def test_functions_of_dates_know_every_year(tmp_path: Path) -> None:
 def test_a_date_that_no_timestamp_is_as_early_as_is_refused_by_name(tmp_path: Path) -> None:
     frame = lakeport.scan(create(tmp_path, "date", False))
     for condition in ("CAST(at AS TIMESTAMP) IS NULL", "at > CAST(text AS TIMESTAMP)"):
-        with pytest.raises(InvalidDataError, match=r"CAST\(at AS TIMESTAMP\) has no value, where at = -5877641-06-23"):
+        with pytest.raises(
+            InvalidDataError, match=r"CAST\(at AS TIMESTAMP\) cannot be computed where at = -5877641-06-23"
+        ):
             frame.where(condition).to_arrow()

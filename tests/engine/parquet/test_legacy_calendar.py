@@ -86,7 +86,7 @@ def test_a_mirror_is_refused_only_if_a_day_would_be_another(tmp_path: Path, int9
     assert verify(modern.snapshot.root, rows=True).is_equal
     for name, columns in {"day": {"day": days(STORED)}, "at": {"at": moments(STORED, zone)}}.items():
         old = scan_of(tmp_path / name, columns, OLD, use_deprecated_int96_timestamps=int96)
-        with pytest.raises(ConversionError, match=r"in Java's old calendar.* write it anew .*\.parquet"):
+        with pytest.raises(ConversionError, match=r"in Java's old calendar.* rewrite it .*\.parquet"):
             convert(old.snapshot.root)
 
 
@@ -124,7 +124,7 @@ def test_timestamps_in_another_time_zone_are_refused_before_1900(tmp_path: Path)
     columns = {"day": days([-25568, -25567]), "at": moments([-25568, -25567])}
     frame = scan_of(tmp_path, columns, elsewhere)
     assert texts(frame.select("day"), "day") == ["1899-12-31", "1900-01-01"]
-    with pytest.raises(UnsupportedFeatureError, match=r"before 1900 .* America/Los_Angeles; write it anew with Spark"):
+    with pytest.raises(UnsupportedFeatureError, match=r"before 1900 .* America/Los_Angeles; rewrite it with Spark"):
         frame.to_arrow()
     modern = scan_of(tmp_path / "modern", {"at": moments([-25567])}, elsewhere)
     assert texts(modern, "at") == ["1900-01-01"]

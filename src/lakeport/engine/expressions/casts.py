@@ -202,4 +202,4 @@ def _parse(text: str, target: PrimitiveType) -> Any:
     try:
         return cast_text(text, target)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{text[:50]!r} is no {target.name}: {error}") from error
+        raise ValueError(f"{text[:50]!r} is not a valid {target.name}: {error}") from error

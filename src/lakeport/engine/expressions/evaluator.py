@@ -161,7 +161,7 @@ def _condition(node: Node, expression: Expression) -> Node:
         return node
     if types.is_null(node.type):
         return constant(_NULL)
-    raise UnsupportedExpressionError(f"{format_expression(expression)} is not a condition: it is {node.type}")
+    raise UnsupportedExpressionError(f"{format_expression(expression)} is not a condition: its type is {node.type}")
 
 
 def _connective(expression: And | Or, schema: pa.Schema) -> Node:
@@ -231,7 +231,7 @@ def _type_of_all(nodes: list[Node]) -> pa.DataType:
     known = [node.type for node in nodes if not types.is_null(node.type)]
     for other in known[1:]:
         if other != known[0]:
-            raise UnsupportedExpressionError(f"this engine cannot choose between {known[0]} and {other}")
+            raise UnsupportedExpressionError(f"this engine has no common type for {known[0]} and {other}")
     return known[0] if known else pa.null()
 
 

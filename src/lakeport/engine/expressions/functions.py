@@ -46,7 +46,7 @@ def function_kernel(call: Call, args: Sequence[pa.DataType]) -> Made:
 
 _UNKNOWN = dict.fromkeys(
     ["current_timestamp", "current_date"],
-    "the current time is not known here: it is given to a statement as a whole, with replace_now",
+    "the current time is unknown here: set it for the whole statement with replace_now",
 )
 
 # --- text --------------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def _months_later(data_type: pa.DataType, moments: Datum, months: Datum) -> Datu
     valid = pc.and_(pc.is_valid(as_array(moments, length)), pc.is_valid(as_array(months, length)))
     limit = np.iinfo(stored).max // unit
     if (to_mask(valid) & (abs(result) >= limit)).any():
-        raise OverflowError(f"it is out of the range of {data_type}")
+        raise OverflowError(f"the result does not fit {data_type}")
     data = np.ascontiguousarray(result * unit + since_midnight, stored)
     found = pa.Array.from_buffers(data_type, length, [valid.buffers()[1], pa.py_buffer(data)])
     return found[0] if isinstance(moments, pa.Scalar) and isinstance(months, pa.Scalar) else found

@@ -89,9 +89,9 @@ def _failure(whole: Expression, row: list[pa.Scalar], data_type: pa.DataType, er
         for part, value in parts
         if not isinstance(part, Literal)
     )
-    where = f", where {' and '.join(known)}" if known else ""
+    where = f" where {' and '.join(known)}" if known else ""
     reason = {"overflow": f"the result does not fit {data_type}", "divide by zero": "division by zero"}.get(str(error))
-    return f"{format_expression(shown)} has no value{where}: {reason or str(error)[:200]}"
+    return f"{format_expression(shown)} cannot be computed{where}: {reason or str(error)[:200]}"
 
 
 class _Subset:

@@ -55,7 +55,7 @@ def _parse_pattern(pattern: str) -> list[str | _Wild]:
         if char == "\\":
             part = next(characters, "")
             if not part:
-                raise UnsupportedExpressionError(f"the pattern {pattern[-50:]!r} ends in an escape")
+                raise UnsupportedExpressionError(f"the pattern {pattern[-50:]!r} ends with an escape")
         last = parts[-1] if parts else None
         if isinstance(part, str) and isinstance(last, str):
             parts[-1] = last + part

@@ -83,7 +83,7 @@ class LegacyCalendar:
         if self.zone not in _UTC and _begins_before(array, _ZONES_SWITCH * unit):
             raise UnsupportedFeatureError(
                 f"the file holds timestamps before 1900 in Java's old calendar and the time zone {self.zone.decode()}; "
-                f"write it anew with Spark [{self.path}]",
+                f"rewrite it with Spark [{self.path}]",
                 features=["legacyDateTime"],
             )
         return _with_gregorian_days(array, unit)

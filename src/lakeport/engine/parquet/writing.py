@@ -73,7 +73,7 @@ class ParquetFileWriter:
     def _check(self, batch: pa.RecordBatch) -> None:
         if not batch.schema.equals(self._schema):
             raise InvalidDataError(
-                f"the batch has another schema than the file [{self._path}]:\n{batch.schema.to_string()}\n"
+                f"the batch's schema differs from the file's [{self._path}]:\n{batch.schema.to_string()}\n"
                 f"instead of\n{self._schema.to_string()}"
             )
 

@@ -22,7 +22,7 @@ class ConfinedStorage(ReadOnlyStorage):
     """A read-only `StorageClient` for some directories, links resolved. Raises `AccessDeniedError` for all other paths:
     a server must not read files that only a table's log, or a link in it, points to."""
 
-    refusal = "a table that is served to others is never written"
+    refusal = "a server never writes to the tables that it shares"
 
     def __init__(self, storage: Storage, directories: Sequence[str]) -> None:
         self._storage, self._directories = storage, tuple(directories)
@@ -71,7 +71,7 @@ class ConfinedStorage(ReadOnlyStorage):
             descriptor, _ = open_within(self._on_disk, path)
             try:
                 if not S_ISREG(os.fstat(descriptor).st_mode):
-                    raise StorageError("it is not a regular file", path=path)
+                    raise StorageError("not a regular file", path=path)
                 with os.fdopen(descriptor, "rb", closefd=False) as file:
                     yield file
             finally:
@@ -116,8 +116,8 @@ def real_place(directories: Sequence[str], path: str) -> tuple[str, str]:
         if is_within(real, place):
             return place, real[len(place) :].lstrip("/") or "."
     raise AccessDeniedError(
-        "a link leads out of the table's location: to share what it leads to, add the target's directory to the "
-        "table's auxiliaryLocations",
+        "a link leads outside the table's location: to share its target, add the target's directory to the table's "
+        "auxiliaryLocations",
         path=path,
     )
 

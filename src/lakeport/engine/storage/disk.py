@@ -174,7 +174,7 @@ def _rename_without_replacing(source: str, target: str) -> None:
     if number == errno.EEXIST:
         raise FileExistsError(number, os.strerror(number), target)
     raise StorageError(
-        "the file system has neither hard links nor a rename that keeps an existing file, so two writers could "
+        "the file system supports neither hard links nor a rename without overwriting, so two writers could "
         f"overwrite each other's commits ({os.strerror(number)}): put the table on another disk or an object store",
         path=target,
     )
@@ -190,7 +190,7 @@ def _make_directory(directory: str) -> None:
         os.mkdir(directory)
     except FileExistsError:
         if not os.path.isdir(directory):
-            raise NotADirectoryError(errno.ENOTDIR, "a file stands where a directory must be", directory) from None
+            raise NotADirectoryError(errno.ENOTDIR, "a file is where a directory must be", directory) from None
     _sync_directory(above)
 
 

@@ -54,12 +54,12 @@ def why_not_signed(paths: Sequence[str], storage: StorageClient) -> str | None:
     if not hasattr(storage, "signed"):
         return "the engine's storage does not sign URLs"
     if any(cloud_of(path) is Cloud.AZURE and not SIGNED_FOR_AZURE.fullmatch(path) for path in paths):
-        return "names of its files cannot be signed for Azure"
+        return "some of its file names cannot be signed for Azure"
     try:
         for path in {store_root(path): path for path in paths}.values():
             storage.signed(path)
     except StorageError:  # the details do not matter: the storage reads it instead
-        return "the storage does not sign URLs with the credentials that there are"
+        return "the storage's credentials cannot sign URLs"
     return None
 
 
@@ -68,10 +68,10 @@ def sign_object(store: ObjectStore, key: str, path: str) -> Fresh[SignedUrl]:
     from obstore.store import AzureStore, GCSStore, S3Store
 
     if not isinstance(store, AzureStore | GCSStore | S3Store):
-        raise StorageError("objects of this storage have no signed URLs", path=path)
+        raise StorageError("this storage cannot sign URLs", path=path)
     config: dict[str, Any] = {**store.config}
     if _is_more_than_urls(config, store) or (isinstance(store, GCSStore) and store.credential_provider is not None):
-        raise StorageError("the options of the storage do not go together with signed URLs", path=path)
+        raise StorageError("the storage options cannot be combined with signed URLs", path=path)
     now = time.time()
     with store_errors(path):
         [url] = sign_keys(store, [key], timedelta(seconds=_SECONDS))

@@ -87,7 +87,7 @@ class Storage:
     def signed(self, path: str, refused: str | None = None) -> SignedUrl:
         place = self._for(path)
         if isinstance(place, LocalFiles):
-            raise StorageError("files on a disk have no signed URLs", path=path)
+            raise StorageError("local files have no signed URLs", path=path)
         return place.signed(path, refused)
 
     def _for(self, path: str) -> LocalFiles | ObjectFiles:

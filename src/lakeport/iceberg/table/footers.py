@@ -55,8 +55,8 @@ def _checked_schema(engine: Engine, file: ScanFile) -> pa.Schema:
             calendar = LegacyCalendar.of_file(parquet, file.path)
             if calendar is not None and calendar.changes(parquet):
                 raise ConversionError(
-                    "the data file has dates or timestamps in Java's old calendar, which Iceberg's readers would show "
-                    f"as others: write it anew with Spark 3 or later [{file.path}]",
+                    "the data file has dates or timestamps in Java's old calendar, which Iceberg's readers would "
+                    f"misread: rewrite it with Spark 3 or later [{file.path}]",
                     reason=_OLD_CALENDAR,
                 )
             return parquet.schema_arrow
