@@ -48,7 +48,7 @@ def test_a_table_that_is_not_there_is_told_with_names_that_are_near(shared: Shar
         with pytest.raises(SharingError, match=r"404.*did you mean sales\.eu\.orders\?$") as failed:
             connection.scan("sales.EU.ordres").to_arrow()
         assert failed.value.status == 404
-        with pytest.raises(SharingError, match=r"not found either$"):
+        with pytest.raises(SharingError, match=r"shared with you$"):
             connection.scan("sales.eu.xyz").to_arrow()
 
 
@@ -62,7 +62,7 @@ def test_no_secret_is_in_what_a_connection_says_of_itself(shared: Shared) -> Non
 
 def test_a_token_that_has_expired_is_not_sent() -> None:
     connection = lakeport.connect(profile_text(NOWHERE, expirationTime="2020-01-01T00:00:00Z"))
-    with pytest.raises(AuthenticationError, match=r"has expired, at 2020-01-01.*ask the provider"):
+    with pytest.raises(AuthenticationError, match=r"has expired \(2020-01-01.*ask the provider"):
         connection.shares()
     with pytest.raises(AuthenticationError, match=r"has expired"):
         connection.scan("a.b.c").to_arrow()
@@ -75,13 +75,13 @@ def test_a_token_that_expires_within_a_week_is_warned_of() -> None:
 
 
 def test_a_server_that_is_not_there_is_told_at_once() -> None:
-    with pytest.raises(UnavailableError, match=r"connection refused: nothing listens at 127\.0\.0\.1:1"):
+    with pytest.raises(UnavailableError, match=r"connection refused: nothing is listening at 127\.0\.0\.1:1"):
         lakeport.connect(profile_text(NOWHERE)).shares()
 
 
 def test_a_server_that_fails_is_told_after_as_many_tries_as_were_asked_for() -> None:
     with scripted(lambda _: reply(status=503)) as server:
-        with pytest.raises(UnavailableError, match=r"503.*after 1 try"):
+        with pytest.raises(UnavailableError, match=r"503.*after 1 attempt"):
             lakeport.connect(profile_text(server.url), retries=0).shares()
         assert len(server.asked) == 1
 
@@ -95,12 +95,12 @@ def test_a_wrong_token_is_told_with_what_to_do(shared: Shared) -> None:
 def test_options_that_there_are_not_are_refused() -> None:
     with pytest.raises(TypeError, match="speed"):
         lakeport.connect(profile_text(NOWHERE), speed=1)
-    with pytest.raises(ValueError, match="'url' and 'dir'"):
+    with pytest.raises(ValueError, match="'url' or 'dir'"):
         lakeport.connect(profile_text(NOWHERE), access="files")
 
 
 def test_a_proxy_is_asked_in_place_of_the_server(shared: Shared) -> None:
-    with pytest.raises(UnavailableError, match="the proxy on the way to"):
+    with pytest.raises(UnavailableError, match="the proxy for"):
         lakeport.connect(shared.profile, proxy="http://127.0.0.1:1", retries=0).shares()
 
 

@@ -68,7 +68,7 @@ def test_failures_are_told_in_one_line(lakeport: Run, shared: Shared, tmp_path: 
     wrong.write_text(profile_text(shared.server.endpoint, "wrong-token"))
     failures = {
         shared.target("sales.eu.ordres"): "did you mean sales.eu.orders?",
-        f"{expired}#{ORDERS}": "has expired, at 2020-01-01T00:00:00Z: ask the provider for a new profile",
+        f"{expired}#{ORDERS}": "has expired (2020-01-01T00:00:00Z): ask the provider for a new profile",
         f"{wrong}#{ORDERS}": "the token is wrong or has expired: ask the provider for a new profile",
         f"{tmp_path}/nowhere.share#{ORDERS}": "no profile at",
     }

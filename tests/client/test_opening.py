@@ -47,7 +47,7 @@ def test_a_profile_comes_from_the_environment(tmp_path: Path) -> None:
 )
 def test_without_a_profile_it_is_said_where_one_is_looked_for(environment: Mapping[str, str]) -> None:
     with pytest.raises(
-        ValueError, match=r"give one, or set LAKEPORT_PROFILE, or LAKEPORT_ENDPOINT and LAKEPORT_BEARER"
+        ValueError, match=r"pass one, or set LAKEPORT_PROFILE, or LAKEPORT_ENDPOINT and LAKEPORT_BEARER"
     ):
         open_profile(None, environment)
 
@@ -57,9 +57,9 @@ def test_what_is_no_profile_is_refused_without_being_quoted() -> None:
     with pytest.raises(ValueError, match="LAKEPORT_ENDPOINT and LAKEPORT_BEARER_TOKEN has a endpoint") as failed:
         open_profile(None, wrong)
     assert "secret" not in str(failed.value)
-    with pytest.raises(ValueError, match="this is empty"):
+    with pytest.raises(ValueError, match="profile is empty"):
         open_profile(" ")
-    with pytest.raises(ValueError, match="JSON cannot hold") as failed:
+    with pytest.raises(ValueError, match="JSON cannot represent") as failed:
         open_profile({"bearerToken": object()})
     assert "object" not in str(failed.value)
     with pytest.raises(ValueError, match="upgrade Lakeport"):

@@ -122,7 +122,7 @@ def test_a_partition_value_that_would_be_passed_over_is_an_error(form: Format) -
     files = [DataFile("1", pa.table({"a": [1]}), {"b": "x"})]
     with (
         providing(Shared(schema(a="long", b="string"), files, (), form)) as provider,
-        pytest.raises(SharingError, match="a value of 'b', which is no partition column"),
+        pytest.raises(SharingError, match="a partition value of 'b', which is not a partition column"),
     ):
         provider.frame().to_arrow()
 

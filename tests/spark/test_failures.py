@@ -69,7 +69,7 @@ def test_a_token_that_is_wrong_or_has_expired_is_told_without_it(spark: SparkSes
     assert "not-the-token" not in told
     profile |= {"bearerToken": TOKEN, "expirationTime": "2020-01-01T00:00:00Z"}
     told = refused(lambda: read_shared(spark, "sales.eu.orders", **profile))
-    assert "has expired, at 2020-01-01T00:00:00Z: ask the provider for a new profile" in told
+    assert "has expired (2020-01-01T00:00:00Z): ask the provider for a new profile" in told
     assert TOKEN not in told
 
 

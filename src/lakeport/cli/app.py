@@ -41,7 +41,7 @@ _OPTIONS = {
     "pass force=True": "pass --force",
     "pass full=True": "pass --full",
     "read it with access='dir'": "read it with --access dir",
-    "leave out cache, or access='dir'": "drop --cache or --access dir",
+    "drop cache or access='dir'": "drop --cache or --access dir",
     "allow it with merge_schema": "allow it with --merge-schema",
 }
 

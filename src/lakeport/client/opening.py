@@ -72,9 +72,9 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         if self.access not in ("url", "dir", None):
-            raise ValueError(f"{self.access!r} is no access mode: there are 'url' and 'dir'")
+            raise ValueError(f"{self.access!r} is not an access mode: use 'url' or 'dir'")
         if self.access == "dir" and self.cache is not None:
-            raise ValueError("what is read in a table's own directory is not cached: leave out cache, or access='dir'")
+            raise ValueError("files in a table's own directory are not cached: drop cache or access='dir'")
 
     def open_cache(self) -> FileCache | None:
         return None if self.cache is None else FileCache(self.cache, self.cache_bytes)

@@ -70,8 +70,8 @@ def test_failures_are_told_in_one_line(lakeport: Run, shared: Shared, monkeypatc
     failures = {
         shared.target("nope"): "'nope' does not exist",
         profile_text(shared.server.endpoint, "wrong"): "the token is wrong or has expired",
-        profile_text(NOWHERE): "connection refused: nothing listens at 127.0.0.1:1",
-        profile_text(NOWHERE, expirationTime="2020-01-01T00:00:00Z"): "has expired, at 2020-01-01T00:00:00Z",
+        profile_text(NOWHERE): "connection refused: nothing is listening at 127.0.0.1:1",
+        profile_text(NOWHERE, expirationTime="2020-01-01T00:00:00Z"): "has expired (2020-01-01T00:00:00Z)",
         "nowhere.share": "no profile at nowhere.share",
     }
     for target, words in failures.items():

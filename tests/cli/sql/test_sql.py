@@ -110,7 +110,7 @@ def test_files_that_a_condition_rules_out_are_not_opened(lakeport: Run, tmp_path
             assert found.documents == [{"id": 1}, {"id": 3}]
             failed = lakeport("sql", f"select * from {table}", "-p", shared.profile)
             assert failed.code == 1
-            assert "refuses the file" in failed.err or "does not exist" in failed.err
+            assert "denied access to the file" in failed.err or "does not exist" in failed.err
             assert len(failed.err.splitlines()) == 1
 
 

@@ -83,7 +83,7 @@ def test_an_expired_token_is_not_sent() -> None:
         clock.now = NOW - 0.001
         assert auth.header() == "Bearer abc"
         clock.now = NOW
-        with pytest.raises(AuthenticationError, match=r"expired, at 2023-11-14T22:13:20Z.*new profile") as failed:
+        with pytest.raises(AuthenticationError, match=r"expired \(2023-11-14T22:13:20Z\).*new profile") as failed:
             auth.header()
     assert "abc" not in str(failed.value)
 
@@ -172,13 +172,13 @@ def test_threads_that_begin_together_fetch_one_token() -> None:
     ("answer", "message"),
     [
         (reply(b'{"error": "invalid_client", "error_description": "no such client"}', 401), "invalid_client: no such"),
-        (reply(b"<html>", 403), "the status 403"),
-        (reply(b'{"token_type": "bearer"}'), "no access_token"),
-        (reply(b'{"access_token": ""}'), "no access_token"),
-        (reply(b'{"access_token": "my secret\\r\\nX-More: 1"}'), "no access_token"),
-        (reply(b'{"access_token": "t", "expires_in": "soon"}'), "no access_token"),
-        (reply(b"not json"), "no access_token"),
-        (reply(b""), "no access_token"),
+        (reply(b"<html>", 403), "issued no token: status 403"),
+        (reply(b'{"token_type": "bearer"}'), "without a valid access_token"),
+        (reply(b'{"access_token": ""}'), "without a valid access_token"),
+        (reply(b'{"access_token": "my secret\\r\\nX-More: 1"}'), "without a valid access_token"),
+        (reply(b'{"access_token": "t", "expires_in": "soon"}'), "without a valid access_token"),
+        (reply(b"not json"), "without a valid access_token"),
+        (reply(b""), "without a valid access_token"),
         (reply(b'{"error": "slow_down"}'), "slow_down"),
     ],
 )
@@ -286,9 +286,9 @@ def test_a_key_of_an_elliptic_curve_signs_too(
     ("content", "algorithm", "message"),
     [
         (None, None, "cannot be read"),
-        (b"-----BEGIN NOTHING-----", None, "not one for the algorithm RS256, in PEM and without a password"),
-        ("rsa", "ES256", "not one for the algorithm ES256"),
-        ("secp384r1", "ES256", "not one for the algorithm ES256"),
+        (b"-----BEGIN NOTHING-----", None, "must be PEM without a password, and fit the algorithm RS256"),
+        ("rsa", "ES256", "and fit the algorithm ES256"),
+        ("secp384r1", "ES256", "and fit the algorithm ES256"),
         ("rsa", "HS256", "use one of RS256, RS384, RS512"),
         ("rsa", "none", "use one of RS256, RS384, RS512"),
     ],

@@ -88,7 +88,7 @@ def test_the_waits_double_up_to_the_longest_and_then_it_is_given_up() -> None:
     sleeps = Sleeps()
     retries = RetryOptions(retries=6, first_wait_seconds=1, longest_wait_seconds=10, total_seconds=1000)
     with scripted(lambda asked: reply(b"", 503)) as server, pool(sleeps, retries=retries) as http:
-        with pytest.raises(UnavailableError, match=r"127\.0\.0\.1.*503.*7 tries in 35\.0 s") as failed:
+        with pytest.raises(UnavailableError, match=r"127\.0\.0\.1.*503.*7 attempts in 35\.0 s") as failed:
             http.request("GET", server.url)
         assert sleeps.seconds == [1, 2, 4, 8, 10, 10]
         assert len(server.asked) == 7
@@ -114,7 +114,7 @@ def test_it_waits_for_as_long_as_the_server_asks() -> None:
 def test_it_does_not_wait_for_longer_than_its_limit() -> None:
     sleeps = Sleeps()
     with scripted(lambda asked: reply(b"", 503, {"retry-after": "3600"})) as server, pool(sleeps) as http:
-        with pytest.raises(UnavailableError, match="asks to wait for 3600 s") as failed:
+        with pytest.raises(UnavailableError, match="asks to wait 3600 s") as failed:
             http.request("GET", server.url)
         assert (len(server.asked), sleeps.seconds) == (1, [])
     assert failed.value.wait_seconds == 3600
@@ -143,7 +143,7 @@ def test_a_server_that_is_not_there_is_named_at_once() -> None:
         http.get_range(f"{gone.url}/path", 0, 1)
     with (
         pool(sleeps, proxy=gone.url) as http,
-        pytest.raises(UnavailableError, match=r"refused.* the proxy on the way to x"),
+        pytest.raises(UnavailableError, match=r"refused.* the proxy for x"),
     ):
         http.request("GET", "http://x.example/")
     assert sleeps.seconds == []
@@ -165,7 +165,7 @@ def test_a_server_that_answered_before_may_come_back() -> None:
     with pool(sleeps) as http:
         with scripted(lambda asked: [*reply(b"here"), Close()]) as restarting:
             http.request("GET", restarting.url).close()
-        with pytest.raises(UnavailableError, match=r"connection refused.*given up after 9 tries"):
+        with pytest.raises(UnavailableError, match=r"connection refused.*gave up after 9 attempts"):
             http.request("GET", restarting.url)
     assert len(sleeps.seconds) == 8
 
@@ -175,10 +175,10 @@ def test_a_server_that_answered_before_may_come_back() -> None:
 )
 def test_what_is_no_url_is_refused_without_being_told(url: str) -> None:
     with pool() as http:
-        with pytest.raises(SharingError, match="not a URL") as failed:
+        with pytest.raises(SharingError, match="not an http or https URL") as failed:
             http.request("GET", url)
         assert "secret" not in str(failed.value)
-        with pytest.raises(StorageError, match="not a URL"):
+        with pytest.raises(StorageError, match="not an http or https URL"):
             http.get_range(url, 0, 1)
 
 
@@ -292,7 +292,7 @@ def test_redirects_in_a_circle_end() -> None:
 
 def test_a_redirect_to_what_is_no_url_of_http_is_not_followed() -> None:
     script = in_turn(reply(b"", 302, {"location": "file:///etc/passwd"}))
-    with scripted(script) as server, pool() as http, pytest.raises(SharingError, match="not a URL of http"):
+    with scripted(script) as server, pool() as http, pytest.raises(SharingError, match="not an http or https URL"):
         http.request("GET", server.url)
 
 
@@ -303,7 +303,7 @@ def test_a_redirect_whose_host_can_be_read_in_two_ways_is_not_followed() -> None
         return reply(b"", 302, {"location": f"{other.url}\\@{asked.headers['host']}/"})
 
     with scripted(lambda asked: reply(b"here")) as other, scripted(script) as server, pool() as http:
-        with pytest.raises(SharingError, match="not a URL of http"):
+        with pytest.raises(SharingError, match="not an http or https URL"):
             http.request("GET", server.url, headers={"Authorization": "Bearer t"})
         assert other.asked == []
 
@@ -362,7 +362,7 @@ def test_no_bytes_are_not_asked_for() -> None:
 
 
 def test_a_range_that_makes_no_sense_is_refused() -> None:
-    with pool() as http, pytest.raises(ValueError, match="no range"):
+    with pool() as http, pytest.raises(ValueError, match="invalid range"):
         http.get_range("http://example.invalid", -1, 5)
 
 
@@ -387,7 +387,7 @@ def test_a_range_that_never_comes_further_is_given_up() -> None:
         return [first, Close()]
 
     with scripted(script) as server, pool(retries=RetryOptions(retries=3)) as http:
-        with pytest.raises(StorageError, match="4 tries"):
+        with pytest.raises(StorageError, match="4 attempts"):
             http.get_range(f"{server.url}/file?signature=secret", 0, 1000)
         assert len(server.asked) == 4
 
@@ -500,6 +500,6 @@ def test_a_body_that_ends_too_early_is_tried_again(answer: Steps) -> None:
 def test_a_stalled_server_is_left_after_the_time_without_a_byte() -> None:
     began = time.monotonic()
     http = pool(retries=RetryOptions(retries=1), read_seconds=0.2)
-    with scripted(lambda asked: [Stall()]) as server, http, pytest.raises(UnavailableError, match="stopped sending"):
+    with scripted(lambda asked: [Stall()]) as server, http, pytest.raises(UnavailableError, match="stopped responding"):
         http.request("GET", server.url)
     assert time.monotonic() - began < 5

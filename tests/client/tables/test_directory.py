@@ -142,13 +142,13 @@ def test_a_token_of_google_may_expire_at_any_time(moment: int) -> None:
 
 
 def test_credentials_of_no_known_kind_are_refused() -> None:
-    with pytest.raises(SharingError, match="no temporary credentials of a kind"):
+    with pytest.raises(SharingError, match="no temporary credentials of a supported kind"):
         storage_options(Credentials(location="s3://b/t", expiration_time=1))
 
 
 @pytest.mark.parametrize("location", ["hdfs://h/t", "/data/t", "file:///data/t"])
 def test_a_storage_that_cannot_be_read_is_named(location: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="a storage which Lakeport does not read"):
+    with pytest.raises(UnsupportedFeatureError, match="a storage that Lakeport does not support"):
         storage_options(Credentials(location=location, expiration_time=1, aws_temp_credentials=AWS))
 
 
@@ -189,7 +189,7 @@ def test_a_log_does_not_lead_to_the_readers_own_files_nor_to_other_hosts(tmp_pat
         text = json.dumps({"shareCredentialsVersion": 1, "endpoint": server.url, "bearerToken": "t"})
         storage = DirectoryStorage(SharingServer(parse_profile(text), http), NAME, {})
         for path in [f"{tmp_path}/private", f"{server.url}/x", "s3://other/x", "s3://bucket/t/../other/x"]:
-            with pytest.raises(AccessDeniedError, match="outside of the directories that the server shares"):
+            with pytest.raises(AccessDeniedError, match="outside the directories that the server shares"):
                 storage.read(path)
             with pytest.raises(AccessDeniedError):
                 storage.status(path)

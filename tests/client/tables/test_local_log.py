@@ -193,7 +193,7 @@ def test_another_head_among_the_files_is_an_error(answer: Answer, other: Other, 
     head.get("deltaProtocol", head).update(minReaderVersion=2)
     head.get("deltaMetadata", head).update(id="another")
     answer.body = encoded([*answer.lines[:-1], repeated, answer.lines[-1]])
-    with pytest.raises(SharingError, match="another protocol, or other metadata, among the files"):
+    with pytest.raises(SharingError, match="a second protocol or metadata, different from the first"):
         other.frame().to_arrow()
 
 
@@ -234,7 +234,7 @@ def test_a_range_from_the_first_version_needs_no_checkpoint() -> None:
 
 @pytest.mark.parametrize("version", [2, 7, None])
 def test_a_change_of_another_version_is_an_error(version: int | None) -> None:
-    with pytest.raises(SharingError, match=f"a change of version {version}, which was not asked for"):
+    with pytest.raises(SharingError, match=f"a change of version {version}, which was not requested"):
         changes_log(3, 6, HEAD, [Told(told(0, "a").action, version)])
 
 

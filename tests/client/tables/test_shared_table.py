@@ -173,7 +173,7 @@ def test_a_frame_whose_version_is_not_shared_any_more_says_so(tmp_path: Path) ->
         frame = frame_of(client, "a.b.growing")
         assert frame.version == 0
         tables.append(str(path), {"id": [3]})
-        with pytest.raises(SharingError, match="scan the table anew") as caught:
+        with pytest.raises(SharingError, match="scan the table again") as caught:
             frame.to_arrow()
     assert caught.value.code == "VERSION_CHANGED"
 
@@ -184,7 +184,7 @@ def test_a_frame_without_refresh_tokens_does_not_move_to_another_version() -> No
         frame = provider.frame()
         assert frame.count() == 2
         table.version += 1
-        with pytest.raises(SharingError, match="scan the table anew") as caught:
+        with pytest.raises(SharingError, match="scan the table again") as caught:
             frame.where("id > 0").to_arrow()
     assert caught.value.code == "VERSION_CHANGED"
 
@@ -263,7 +263,7 @@ def test_an_answer_of_another_version_than_was_asked_for_is_refused() -> None:
     table = Shared(schema(id="long"), [DataFile("1", pa.table({"id": [1]}))], version=5)
     with providing(table) as provider:
         for read in (lambda view: view.schema, lambda view: view.count(), lambda view: view.where("id > 0").count()):
-            with pytest.raises(SharingError, match=r"is version 3 of .* answers with version 5"):
+            with pytest.raises(SharingError, match=r"this reads version 3 of .* serves version 5"):
                 read(provider.frame().at(version=3))
 
 
@@ -309,5 +309,5 @@ def test_a_feed_whose_property_is_no_flag_keeps_from_changes_only(tmp_path: Path
 
 
 def test_the_history_of_a_shared_table_is_not_told(own: SharingServer) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="does not tell the history"):
+    with pytest.raises(UnsupportedFeatureError, match="do not expose the history"):
         frame_of(own, "sales.eu.orders").history()

@@ -110,7 +110,7 @@ def test_urls_that_are_all_refused_are_an_error(status: str, error: type[Lakepor
 
 
 def test_a_file_that_is_not_shared_is_missing() -> None:
-    with pytest.raises(MissingFileError, match="has not shared this file"):
+    with pytest.raises(MissingFileError, match="did not share this file"):
         SharedStorage(pool()).read("delta-sharing:///a.b.c/other/5")
 
 

@@ -54,7 +54,7 @@ def _warn_of_cleartext(profile: Profile) -> None:
         host = urlsplit(url).hostname or ""
         if urlsplit(url).scheme == "http" and not _is_loopback(host):
             message = (
-                f"the credentials for {host} are sent unencrypted, and everyone on the way can read them: ask the "
+                f"the credentials for {host} are sent unencrypted, and others on the network can read them: ask the "
                 "provider for a profile with an https endpoint"
             )
             warnings.warn(message, UserWarning, stacklevel=3)
@@ -84,7 +84,7 @@ class _FixedToken:
         if self.profile.is_expired(int(self.clock() * 1000)):
             assert isinstance(self.profile.credentials, BearerToken)
             raise AuthenticationError(
-                f"the token for {self.profile.endpoint} has expired, at {self.profile.credentials.expiration_time}: "
+                f"the token for {self.profile.endpoint} has expired ({self.profile.credentials.expiration_time}): "
                 "ask the provider for a new profile",
                 status=401,
                 code="TOKEN_EXPIRED",

@@ -80,7 +80,7 @@ def _read_key(credentials: OAuthPrivateKeyJwt) -> bytes:
         return Path(credentials.private_key_file).read_bytes()
     except OSError as error:
         raise _unusable(
-            f"the private key that the profile names cannot be read: {error.strerror} [{credentials.private_key_file}]"
+            f"the profile's private key cannot be read: {error.strerror} [{credentials.private_key_file}]"
         ) from None
 
 
@@ -91,12 +91,14 @@ def _sign(claims: dict[str, Any], pem: bytes, algorithm: str, key_id: str | None
     except ImportError:
         raise _unusable("the profile has a private key: pip install 'lakeport[oauth]' to use it") from None
     if algorithm not in _ALGORITHMS:
-        raise _unusable(f"the profile names the algorithm {algorithm[:20]!r}; use one of {', '.join(_ALGORITHMS)}")
+        raise _unusable(
+            f"the profile's algorithm {algorithm[:20]!r} is not supported; use one of {', '.join(_ALGORITHMS)}"
+        )
     try:
         return jwt.encode(claims, pem, algorithm, headers={"kid": key_id} if key_id else None)
     except (jwt.InvalidKeyError, ValueError, TypeError):
         raise _unusable(
-            f"the profile's private key is not one for the algorithm {algorithm}, in PEM and without a password"
+            f"the profile's private key must be PEM without a password, and fit the algorithm {algorithm}"
         ) from None
 
 
@@ -119,10 +121,10 @@ def _read_token(answer: HttpAnswer) -> AccessToken:
 
 def _refused(answer: HttpAnswer, found: _Answer) -> AuthenticationError:
     said = ": ".join(filter(None, (found.error, found.error_description)))
-    reason = without_secrets(said) if said else f"the status {answer.status}"
-    missing = "" if answer.status != 200 or said else " and no access_token that can be used"
+    reason = without_secrets(said) if said else f"status {answer.status}"
+    missing = "" if answer.status != 200 or said else " without a valid access_token"
     return AuthenticationError(
-        f"{answer.server} gives no token, but {reason}{missing}; check the profile, or ask the provider for a new one",
+        f"{answer.server} issued no token: {reason}{missing}; check the profile, or ask the provider for a new one",
         status=answer.status,
         code="NO_TOKEN",
     )

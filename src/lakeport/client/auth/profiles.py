@@ -30,7 +30,7 @@ def open_profile(given: GivenProfile, environment: Mapping[str, str] = os.enviro
         case None:
             return _from_environment(environment)
         case str() if not given.strip():
-            raise ValueError("a profile is the path of a file or its text, and this is empty")
+            raise ValueError("the profile is empty: pass the path of a file, or its text")
         case str() | os.PathLike():
             return _read(given)
         case _:
@@ -46,7 +46,7 @@ def _encode(content: Mapping[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(dict(content))
     except (TypeError, ValueError, RecursionError):
-        raise ValueError("the profile has a value that JSON cannot hold") from None
+        raise ValueError("the profile has a value that JSON cannot represent") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> Profile:
@@ -58,4 +58,4 @@ def _from_environment(environment: Mapping[str, str]) -> Profile:
             _encode({"shareCredentialsVersion": 1, "endpoint": endpoint, "bearerToken": token}),
             f"the profile in {ENDPOINT} and {TOKEN}",
         )
-    raise ValueError(f"there is no profile: give one, or set {PROFILE}, or {ENDPOINT} and {TOKEN}")
+    raise ValueError(f"no profile found: pass one, or set {PROFILE}, or {ENDPOINT} and {TOKEN}")

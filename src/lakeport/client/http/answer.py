@@ -74,7 +74,7 @@ class HttpAnswer:
         if encoding in ("gzip", "x-gzip"):
             return self._unpacked()
         raise SharingError(
-            f"{self.server} answers in the encoding {encoding[:30]!r}, which was not asked for",
+            f"{self.server} responded in the encoding {encoding[:30]!r}, which was not requested",
             status=self.status,
             code="INVALID_ANSWER",
         )
@@ -109,7 +109,7 @@ class HttpAnswer:
                     rest = unpacking.unconsumed_tail or unpacking.unused_data
         except zlib.error as error:
             raise UnavailableError(
-                f"{self.server} sent a body that cannot be unpacked", status=0, code="CONNECTION_FAILED"
+                f"{self.server} sent a body that cannot be decompressed", status=0, code="CONNECTION_FAILED"
             ) from error
         if not unpacking.eof:
-            raise UnavailableError(f"{self.server} broke its answer off", status=0, code="CONNECTION_FAILED")
+            raise UnavailableError(f"{self.server} sent a truncated response", status=0, code="CONNECTION_FAILED")

@@ -58,7 +58,7 @@ def origin_of(url: str) -> Origin:
         if parts.scheme in _PORTS and parts.host and "\\" not in url:
             port = _PORTS[parts.scheme] if parts.port is None else parts.port
             return Origin(parts.scheme, parts.host.strip("[]"), port)
-    raise SharingError("this is not a URL of http or https", status=0, code="INVALID_URL")
+    raise SharingError("this is not an http or https URL", status=0, code="INVALID_URL")
 
 
 class Connections:
@@ -140,7 +140,7 @@ class Connections:
 def _proxy_manager(proxy: str, settings: dict[str, Any]) -> urllib3.PoolManager:
     url = urllib3.util.parse_url(proxy)
     if url.scheme not in _PORTS:
-        raise ValueError("the URL of a proxy begins with http:// or https://")
+        raise ValueError("the URL of a proxy must begin with http:// or https://")
     headers = urllib3.make_headers(proxy_basic_auth=url.auth) if url.auth else None
     plain = url._replace(auth=None).url
     return urllib3.ProxyManager(plain, proxy_headers=headers, proxy_ssl_context=settings["ssl_context"], **settings)
@@ -171,10 +171,10 @@ def _redirected(
     Raises `SharingError` for a redirect that is not followed."""
     before, after = origin_of(url), origin_of(target)
     if before.scheme == "https" and after.scheme == "http":
-        raise _refused(answer, "redirects to a connection that is not encrypted")
+        raise _refused(answer, "redirects to an unencrypted connection")
     if method not in ("GET", "HEAD"):
         if answer.status not in (307, 308) or before != after:
-            raise _refused(answer, f"redirects a {method} request to another place")
+            raise _refused(answer, f"redirects a {method} request elsewhere")
         return method, headers
     if before == after:
         return method, headers
@@ -182,5 +182,5 @@ def _redirected(
 
 
 def _refused(answer: HttpAnswer, what: str) -> SharingError:
-    message = f"{answer.server} {what}, which is not followed; ask the provider for the right endpoint"
+    message = f"{answer.server} {what}; the redirect was not followed: ask the provider for the right endpoint"
     return SharingError(message, status=answer.status, code="REDIRECT")

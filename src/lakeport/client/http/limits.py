@@ -45,12 +45,12 @@ def limited(chunks: Iterator[bytes], most: int, server: str, about: str) -> Iter
 def check_unpacked(packed: int, unpacked: int, server: str) -> None:
     """Raises `SharingError` for a body that decompresses to far more than was sent."""
     if unpacked > max(_UNPACKED_BYTES, _UNPACKED_RATIO * packed):
-        raise too_large(server, "the request", f"unpacks to more than {_UNPACKED_RATIO} times its size")
+        raise too_large(server, "the request", f"decompresses to more than {_UNPACKED_RATIO} times its size")
 
 
 def too_large(server: str, about: str, problem: str) -> SharingError:
     return SharingError(
-        f"the answer of {server} about {about} {problem}, and is not read; tell the provider",
+        f"the response of {server} about {about} {problem}, and was rejected; tell the provider",
         status=200,
         code="ANSWER_TOO_LARGE",
     )

@@ -19,7 +19,7 @@ class DataUrlRefused(Exception):  # noqa: N818  # not an error to people: the ca
     """Storage does not, or no longer, accept the URL."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"the storage refuses the URL of a file, with the status {status}")
+        super().__init__(f"storage rejected the URL of a file with status {status}")
         self.status = status
 
 
@@ -33,7 +33,7 @@ class Range:
 
     def __post_init__(self) -> None:
         if self.start < 0 or self.length < 0:
-            raise ValueError(f"there is no range of {self.length} bytes from {self.start}")
+            raise ValueError(f"invalid range: {self.length} bytes from {self.start}")
 
     @property
     def missing(self) -> int:
@@ -67,7 +67,7 @@ def receive_range(answer: HttpAnswer, wanted: Range, path: str) -> None:
     if answer.status in _REFUSED:
         raise DataUrlRefused(answer.status)
     if answer.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
-        raise StorageError("the storage sends the file in another encoding than it has", path=path)
+        raise StorageError("storage sent the file in an unexpected encoding", path=path)
     match answer.status:
         case 206:
             _take(answer, wanted, _sent(answer, wanted, path))
@@ -77,7 +77,7 @@ def receive_range(answer: HttpAnswer, wanted: Range, path: str) -> None:
         case 416:
             raise _too_short(wanted, answer.headers.get("content-range"), path)
         case status:
-            raise StorageError(f"the storage answers with the status {status}", path=path)
+            raise StorageError(f"storage responded with status {status}", path=path)
 
 
 def _sent(answer: HttpAnswer, wanted: Range, path: str) -> int:
@@ -85,10 +85,10 @@ def _sent(answer: HttpAnswer, wanted: Range, path: str) -> int:
     text = answer.headers.get("content-range")
     match = _CONTENT_RANGE.fullmatch(text or "")
     if match is None:
-        raise StorageError("the storage does not say which bytes of the file it sends", path=path)
+        raise StorageError("storage did not say which bytes of the file it sent", path=path)
     first, last = int(match[1]), int(match[2])
     if first != wanted.position or last < first:
-        raise StorageError(f"the storage sends other bytes than asked for: {first} to {last}", path=path)
+        raise StorageError(f"storage sent other bytes than requested: {first} to {last}", path=path)
     if match[3] != "*" and int(match[3]) < wanted.end:
         raise _too_short(wanted, text, path)
     return min(last + 1 - first, wanted.missing)
@@ -117,8 +117,8 @@ def _take(answer: HttpAnswer, wanted: Range, size: int) -> None:
 
 
 def _broken_off(answer: HttpAnswer) -> UnavailableError:
-    return UnavailableError(f"{answer.server} broke off in the middle of a file", status=0, code="CONNECTION_FAILED")
+    return UnavailableError(f"{answer.server} closed the connection within a file", status=0, code="CONNECTION_FAILED")
 
 
 def _too_short(wanted: Range, said: str | None, path: str) -> StorageError:
-    return StorageError(f"the file ends before the byte {wanted.end} ({said or 'no length given'})", path=path)
+    return StorageError(f"the file ends before byte {wanted.end} ({said or 'no length given'})", path=path)

@@ -18,8 +18,8 @@ _SECRETS = re.compile(r"(https?://[^\s?\"']+)\?[^\s\"']+|\b(Bearer|Basic)\s+[\w.
 
 _ADVICE = {
     401: "the token is wrong or has expired: ask the provider for a new profile",
-    403: "ask the provider to grant it to you",
-    404: "check the name; what is not shared with you is not found either",
+    403: "ask the provider for access",
+    404: "check the name, and that it is shared with you",
 }
 
 
@@ -32,7 +32,7 @@ def refusal(answer: HttpAnswer, about: str = "") -> SharingError:
     """The error for a response; reads its body. `about` names what was requested."""
     body = _read_body(answer)
     code = body.errorCode or f"HTTP_{answer.status}"
-    where = f"{answer.server} refuses {about}" if about else f"{answer.server} refuses the request"
+    where = f"{answer.server} rejected the request for {about}" if about else f"{answer.server} rejected the request"
     return sharing_error(where, answer.status, code, body.message or "")
 
 
@@ -47,7 +47,7 @@ def sharing_error(where: str, status: int, code: str, message: str) -> SharingEr
 def invalid_answer(server: str, about: str, problem: str) -> SharingError:
     """A response with a success status but invalid content."""
     return SharingError(
-        f"{server} gives an answer about {about} that cannot be used: {problem}; tell the provider",
+        f"{server} sent an invalid response about {about}: {problem}; tell the provider",
         status=200,
         code=INVALID_ANSWER,
     )

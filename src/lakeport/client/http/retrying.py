@@ -68,10 +68,10 @@ class Attempts:
         return self._timing.chance() * min(doubled, self._options.longest_wait_seconds)
 
     def _given_up(self, error: UnavailableError, passed: float) -> UnavailableError:
-        tries = "1 try" if self._failed == 1 else f"{self._failed} tries"
-        asked = f", and it asks to wait for {error.wait_seconds:g} s" if error.wait_seconds else ""
+        tries = "1 attempt" if self._failed == 1 else f"{self._failed} attempts"
+        asked = f", and the server asks to wait {error.wait_seconds:g} s" if error.wait_seconds else ""
         return UnavailableError(
-            f"{error}; given up after {tries} in {passed:.1f} s{asked}; try again later",
+            f"{error}; gave up after {tries} in {passed:.1f} s{asked}; try again later",
             status=error.status,
             code=error.code,
             wait_seconds=error.wait_seconds,
@@ -92,8 +92,8 @@ def connection_error(error: Exception, server: str, *, answered_before: bool = T
     match error:
         case exceptions.SSLError() if _is_certificate_problem(error):
             return SharingError(
-                f"the certificate of {server} is not trusted ({_certificate_reason(error)}); if it is signed by an "
-                "authority of your own, give its certificate",
+                f"the certificate of {server} is not trusted ({_certificate_reason(error)}); if it is signed by your "
+                "own certificate authority, pass the certificate of that authority",
                 status=0,
                 code="UNTRUSTED_CERTIFICATE",
             )
@@ -104,11 +104,11 @@ def connection_error(error: Exception, server: str, *, answered_before: bool = T
         case exceptions.NewConnectionError():  # in urllib3, a subclass of `ConnectTimeoutError`
             reason = f"{server} cannot be reached: {_cause(error, OSError) or 'the connection failed'}"
         case exceptions.ConnectTimeoutError():
-            reason = f"{server} cannot be reached: it did not answer in time"
+            reason = f"{server} cannot be reached: the connection timed out"
         case exceptions.ProxyError():
-            reason = f"the proxy on the way to {server} cannot be reached"
+            reason = f"the proxy for {server} cannot be reached"
         case exceptions.ReadTimeoutError():
-            reason = f"{server} stopped sending its answer"
+            reason = f"{server} stopped responding"
         case _:
             reason = f"the connection to {server} was lost"
     return UnavailableError(reason, status=0, code="CONNECTION_FAILED")
@@ -116,9 +116,9 @@ def connection_error(error: Exception, server: str, *, answered_before: bool = T
 
 def _unreachable(error: Exception, server: str) -> str | None:
     """Why nothing can be at the address; None if something may be."""
-    proxy = "the proxy on the way to " if isinstance(error, exceptions.ProxyError) else ""
+    proxy = "the proxy for " if isinstance(error, exceptions.ProxyError) else ""
     if _cause(error, ConnectionRefusedError):
-        return f"connection refused: nothing listens at {proxy}{server}; check the address"
+        return f"connection refused: nothing is listening at {proxy}{server}; check the address"
     unknown = _cause(error, socket.gaierror)
     if isinstance(unknown, socket.gaierror) and unknown.errno == socket.EAI_NONAME:
         return f"the name of {proxy}{server} does not exist; check the address"

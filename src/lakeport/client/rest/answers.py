@@ -86,7 +86,7 @@ class Page:
             head, ended = 2, False
             for number, line in _numbered(self.file, self.server, self.about):
                 if ended:
-                    raise invalid_answer(self.server, self.about, f"it goes on after its end, in the line {number}")
+                    raise invalid_answer(self.server, self.about, f"it continues after its end, in line {number}")
                 ended = _decode_line(line, number, self.server, self.about).end_stream_action is not None
                 head -= 1
                 if head < 0 and not ended:
@@ -148,7 +148,7 @@ class TableAnswer:
             if getattr(page, name) != getattr(self, name):
                 page.file.close()
                 what = name.replace("_", " ")
-                raise invalid_answer(page.server, page.about, f"its pages do not belong together: the {what} differs")
+                raise invalid_answer(page.server, page.about, f"its pages are inconsistent: the {what} differs")
         return page
 
 
@@ -180,7 +180,7 @@ def _read_page(answer: HttpAnswer, about: str, file: SpooledTemporaryFile[bytes]
     last = _decode_line(_last_line(file, answer.server, about), None, answer.server, about)
     _check_end(answer, about, capabilities, last.end_stream_action)
     if len(head) < 2 or not first.is_protocol or not _decode_line(head[1], 2, answer.server, about).is_metadata:
-        raise invalid_answer(answer.server, about, "it does not begin with a protocol and the metadata")
+        raise invalid_answer(answer.server, about, "it does not begin with protocol and metadata")
     return Page(
         server=answer.server,
         about=about,
@@ -204,19 +204,19 @@ def _pending(found: QueryStatus, server: str, about: str) -> Pending:
 def _check_end(answer: HttpAnswer, about: str, capabilities: Capabilities, end: EndStreamAction | None) -> None:
     if end is not None and end.error_message is not None:
         status = end.http_status_error_code or 500
-        where = f"{answer.server} broke off its answer about {about}"
+        where = f"{answer.server} broke off its response about {about}"
         raise sharing_error(where, status, "STREAM_FAILED", end.error_message)
     if end is None and capabilities.include_end_stream_action:
-        raise invalid_answer(answer.server, about, "it is not whole: the end that its header promises is missing")
+        raise invalid_answer(answer.server, about, "it is truncated: the end that its header announced is missing")
     if end is None and not answer.tells_its_length:
-        raise invalid_answer(answer.server, about, "it has neither a length nor an end, so that it may not be whole")
+        raise invalid_answer(answer.server, about, "it has neither a length nor an end, so it may be truncated")
 
 
 def parse_version(answer: HttpAnswer, about: str) -> int:
     """The `Delta-Table-Version` header. Raises `SharingError`."""
     text = answer.headers.get("delta-table-version", "").strip()
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 1 << 63):
-        raise invalid_answer(answer.server, about, "it has no valid Delta-Table-Version in its header")
+        raise invalid_answer(answer.server, about, "its header Delta-Table-Version is missing or invalid")
     return int(text)
 
 
@@ -226,7 +226,7 @@ def _response_format(answer: HttpAnswer, about: str, capabilities: Capabilities)
     if "parquet" in capabilities.response_formats:
         return "parquet"
     formats = ", ".join(capabilities.response_formats)[:50]
-    raise invalid_answer(answer.server, about, f"it is in the format {formats}, which was not asked for")
+    raise invalid_answer(answer.server, about, f"it is in the format {formats}, which was not requested")
 
 
 def _head(file: SpooledTemporaryFile[bytes], server: str, about: str) -> list[bytes]:
@@ -271,7 +271,7 @@ def _decode_line(line: bytes, number: int | None, server: str, about: str) -> _L
     try:
         return _LINES.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        where = "the last line" if number is None else f"the line {number}"
+        where = "the last line" if number is None else f"line {number}"
         raise invalid_answer(server, about, f"{where} is not a JSON object of the protocol") from None
 
 
@@ -303,7 +303,7 @@ class PageCount:
         if self._pages >= PAGES:
             raise too_large(self._server, self._about, f"has more than {PAGES:,} pages")
         if self._empty >= EMPTY_PAGES:
-            raise too_large(self._server, self._about, f"has {EMPTY_PAGES:,} pages in a row with nothing on them")
+            raise too_large(self._server, self._about, f"has {EMPTY_PAGES:,} empty pages in a row")
         if next_token is not None and hash(next_token) in self._tokens:
-            raise invalid_answer(self._server, self._about, "its pages lead back to one that was there")
+            raise invalid_answer(self._server, self._about, "its pages form a loop")
         self._tokens.add(hash(next_token))

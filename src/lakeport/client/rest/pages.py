@@ -61,7 +61,7 @@ class ParameterPages:
             most_bytes=self._most_bytes,
         )
         if isinstance(found, Pending):
-            raise invalid_answer(self._session.host, self._about, "it is that of a query, which this is not")
+            raise invalid_answer(self._session.host, self._about, "it reports a pending query, but none was sent")
         return found
 
 
@@ -115,8 +115,8 @@ class QueryPages:
 
     def _never_ready(self) -> UnavailableError:
         return UnavailableError(
-            f"{self._session.host} has not answered a query about {self._about} within {self._pending_seconds:g} s; "
-            "ask for less, or wait longer",
+            f"{self._session.host} did not answer a query about {self._about} within {self._pending_seconds:g} s; "
+            "request less, or wait longer",
             status=200,
             code="QUERY_PENDING",
         )

@@ -113,7 +113,7 @@ def _decode(kind: type[T], about: str, answer: HttpAnswer) -> T:
         content = msgspec.json.decode(answer.read(about))
         return msgspec.convert(_without_nulls(content), kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise invalid_answer(answer.server, about, "it is not the JSON of the protocol") from None
+        raise invalid_answer(answer.server, about, "it is not valid JSON of the protocol") from None
 
 
 def _without_nulls(value: Any) -> Any:
@@ -126,7 +126,7 @@ def _without_nulls(value: Any) -> Any:
 def segment(name: str) -> str:
     """A name as one path segment. Raises `ValueError` for an invalid one."""
     if name in ("", ".", ".."):
-        raise ValueError(f"{name!r} is not a name")
+        raise ValueError(f"{name!r} is not a valid name")
     return quote(name, safe="")
 
 

@@ -157,7 +157,7 @@ def pieces_of(storage: StorageClient, path: str, size: int) -> Iterator[bytes]:
         length = min(_PIECE, size - start)
         piece = storage.read(path, start, length)
         if len(piece) != length:
-            raise CorruptTableError(f"the file ends before the byte {start + length}, which it should have", path=path)
+            raise CorruptTableError(f"the file ends before byte {start + length}", path=path)
         yield piece
 
 
@@ -165,4 +165,4 @@ def check_end(tail: bytes, size: int, path: str) -> None:
     """Raises `CorruptTableError` unless this is a valid end of a Parquet file of this size."""
     footer = int.from_bytes(tail[:4], "little")
     if size < _LEAST or tail[4:] not in _MAGIC or footer + _LEAST > size:
-        raise CorruptTableError("the file does not end as a Parquet file of its size does", path=path)
+        raise CorruptTableError("the file does not end with a valid Parquet footer", path=path)

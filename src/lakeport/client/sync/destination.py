@@ -75,20 +75,20 @@ class Destination:
             return
         if self.synced_version is None:
             raise SyncError(
-                f"there is a table that no sync has made, and it stays as it is: choose another place [{self.root}]"
+                f"a table that no sync made exists here, and was left unchanged: choose another place [{self.root}]"
             )
         if full:
             return
         if self.snapshot.metadata.id != shared.metadata.id:
             known = self.snapshot.properties.get(SYNCED_TABLE)
             raise SyncError(
-                f"{table} is not the table that was copied here as {known}: it is another one, or was made anew; "
-                f"choose another place, or pass full=True to put it in the place of the copy [{self.root}]"
+                f"{table} is not the table that was copied here as {known}: it is another one, or was recreated; "
+                f"choose another place, or pass full=True to replace the copy [{self.root}]"
             )
         if self.synced_version > shared.version:
             raise SyncError(
                 f"{table} is at version {shared.version}, but the copy has its version {self.synced_version}: it was "
-                f"made anew, or went back; pass full=True to make the copy what it is now [{self.root}]"
+                f"recreated or rolled back; pass full=True to reset the copy to it [{self.root}]"
             )
         self._check_untouched(self.snapshot)
 
@@ -99,12 +99,11 @@ class Destination:
                 return
             if commit.operation not in _HARMLESS:
                 raise SyncError(
-                    f"another writer has changed the copy in version {commit.version} ({commit.operation}), so that it "
-                    "is no copy any more: restore the version before, or pass full=True to undo what is not the "
-                    f"share's [{self.root}]"
+                    f"another writer changed the copy in version {commit.version} ({commit.operation}): restore the "
+                    f"version before, or pass full=True to undo all changes by other writers [{self.root}]"
                 )
         raise SyncError(
-            "the log no longer tells whether somebody else has changed the copy; pass full=True to compare all of its "
+            "the log no longer shows whether another writer changed the copy; pass full=True to compare all of its "
             f"files with the share's [{self.root}]"
         )
 

@@ -169,7 +169,7 @@ class _Run:
         destination = self._destination
         if not self._names_stay:
             way = destination.synced_access
-            raise SyncError(f"the copy was made with access={way!r}: verify it with that [{destination.root}]")
+            raise SyncError(f"the copy was made with access={way!r}: verify it the same way [{destination.root}]")
         return verify_copy(
             destination.engine.storage, destination.root, destination.live(), shared.storage, shared.files
         )

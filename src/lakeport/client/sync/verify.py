@@ -19,16 +19,16 @@ def verify_copy(mine: StorageClient, root: str, live: Live, theirs: StorageClien
     """The number of files in the copy at `root`. Reads all bytes of both. Raises `SyncError` if they differ."""
     if lost := find_lost(mine, live.values()):
         raise SyncError(
-            f"{len(lost)} of the copy's files are gone, or have not the size that they should have; pass full=True to "
+            f"{len(lost)} of the copy's files are missing or have the wrong size; pass full=True to "
             f"fetch them again [{min(lost)}]"
         )
     wanted = {one.key: one for one in shared}
     if others := wanted.keys() ^ live.keys():
-        raise _difference(f"{len(others)} of the files are in the one and not in the other", root)
+        raise _difference(f"{len(others)} of the files are in only one of the two", root)
 
     def check(one: Wanted) -> None:
         if not _is_equal(mine, root, live[one.key], theirs, one):
-            raise _difference("a file is another", live[one.key].path)
+            raise _difference("file contents differ", live[one.key].path)
 
     for _ in map_ordered(check, shared, AT_ONCE, "verify"):
         pass
@@ -50,7 +50,7 @@ def _is_equal(mine: StorageClient, root: str, file: ScanFile, theirs: StorageCli
 
 def _difference(what: str, path: str) -> SyncError:
     return SyncError(
-        f"the copy is not what is shared: {what}; copy the table to another place, and ask the provider if that copy "
+        f"the copy differs from the share: {what}; copy the table to another place, and ask the provider if that copy "
         f"differs too [{path}]"
     )
 

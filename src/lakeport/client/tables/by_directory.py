@@ -167,8 +167,8 @@ class DirectoryStorage(ReadOnlyStorage):
         found = [location for location in others if is_within(path, location)]
         if not found:
             raise AccessDeniedError(
-                "the table's log names a file outside of the directories that the server shares; ask the provider to "
-                "add its place to the table's auxiliary locations",
+                "the table's log names a file outside the directories that the server shares; ask the provider to "
+                "add its directory to the table's auxiliary locations",
                 path=path,
             )
         return others[max(found, key=len)]

@@ -156,7 +156,7 @@ class SharedTable:
 
     def history(self, snapshot: Snapshot, limit: int | None) -> Iterator[CommitInfo]:
         raise UnsupportedFeatureError(
-            f"a sharing server does not tell the history of a table; read its changes instead [{self._name}]",
+            f"sharing servers do not expose the history of a table; read its changes instead [{self._name}]",
             features=["history of a shared table"],
         )
 

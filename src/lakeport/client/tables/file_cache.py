@@ -36,7 +36,7 @@ class FileCache:
 
     def __init__(self, directory: str | os.PathLike[str], limit: int = DEFAULT_LIMIT) -> None:
         if limit <= 0:
-            raise ValueError(f"a cache has room for 1 byte or more, not {limit}")
+            raise ValueError(f"the cache must have room for 1 byte or more, not {limit}")
         self._directory, self._limit = Path(directory), limit
         self._lock = Lock()
         self._unmeasured = limit

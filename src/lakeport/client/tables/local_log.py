@@ -113,7 +113,7 @@ class LineReader:
             try:
                 decoded = self._decoder.decode(line)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                raise _malformed(f"a line that is not of the protocol: {error}") from error
+                raise _malformed(f"an invalid line: {error}") from error
             told = self._read(decoded)
             if told is not None:
                 yield told
@@ -145,7 +145,7 @@ class LineReader:
         if vector is None or vector.storage_type == "i":
             return vector
         if not (0 <= vector.size_in_bytes < VECTOR_BYTES and 0 <= (vector.offset or 0) < FILE_BYTES // 2):
-            raise _malformed(f"a deletion vector of {vector.size_in_bytes} bytes at {vector.offset}")
+            raise _malformed(f"an invalid deletion vector, of {vector.size_in_bytes} bytes at {vector.offset}")
         # A file can have several vectors in a version range, and over time.
         identity = file.deletion_vector_file_id or f"{file.id}-deletion-vector-{vector.cardinality}"
         size = (vector.offset or 1) + vector.size_in_bytes + _AROUND_A_VECTOR
@@ -170,7 +170,7 @@ class LineReader:
         """The path of a file, as the log writes it. Raises `SharingError` for an impossible size: readers plan and
         allocate memory by it."""
         if not 0 <= size <= FILE_BYTES:
-            raise _malformed(f"a file with a size of {size} bytes")
+            raise _malformed(f"a file with the invalid size of {size} bytes")
         plain = f"{DATA}/{self._table}/{quote(identity, safe='')}/{size}"
         self.urls[plain] = SignedUrl(url, expires)
         return encode_path(plain)
@@ -236,7 +236,7 @@ def _check_one_head(lines: Iterable[Told]) -> None:
     for kind in (Protocol, Metadata):
         found = [told.action for told in lines if isinstance(told.action, kind)]
         if any(one != found[0] for one in found):
-            raise _malformed("another protocol, or other metadata, among the files of one version")
+            raise _malformed("a second protocol or metadata, different from the first, for one version")
 
 
 def _check_told_once(actions: Iterable[Action]) -> None:
@@ -255,7 +255,7 @@ def _check_partition_values(lines: Iterable[Told]) -> None:
     known = {name.lower() for one in metadata for name in one.partition_columns}
     told = {name for action in actions if isinstance(action, Add) for name in action.partition_values}
     if unknown := sorted(name for name in told if name.lower() not in known):
-        raise _malformed(f"a file with a value of {unknown[0]!r}, which is no partition column by its metadata")
+        raise _malformed(f"a file with a partition value of {unknown[0]!r}, which is not a partition column")
 
 
 def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
@@ -263,8 +263,8 @@ def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -
     for more versions than fit into memory, and for a duplicate file in a version."""
     if end - start >= VERSIONS:
         raise SharingError(
-            f"the changes reach from version {start} to {end}: at most {VERSIONS:,} versions are read at once; ask for "
-            "fewer by a starting and an ending version",
+            f"the changes span versions {start} to {end}, but at most {VERSIONS:,} versions are read at once; "
+            "narrow the range with a starting and an ending version",
             status=200,
             code="TOO_MANY_VERSIONS",
         )
@@ -272,7 +272,7 @@ def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -
     times: dict[int, int] = {}
     for told in lines:
         if told.version is None or told.version not in commits:
-            raise _malformed(f"a change of version {told.version}, which was not asked for")
+            raise _malformed(f"a change of version {told.version}, which was not requested")
         commits[told.version].append(told.action)
         if told.timestamp is not None:
             times[told.version] = told.timestamp
@@ -291,7 +291,7 @@ def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -
 
 
 def _malformed(what: str) -> SharingError:
-    message = f"the server sent {what}; its provider has to look into it"
+    message = f"the server sent {what}; tell the provider"
     return SharingError(message, status=502, code="MALFORMED_ANSWER")
 
 

@@ -48,10 +48,7 @@ def check_version(found: int, wanted: int, name: TableName) -> None:
 
 
 def version_changed(found: int, wanted: int, name: TableName) -> SharingError:
-    message = (
-        f"what is being read is version {wanted} of {name}, and the server now answers with version {found}; "
-        "scan the table anew"
-    )
+    message = f"this reads version {wanted} of {name}, but the server now serves version {found}; scan the table again"
     return SharingError(message, status=409, code="VERSION_CHANGED")
 
 

@@ -130,7 +130,7 @@ class SharedStorage(ReadOnlyStorage):
     def _shared(self, path: str) -> _Shared:
         shared = self._files.get(path)
         if shared is None:
-            raise MissingFileError("the server has not shared this file", path=path)
+            raise MissingFileError("the server did not share this file", path=path)
         return shared
 
     def _download(self, path: str, urls: FreshUrls, start: int, length: int) -> bytes:
@@ -149,7 +149,7 @@ class SharedStorage(ReadOnlyStorage):
 
 def _refusal(path: str, status: int) -> LakeportError:
     if status in (404, 410):
-        return MissingFileError(f"the storage does not have the file (status {status})", path=path)
+        return MissingFileError(f"the file is missing from storage (status {status})", path=path)
     return AccessDeniedError(
-        f"the storage refuses the file, by a new URL too (status {status}); ask the provider", path=path
+        f"storage denied access to the file, even by a new URL (status {status}); ask the provider", path=path
     )

@@ -55,7 +55,7 @@ def storage_options(given: Credentials) -> dict[str, Any]:
     scheme = scheme_of(given.location)
     if cloud_of(given.location) is None and scheme != "https":
         raise UnsupportedFeatureError(
-            f"the table is shared by its directory, and that is in a storage which Lakeport does not read "
+            f"the directory of the table is in a storage that Lakeport does not support "
             f"({scheme or 'a disk'}); ask the provider to share it by signed URLs",
             features=["dir access"],
         )
@@ -70,7 +70,7 @@ def storage_options(given: Credentials) -> dict[str, Any]:
     if (google := given.gcp_oauth_token) is not None:
         return {"credential_provider": _google_token(google.oauth_token, given.expiration_time)}
     raise SharingError(
-        "the server gave no temporary credentials of a kind that Lakeport knows; tell the provider",
+        "the server sent no temporary credentials of a supported kind; tell the provider",
         status=200,
         code="INVALID_ANSWER",
     )
