@@ -444,7 +444,7 @@ def test_a_data_file_that_a_commit_adds_a_second_time_is_refused_and_named(tmp_p
         pytest.param({"format_version": 1}, "format_version is 2 or 3", id="format version"),
         pytest.param({"table": "a.b"}, "together", id="table without catalog"),
         pytest.param({"full": True, "since": 0}, "give one of them", id="full and since"),
-        pytest.param({"out": " "}, "no place", id="empty out"),
+        pytest.param({"out": " "}, "is not a table location", id="empty out"),
     ],
 )
 def test_wrong_arguments_are_named(table: str, options: dict[str, Any], message: str) -> None:

@@ -77,7 +77,7 @@ def test_a_partition_column_that_is_not_in_the_schema_is_an_error() -> None:
 
 def test_a_partition_column_that_the_schema_spells_otherwise_is_an_error() -> None:
     """Partition values go by the name: its rows would be NULL."""
-    with pytest.raises(CorruptTableError, match="the partition column 'ID' is none of the columns 'id'"):
+    with pytest.raises(CorruptTableError, match="the partition column 'ID' is not one of the columns 'id'"):
         new_table(partition_by=["ID"]).create().snapshot()
 
 

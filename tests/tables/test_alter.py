@@ -97,7 +97,7 @@ class TestAddColumns:
     @pytest.mark.parametrize(
         ("columns", "message"),
         [
-            ({"ID": "int"}, "already is a column 'ID'"),
+            ({"ID": "int"}, "the column 'ID' already exists"),
             ({"a": "integr"}, "'integr' is not a type"),
             ({"a": "array<int"}, "is not a type"),
             ({"a": "struct<>"}, "is not a type"),
@@ -131,9 +131,9 @@ class TestAddColumns:
 
     def test_names_that_are_kept_for_others_are_refused(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 1, FEED, MAPPED)
-        with pytest.raises(ValueError, match=r"'_change_type'.* kept for the change data feed"):
+        with pytest.raises(ValueError, match=r"'_change_type'.* reserved for the change data feed"):
             tables.add_columns(target, {"_change_type": "string"})
-        with pytest.raises(ValueError, match=r"'_commit_version'.* kept for the change data feed"):
+        with pytest.raises(ValueError, match=r"'_commit_version'.* reserved for the change data feed"):
             tables.rename_column(target, "id", "_commit_version")
         with pytest.raises(ValueError, match="'__lakeport_row_index'"):
             tables.append(target, numbers(50, 1, __lakeport_row_index=1), merge_schema=True)
@@ -181,7 +181,7 @@ class TestRenameAndDrop:
             ("at.y", "other.y", "'other.y' has a dot"),
             ("`at.id`", "at.key", "'at.key' has a dot"),
             ("at.y", 5, "the new name of a column is text, not 5"),
-            (5, "id", "a column is named by text, not by 5"),
+            (5, "id", "a column name must be text, not 5"),
         ):
             with pytest.raises(ValueError, match=message):
                 tables.rename_column(target, column, name)  # type: ignore[arg-type]
@@ -394,7 +394,7 @@ class TestProperties:
     def test_the_change_data_feed_needs_its_names(self, tmp_path: Path) -> None:
         target = str(tmp_path / "t")
         tables.create(target, numbers(0, 1, _commit_version=1))
-        with pytest.raises(ValueError, match=r"'_commit_version'.* kept for the change data feed"):
+        with pytest.raises(ValueError, match=r"'_commit_version'.* reserved for the change data feed"):
             tables.set_properties(target, FEED)
         assert rows_of(target) == [{"id": 0, "_commit_version": 1}]
 

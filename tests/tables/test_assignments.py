@@ -191,7 +191,7 @@ def test_lists_and_dicts_are_inserted_by_a_merge(tmp_path: Path) -> None:
         ({"l": {"a": 1}}, "the column 'l' cannot be set: expected list"),
         ({"l": ["x"]}, "the column 'l' cannot be set: expected int32, got 'x'"),
         ({"l": [2**40]}, "the column 'l' cannot be set"),
-        ({"l": 9}, "the column 'l' is given as int64"),
+        ({"l": 9}, "the column 'l' is int64 in the data"),
         ({"st": {"c": 1}}, "no column 'st.c': st has a, b"),
         ({"m": {"k": {"z": 1}}}, "no column 'm.value.z': m.value has y"),
         ({"id": object()}, "the column 'id' cannot be set: .* has no Arrow type"),

@@ -139,7 +139,7 @@ def test_rows_of_many_partitions_are_written_with_bounded_memory(tmp_path: Path)
 def test_nothing_stays_of_rows_that_break_a_constraint(tmp_path: Path) -> None:
     context = context_at(tmp_path, ("key",), **{"delta.constraints.small": "id < 900000"})
     before = threading.active_count()
-    with pytest.raises(ConstraintError, match="row 900000 breaks the constraint 'small'") as caught:
+    with pytest.raises(ConstraintError, match="row 900000 violates the constraint 'small'") as caught:
         write_rows(default_engine(), context, batches(10, 100_000, keys=5))
     assert caught.value.row == 900_000
     assert files_in(tmp_path) == []

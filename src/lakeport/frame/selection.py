@@ -111,7 +111,7 @@ class VersionRange:
             return self._end
         if (at := self._end.at) != LATEST:
             return at
-        # A start past the latest version is "not found", not "backwards".
+        # A start past the latest version is "not found", not "after their end".
         return At(max(self._end.definition.version, self._start.version or 0))
 
     @property

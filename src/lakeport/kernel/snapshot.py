@@ -74,9 +74,11 @@ class Table:
     def snapshot_at_version(self, version: int) -> Snapshot:
         """Also raises `VersionNotFoundError`."""
         if version < 0:
-            raise ValueError(f"a version is 0 or more, not {version}")
+            raise ValueError(f"a version must be 0 or more, not {version}")
         if self._catalog_version is not None and version > self._catalog_version:
-            raise ValueError(f"version {version} is later than what the catalog has ratified: {self._catalog_version}")
+            raise ValueError(
+                f"version {version} is later than the catalog's latest ratified version: {self._catalog_version}"
+            )
         return self._snapshot(version)
 
     def snapshot_at_timestamp(self, timestamp: int | datetime) -> Snapshot:
@@ -233,11 +235,13 @@ class Snapshot:
     def _check_columns(self) -> None:
         lowered = [f.name.lower() for f in self.schema]
         if len(set(lowered)) != len(lowered):
-            raise CorruptTableError("the schema has two columns of one name", path=self.root)
+            raise CorruptTableError("the schema has two columns with the same name", path=self.root)
         for name in self.metadata.partition_columns:
             if name not in self.schema.names:  # exact case: partition values use this name
                 known = ", ".join(map(repr, self.schema.names))
-                raise CorruptTableError(f"the partition column {name!r} is none of the columns {known}", path=self.root)
+                raise CorruptTableError(
+                    f"the partition column {name!r} is not one of the columns {known}", path=self.root
+                )
 
 
 def _continues(segment: LogSegment, older: LogSegment) -> bool:
@@ -258,7 +262,7 @@ def _check_unmanaged(snapshot: Snapshot) -> None:
     """Raises `UnsupportedFeatureError` if a catalog manages the table."""
     if is_catalog_managed(snapshot.protocol):
         raise UnsupportedFeatureError(
-            "the table is managed by a catalog, which alone knows its latest version; ask the catalog and pass "
+            "the table is managed by a catalog, and only the catalog knows its latest version; ask it and pass "
             f"max_catalog_version and its staged_commits [{snapshot.root}]",
             features=["catalogManaged"],
         )

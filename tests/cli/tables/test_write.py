@@ -176,7 +176,7 @@ def test_a_broken_constraint_is_told_with_the_row_of_the_file(lakeport: Run, peo
     for command in ("append", "overwrite"):
         result = lakeport(command, people, good, bad)
         assert (result.code, result.out, result.err.count("\n")) == (1, "", 1)
-        assert f"row 2 of {bad} breaks the constraint 'positive' (id > 0): id = -7" in result.err
+        assert f"row 2 of {bad} violates the constraint 'positive' (id > 0): id = -7" in result.err
     assert (ids(people), version(people)) == ([1, 2, 3], 1)
 
 

@@ -108,12 +108,12 @@ def test_a_value_that_a_table_has_and_that_is_not_valid_is_named() -> None:
         ("delta.dataSkippingNumIndexedCols", "-2", "-1 for all"),
         ("delta.feature.deletionVectors", "true", "'supported'"),
         ("delta.columnMapping.maxColumnId", "9", "cannot be set"),
-        ("delta.enableFlyingCars", "true", "no table property delta.enableFlyingCars"),
+        ("delta.enableFlyingCars", "true", "unknown table property delta.enableFlyingCars"),
         ("delta.appendonly", "true", "it is spelled delta.appendOnly"),
         ("Delta.appendOnly", "true", "it is spelled delta.appendOnly"),
         ("delta.appendOnly", True, "must be text, such as 'True'"),
         ("owner", 5, "must be text"),
-        ("delta.universalFormat.enabledFormats", "iceberg", "does not keep the table in other formats"),
+        ("delta.universalFormat.enabledFormats", "iceberg", "does not write other formats"),
     ],
 )
 def test_what_must_not_be_set_is_refused(name: str, value: Any, message: str) -> None:

@@ -337,7 +337,7 @@ def test_text_beside_a_date_that_is_none_is_refused() -> None:
 
 
 def test_text_in_the_place_of_a_column_gets_a_hint() -> None:
-    with pytest.raises(InvalidFilterError, match=r"'n' cannot be compared with 10; what is in quotes is text"):
+    with pytest.raises(InvalidFilterError, match=r"'n' cannot be compared with 10; quotes mean text"):
         bind(lit("n") == lit(10), StructType(()))
     with pytest.raises(InvalidFilterError, match=r"TRUE cannot be compared with 10$"):
         bind(lit(True) == lit(10), StructType(()))

@@ -115,7 +115,7 @@ def test_what_fails_after_a_commit_is_a_warning(caplog: pytest.LogCaptureFixture
             append(engine, number)
     assert values(latest(engine, ROOT)) == [0, 1, 2, 3]
     assert log_names(engine, ".checkpoint.parquet") == []
-    assert "version 2 is committed, but what follows a commit failed" in caplog.text
+    assert "version 2 is committed, but maintenance after it failed" in caplog.text
 
 
 def test_a_property_that_another_writer_set_wrongly_does_not_fail_a_commit(caplog: pytest.LogCaptureFixture) -> None:

@@ -165,8 +165,8 @@ def test_a_schema_comes_back_from_arrow_as_it_was() -> None:
     [
         (pa.time64("us"), "cast it to a string"),
         (pa.duration("s"), "cast it to int64"),
-        (pa.month_day_nano_interval(), "columns of their own"),
-        (pa.dense_union([pa.field("a", pa.int64())]), "a column of its own"),
+        (pa.month_day_nano_interval(), "as separate columns"),
+        (pa.dense_union([pa.field("a", pa.int64())]), "a separate column"),
         (pa.decimal256(76, 0), "up to 38 digits"),
         (pa.decimal256(30, -10), "up to 38 digits"),
     ],

@@ -55,12 +55,12 @@ def test_a_new_column_is_the_last_of_its_struct(parent: tuple[str, ...]) -> None
 @pytest.mark.parametrize(
     ("field", "parent", "message"),
     [
-        (StructField("A", LONG), (), "already is a column 'A'"),
-        (StructField("x", LONG), ("s",), "already is a column 's.x'"),
+        (StructField("A", LONG), (), "the column 'A' already exists"),
+        (StructField("x", LONG), ("s",), "the column 's.x' already exists"),
         (StructField("n", LONG, nullable=False), (), "must be nullable"),
         (StructField("n", LONG, metadata={"CURRENT_DEFAULT": "1"}), (), "CURRENT_DEFAULT"),
         (StructField("n", LONG, metadata={"delta.generationExpression": "1"}), (), "generationExpression"),
-        (NEW, ("a",), "'a' is no struct"),
+        (NEW, ("a",), "'a' is not a struct"),
         (NEW, ("gone",), "unknown column 'gone'"),
         (NEW, ("l", "key"), "unknown column 'l.key'"),
     ],
@@ -102,7 +102,7 @@ def test_renaming_and_dropping_need_column_mapping() -> None:
 
 
 def test_names_that_are_taken_and_columns_that_are_needed_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"already is a column 's\.Y'"):
+    with pytest.raises(ValueError, match=r"the column 's\.Y' already exists"):
         rename_column(NESTED, ("s", "x"), "Y", **RENAME)
     with pytest.raises(ValueError, match="partitioned by it"):
         drop_column(NESTED, ("A",), **DROP)
@@ -184,7 +184,7 @@ def test_a_second_change_comes_after_the_first() -> None:
         (("a",), INTEGER, True, "from long to integer: it is not wider"),
         (("a",), STRING, True, "from long to string: it is not wider"),
         (("l", "element", "e"), LONG, False, "set delta.enableTypeWidening"),
-        (("s",), LONG, True, "no primitive type"),
+        (("s",), LONG, True, "does not have a primitive type"),
         (("gone",), LONG, True, "unknown column"),
     ],
 )

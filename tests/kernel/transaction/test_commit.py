@@ -150,7 +150,7 @@ def test_a_version_that_the_storage_has_but_does_not_show_yet_is_waited_for(
 
 
 def test_a_version_that_the_storage_has_but_never_shows_is_unknown(storage: UnreliableStorage, table: Snapshot) -> None:
-    with pytest.raises(CommitUnknownError, match="says that the version is there, but does not show it"):
+    with pytest.raises(CommitUnknownError, match="reports that the version exists, but does not return it"):
         append_once(storage, table, *[storage.hide] * 2000)
 
 
@@ -175,7 +175,7 @@ def test_a_storage_that_keeps_failing_leaves_the_commit_unknown(storage: Unrelia
     with pytest.raises(CommitUnknownError, match="the connection was lost") as caught:
         append_once(storage, table, *[storage.fail] * 10)
     assert caught.value.version == 1
-    assert "look at the table's history before repeating" in str(caught.value)
+    assert "check the table's history before repeating" in str(caught.value)
     assert storage.attempts == 3
     assert latest(table.engine, ROOT).version == 0
 
@@ -184,7 +184,7 @@ def test_a_storage_that_keeps_failing_leaves_the_commit_unknown(storage: Unrelia
 def test_a_storage_that_cannot_be_asked_leaves_the_commit_unknown(
     storage: UnreliableStorage, table: Snapshot, behaviour: str
 ) -> None:
-    with pytest.raises(CommitUnknownError, match="could not be asked whether it is there") as caught:
+    with pytest.raises(CommitUnknownError, match="cannot confirm whether it exists") as caught:
         append_once(storage, table, getattr(storage, behaviour))
     assert caught.value.version == 1
     assert storage.attempts == 1, "what is unknown is never written again"

@@ -157,7 +157,7 @@ def test_two_deletes_of_one_file_conflict() -> None:
     error = conflict(two_days(), deleting(DAY_A), deleting(DAY_A))
     assert error.version == 1
     assert "another writer has committed version 1 (DELETE) meanwhile" in str(error)
-    assert "it changes or removes a file that this transaction changes too" in str(error)
+    assert "it changes or removes a file that this transaction also changes" in str(error)
 
 
 def test_the_version_is_that_of_the_commit_that_contradicts() -> None:
@@ -211,12 +211,12 @@ def test_a_change_of_the_metadata_passes_blind_appends_but_a_replacement_does_no
 
 def test_work_of_the_same_application_conflicts() -> None:
     error = conflict(two_days(), with_application("mine", 7), with_application("mine", 7))
-    assert "it has the application transaction 'mine' too" in str(error)
+    assert "it also has the application transaction 'mine'" in str(error)
 
 
 def test_the_same_domain_conflicts() -> None:
     table = two_days({"delta.feature.domainMetadata": "supported"})
-    assert "it sets the metadata domain 'mine' too" in str(conflict(table, with_domain("mine"), with_domain("mine")))
+    assert "it also sets the metadata domain 'mine'" in str(conflict(table, with_domain("mine"), with_domain("mine")))
 
 
 def test_a_table_that_another_writer_created_meanwhile_conflicts() -> None:
@@ -246,7 +246,7 @@ def test_paths_are_compared_whatever_way_they_are_written() -> None:
     assert encoded != path
     remove = f'{{"remove":{{"path":"{encoded}","dataChange":true}}}}'
     snapshot.engine.storage.write(f"{ROOT}/_delta_log/{1:020d}.json", remove.encode())
-    with pytest.raises(CommitConflictError, match="changes too"):
+    with pytest.raises(CommitConflictError, match="also changes"):
         late.commit()
 
 

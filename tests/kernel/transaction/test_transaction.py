@@ -258,7 +258,7 @@ def test_a_domain_is_set_and_removed(engine: Engine) -> None:
 
 def test_domains_that_are_deltas_own_or_not_there_are_refused(engine: Engine) -> None:
     transaction = update_table(new_table(engine, ROOT, SCHEMA), "WRITE")
-    with pytest.raises(ValueError, match=r"'delta\.clustering' is Delta's own"):
+    with pytest.raises(ValueError, match=r"'delta\.clustering' is reserved for Delta"):
         transaction.set_domain("delta.clustering", "{}")
     with pytest.raises(ValueError, match="has no metadata domain 'mine'"):
         transaction.remove_domain("mine")
@@ -309,7 +309,7 @@ def test_a_worker_refuses_rows_that_break_a_constraint(tmp_path: Path) -> None:
     snapshot = new_table(default_engine(), str(tmp_path / "table"), SCHEMA, properties=properties)
     context = update_table(snapshot, "WRITE").write_context().to_bytes()
     worker = subprocess.run([sys.executable, "-c", WORKER, "-1"], input=context, capture_output=True, cwd=PROJECT)
-    assert b"row 0 breaks the constraint 'positive' (id >= 0): id = -1" in worker.stderr
+    assert b"row 0 violates the constraint 'positive' (id >= 0): id = -1" in worker.stderr
     assert [file.name for file in (tmp_path / "table").rglob("*.parquet")] == []
 
 

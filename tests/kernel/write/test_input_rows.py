@@ -111,7 +111,7 @@ def test_a_value_that_does_not_fit_is_refused(given: pa.Array, target: pa.DataTy
     error = refused(given, target, first_row=100)
     assert error.column == "c"
     if error.row is None:
-        assert f"is given as {given.type}, the table has it as {target}" in str(error)
+        assert f"is {given.type} in the data, but {target} in the table" in str(error)
     else:
         assert error.row == 102
         assert str(error).startswith("row 102: ")
@@ -121,7 +121,7 @@ def test_a_value_that_does_not_fit_is_refused(given: pa.Array, target: pa.DataTy
 @pytest.mark.parametrize("target", [pa.string(), pa.bool_(), pa.date32(), UTC_TIME, pa.binary(), pa.list_(pa.int64())])
 def test_kinds_of_types_do_not_mix(target: pa.DataType) -> None:
     error = refused(pa.array([1, 2]), target)
-    assert str(error) == f"the column 'c' is given as int64, the table has it as {target}; convert it first"
+    assert str(error) == f"the column 'c' is int64 in the data, but {target} in the table; convert it first"
     refused(pa.array([{"x": 1}]), target)
 
 

@@ -416,11 +416,11 @@ def test_a_row_that_is_refused_is_called_by_its_number_in_the_source(
     merge = tables.merge(path, source, "target.id = source.id")
     inserted = merge.when_matched_update({"n": "1"}).when_not_matched_insert_all("source.n <> 5")
     with pytest.raises(
-        ConstraintError, match=r"^row 3 of the source breaks the constraint 'positive' \(n > 0\): n = -4"
+        ConstraintError, match=r"^row 3 of the source violates the constraint 'positive' \(n > 0\): n = -4"
     ) as caught:
         inserted.execute()
     assert caught.value.row == 3
-    with pytest.raises(ConstraintError, match=r"^row 4 of the source breaks the constraint 'positive'") as caught:
+    with pytest.raises(ConstraintError, match=r"^row 4 of the source violates the constraint 'positive'") as caught:
         merge.when_matched_update_all().execute()
     assert caught.value.row == 4
     with pytest.raises(ConstraintError, match=r"^row 2 of the source: the column 'id' is null") as caught:
@@ -433,7 +433,7 @@ def test_a_row_of_the_table_that_is_refused_is_shown_as_it_was(tmp_path: Path) -
     tables.create(path, {"id": [1, 2], "n": [1, 2]}, properties={"delta.constraints.positive": "n > 0"})
     merge = tables.merge(path, {"id": [1]}, "target.id = source.id")
     with pytest.raises(
-        ConstraintError, match=r"^the row with \(id = 2, n = 2\) breaks the constraint 'positive' \(n > 0\): n = -2"
+        ConstraintError, match=r"^the row with \(id = 2, n = 2\) violates the constraint 'positive' \(n > 0\): n = -2"
     ) as caught:
         merge.when_not_matched_by_source_update({"n": "-n"}).execute()
     assert caught.value.row is None

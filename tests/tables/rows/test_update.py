@@ -130,7 +130,7 @@ def test_a_row_that_is_refused_is_shown_as_it_was(tmp_path: Path, properties: Ma
         with pytest.raises(ConstraintError) as caught:
             tables.update(path, {"n": "n + 3"}, where)
         assert str(caught.value) == (
-            "the row with (id = 1, n = 6) breaks the constraint 'c' (n < 9): n = 9; nothing was written to the table"
+            "the row with (id = 1, n = 6) violates the constraint 'c' (n < 9): n = 9; nothing was written to the table"
         )
         assert (caught.value.row, caught.value.column) == (None, "n")
     with pytest.raises(InvalidDataError, match=r"^the row with \(id = 1, n = 6\): '1.5' in column 'n'") as misfit:

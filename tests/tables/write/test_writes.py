@@ -363,7 +363,7 @@ def test_the_files_of_an_append_that_conflicts_are_removed(tmp_path: Path) -> No
 
 def test_the_files_of_an_append_that_may_have_landed_stay(tmp_path: Path) -> None:
     tables.create(str(tmp_path), {"id": [1]})
-    with pytest.raises(CommitUnknownError, match="look at the table's history before repeating"):
+    with pytest.raises(CommitUnknownError, match="check the table's history before repeating"):
         tables.append(str(tmp_path), {"id": [2]}, engine=engine_over(RacingStorage(tmp_path, "unknown")))
     assert ids(tmp_path) == [1, 2]
 
@@ -470,7 +470,7 @@ def test_a_table_has_a_place(target: Any, tmp_path: Path, monkeypatch: pytest.Mo
         lambda: lakeport.scan(target),
     ]
     for operation in operations:
-        with pytest.raises(ValueError, match="is no place for a table"):
+        with pytest.raises(ValueError, match="is not a table location"):
             operation()
     assert list(tmp_path.iterdir()) == []
 

@@ -32,7 +32,9 @@ def table_changes(table: Table, start: int, end: int | None = None) -> TableChan
     feed is off at `start`, or if `start` is unreadable under the schema of `end`. Later versions are checked during
     planning."""
     if end is not None and start > end:
-        raise ChangeFeedError(f"the changes from version {start} to {end} run backwards [{table.root}]", version=start)
+        raise ChangeFeedError(
+            f"the changes start at version {start}, after their end {end} [{table.root}]", version=start
+        )
     last = table.latest_snapshot() if end is None else table.snapshot_at_version(end)
     first = last if start == last.version else table.snapshot_at_version(start)
     changes = TableChanges(first, last, start)
@@ -107,7 +109,7 @@ class TableChanges:
         for column in CHANGE_COLUMNS:
             if self.snapshot.schema.find(column.name) is not None:
                 raise ChangeFeedError(
-                    f"the table has a column {column.name!r} of its own, which changes have too; rename it "
+                    f"the table has a column {column.name!r}, a name that the change data feed uses; rename it "
                     f"[{self.root}]",
                     version=self.end,
                 )
@@ -123,18 +125,18 @@ class TableChanges:
         if found := find_incompatibility(layout_of(protocol, metadata, self.root), self._layout):
             column, reason = found
             raise ChangeFeedError(
-                f"the changes of version {version} cannot be read under the schema of version {self.end} because of "
-                f"the column {column!r}: {reason}; read the versions before the change by themselves [{self.root}]",
+                f"the changes of version {version} cannot be read with the schema of version {self.end} because of "
+                f"the column {column!r}: {reason}; read the versions before the change separately [{self.root}]",
                 version=version,
             )
 
     def _advice(self, version: int) -> str:
         """Advice for the error that the feed is off at `version`."""
         if (since := self._feed_since(version + 1)) is not None:
-            return f"it is on from version {since} on: start there"
+            return f"it is on since version {since}: start there"
         if version > self.start:
             return f"end at version {version - 1}"
-        return f"set {ENABLE_CHANGE_DATA_FEED.name} to true, and the changes from then on can be read"
+        return f"set {ENABLE_CHANGE_DATA_FEED.name} to true to record changes from then on"
 
     def _feed_since(self, first: int) -> int | None:
         """The version since which the feed has been on without a break; None if it is off at the last version."""

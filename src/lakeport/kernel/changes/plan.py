@@ -93,8 +93,8 @@ class ChangeScan:
         if columns.partitions and actions.field("partitionValues").null_count:
             unknown = actions.filter(actions.field("partitionValues").is_null()).field("path")[0]
             raise ChangeFeedError(
-                f"version {version} removes {unknown} without saying of which partition it was: the values of the "
-                f"partition columns cannot be told; start after this version [{root}]",
+                f"version {version} removes {unknown} without its partition values, so those of its rows are unknown; "
+                f"start after this version [{root}]",
                 version=version,
             )
         return scan_files_in(self._table.select(to_file_batch(actions, columns, root)), root)

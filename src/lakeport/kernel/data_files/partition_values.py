@@ -99,7 +99,7 @@ def _format_binary(value: bytes, column: str) -> str:
         return value.decode()
     except UnicodeError:
         raise InvalidDataError(
-            f"the partition column {column!r} has bytes that are no UTF-8 text, which the log cannot hold: "
+            f"the partition column {column!r} has bytes that are not UTF-8 text, which the log cannot store: "
             f"{value[:20]!r}",
             column=column,
         ) from None

@@ -73,7 +73,7 @@ def constraints_of(configuration: Configuration, schema: StructType, path: str) 
     invariants = [e for e in expressions if e.owner and e.type is None]
     if repeated := next((e for e in invariants if e.is_repeated), None):
         raise UnsupportedFeatureError(
-            f"no rows can be written: {repeated.name} ({repeated.sql}) is about values in a list or in a map, which "
+            f"no rows can be written: {repeated.name} ({repeated.sql}) applies to values in a list or a map, which "
             f"this version of Lakeport does not check [{path}]",
             features=["invariants"],
         )
@@ -91,7 +91,7 @@ def parse_invariant(text: str) -> str:
     try:
         return msgspec.json.decode(text, type=_Invariant).expression.expression
     except (msgspec.MsgspecError, TypeError) as error:
-        raise ValueError(f"{text!r} is no invariant: {error}") from error
+        raise ValueError(f"{text!r} is not an invariant: {error}") from error
 
 
 class _InvariantExpression(msgspec.Struct):

@@ -152,7 +152,7 @@ def define_table(
     definition."""
     protocol = before.protocol if before is not None else Protocol(min_reader_version=1, min_writer_version=2)
     if not schema.fields:
-        raise ValueError("a table has at least one column")
+        raise ValueError("a table needs at least one column")
     partitions = tuple(schema.resolve((column,))[0].name for column in partition_columns)
     check_properties(properties or {})
     metadata = Metadata(

@@ -28,7 +28,7 @@ def check_readable(protocol: Protocol, path: str) -> None:
     """Raises `UnsupportedFeatureError` naming the missing features."""
     if protocol.min_reader_version > MAX_READER_VERSION:
         raise UnsupportedFeatureError(
-            f"the table needs reader version {protocol.min_reader_version}, this version of Lakeport reads up to "
+            f"the table needs reader version {protocol.min_reader_version}, but this version of Lakeport reads up to "
             f"{MAX_READER_VERSION}; upgrade Lakeport [{path}]",
             features=[f"reader version {protocol.min_reader_version}"],
         )
@@ -69,8 +69,8 @@ def _check_one_name(mode: str, metadata: Metadata, path: str) -> None:
     for field in fields_in(parse_schema(metadata.schema_string, path=path)):
         if (physical := field.physical_name("name")) != field.name:
             raise UnsupportedFeatureError(
-                f"delta.columnMapping.mode is {mode!r}, but the protocol does not list columnMapping: it is not known "
-                f"whether files call the column {field.name!r} or {physical!r}; add the feature to the protocol, or "
+                f"delta.columnMapping.mode is {mode!r}, but the protocol does not list columnMapping: files may call "
+                f"the column {field.name!r} or {physical!r}; add the feature to the protocol, or "
                 f"remove the property [{path}]",
                 features=["columnMapping"],
             )

@@ -71,7 +71,7 @@ class _Comparison:
             if key in before:
                 yield from self._of_fields(before[key], field, name)
             elif field.name.lower() in lost:
-                yield name, "it was dropped, and another column of its name added"
+                yield name, "it was dropped, and another column with its name was added"
             elif not field.nullable:
                 yield name, "it was added later, and must not be null"
         if self.newer_mode == "none":
@@ -82,7 +82,7 @@ class _Comparison:
 
     def _of_fields(self, older: StructField, newer: StructField, name: str) -> _Findings:
         if older.nullable and not newer.nullable:
-            yield name, "null was allowed in it, and no longer is"
+            yield name, "it was nullable, and no longer is"
         yield from self._of_types(older.type, newer.type, name)
 
     def _of_types(self, older: DataType, newer: DataType, name: str) -> _Findings:
@@ -94,6 +94,6 @@ class _Comparison:
                     yield from self._of_fields(before, after, f"{name}.{after.name}")
             case PrimitiveType(), PrimitiveType():
                 if older != VOID and not widens(older.name, newer.name):
-                    yield name, f"it was {older.name}, and is {newer.name}"
+                    yield name, f"it changed from {older.name} to {newer.name}"
             case _ if older != VOID:
-                yield name, f"it was {kind_of(older)}, and is {kind_of(newer)}"
+                yield name, f"it changed from {kind_of(older)} to {kind_of(newer)}"

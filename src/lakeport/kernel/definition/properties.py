@@ -224,27 +224,27 @@ def check_removable(names: Iterable[str], configuration: Configuration) -> None:
         if name not in configuration:
             raise ValueError(f"the table has no property {name}; it has {', '.join(sorted(configuration)) or 'none'}")
         if name in _KEPT_BY_WRITERS:
-            raise ValueError(f"the table property {name} is kept by those who write the table: it cannot be removed")
+            raise ValueError(f"the table property {name} is managed by writers: it cannot be removed")
 
 
 def _check_property(name: str, value: str) -> None:
     if name.startswith(FEATURE_PREFIX):
         Property(name, "", _exactly("supported", "enabled"), "'supported'").check(value)
     elif name in _KEPT_BY_WRITERS:
-        raise ValueError(f"the table property {name} is kept by those who write the table: it cannot be set")
+        raise ValueError(f"the table property {name} is managed by writers: it cannot be set")
     elif name in _KNOWN:
         known = _KNOWN[name]
         if known.check(value) != value and known is COLUMN_MAPPING_MODE:  # for some readers it is case-sensitive
             raise ValueError(f"{name} is {value!r}: it must be {known.valid}")
     elif name not in _FOR_OTHERS and not name.startswith(CONSTRAINT_PREFIX):
-        raise ValueError(f"there is no table property {name}: {_advice(name)}")
+        raise ValueError(f"unknown table property {name}: {_advice(name)}")
 
 
 def _advice(name: str) -> str:
     if name.startswith("delta.universalFormat."):
-        return "this version does not keep the table in other formats too"
+        return "this version of Lakeport does not write other formats with each commit"
     spelled = spelled_property(name)
-    return f"it is spelled {spelled}" if spelled != name else "Delta keeps names that begin with 'delta.' to itself"
+    return f"it is spelled {spelled}" if spelled != name else "Delta reserves names that begin with 'delta.'"
 
 
 def spelled_property(name: str) -> str:

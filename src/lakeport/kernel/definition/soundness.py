@@ -114,14 +114,14 @@ def _problems_of_clustering(definition: Definition, mapping_mode: str) -> _Probl
 
 
 def _reserved_names(schema: StructType, configuration: Configuration) -> _Problems:
-    keepers = {ROW_POSITION.name: "the positions of rows, with which Lakeport works"}
+    keepers = {ROW_POSITION.name: "Lakeport's row positions"}
     if ENABLE_CHANGE_DATA_FEED.of(configuration):
         keepers |= dict.fromkeys(CHANGE_COLUMNS.names, "the change data feed (delta.enableChangeDataFeed)")
     if ENABLE_ROW_TRACKING.of(configuration):
         keepers |= dict.fromkeys((ROW_ID.name, ROW_COMMIT_VERSION.name), "row tracking (delta.enableRowTracking)")
     for name in schema.names:
         if keeper := keepers.get(name.lower()):
-            yield f"a column cannot be called {name!r}: the name is kept for {keeper}; rename it"
+            yield f"a column cannot be called {name!r}: the name is reserved for {keeper}; rename it"
 
 
 def _problems_of_expressions(definition: Definition, known: Definition | None) -> _Problems:
@@ -142,14 +142,14 @@ def _problems_of_expressions(definition: Definition, known: Definition | None) -
 def _problems_of_new(expression: TableExpression, others: list[TableExpression], schema: StructType) -> _Problems:
     if expression.type is None:
         if expression.is_repeated:
-            yield f"{expression.name} is in a list or in a map: only columns of rows, and of structs in them, have one"
+            yield f"{expression.name} is in a list or a map: only columns and fields of structs can have one"
         return
     if len(expression.owner) > 1:
-        yield f"{expression.name} is nested: only a column of its own can be generated"
+        yield f"{expression.name} is nested: only top-level columns can be generated"
     used = {path[0].lower() for path in expression.columns(schema)}
     for other in others:
         if other.type is not None and other.owner[0].lower() in used:
-            yield f"{expression.name} ({expression.sql}) uses {other.name}: use the columns in that one instead"
+            yield f"{expression.name} ({expression.sql}) uses {other.name}: use that one's columns instead"
 
 
 def _problems_of_retyping(expression: TableExpression, changed: dict[_Path, _Types]) -> _Problems:

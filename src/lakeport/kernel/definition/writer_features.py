@@ -105,7 +105,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, p
     """Raises `UnsupportedFeatureError` naming the writer features that this kernel lacks."""
     if protocol.min_writer_version > MAX_WRITER_VERSION:
         raise UnsupportedFeatureError(
-            f"the table needs writer version {protocol.min_writer_version}, this version of Lakeport writes up to "
+            f"the table needs writer version {protocol.min_writer_version}, but this version of Lakeport writes up to "
             f"{MAX_WRITER_VERSION}; upgrade Lakeport [{path}]",
             features=[f"writer version {protocol.min_writer_version}"],
         )
@@ -158,7 +158,7 @@ def protocol_for(
     if refused := sorted((asked - had - WRITER_FEATURES) | _used_but_not_written(metadata.configuration, schema)):
         raise UnsupportedFeatureError(
             f"this version of Lakeport does not write the feature{'s' * (len(refused) > 1)} {', '.join(refused)}: "
-            "leave out the properties and the columns that ask for it",
+            "leave out the properties and the columns that need it",
             features=refused,
         )
     reader = max(before.min_reader_version, MIN_READER_VERSION.of(metadata.configuration))

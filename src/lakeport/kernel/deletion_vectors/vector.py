@@ -65,7 +65,7 @@ class DeletionVectorDescriptor(msgspec.Struct, frozen=True, rename="camel", omit
                 directory = table_root.rstrip("/") + (f"/{prefix}" if prefix else "")
                 return within_reach(f"{directory}/deletion_vector_{_decode_uuid(name)}.bin", table_root)
         raise CorruptTableError(
-            f"a deletion vector has the storage type {self.storage_type!r}, which is none of 'u', 'i' and 'p'",
+            f"a deletion vector has the storage type {self.storage_type!r}, not 'u', 'i' or 'p'",
             path=self.path_or_inline_dv,
         )
 
@@ -74,7 +74,7 @@ def _decode_uuid(text: str) -> uuid.UUID:
     try:
         return uuid.UUID(bytes=decode_z85(text))
     except ValueError as error:
-        raise CorruptTableError(f"a deletion vector names no UUID: {error}", path=text) from error
+        raise CorruptTableError(f"a deletion vector's name is not a valid UUID: {error}", path=text) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,7 +233,7 @@ def encode_deletion_vector(positions: npt.NDArray[np.uint64]) -> bytes:
 
     Positions may be unordered and repeated."""
     if len(positions) and int(positions.max()) >= _POSITION_LIMIT:
-        raise ValueError(f"a row position is below 2**63, {positions.max()} is not")
+        raise ValueError(f"the row position {positions.max()} is not below 2**63")
     bitmap = BitMap64(array.array("Q", np.ascontiguousarray(positions, dtype=np.uint64).tobytes()))
     bitmap.run_optimize()
     return encode_bitmap(bitmap)

@@ -178,7 +178,7 @@ class _Binder:
         bound, data_type = self.values.bind(expression)
         if not isinstance(data_type, PrimitiveType) or _family(data_type) is None:
             raise InvalidFilterError(
-                f"{_named(bound, data_type)} cannot be compared; such a column only takes IS NULL and IS NOT NULL"
+                f"{_named(bound, data_type)} cannot be compared; such a column supports only IS NULL and IS NOT NULL"
             )
         return bound, data_type
 
@@ -211,7 +211,7 @@ class _Binder:
         _place_or_refuse(pattern, bound, data_type)
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
             raise InvalidFilterError(
-                f"the pattern {_text(Literal(pattern))} ends in an escape; write \\\\ for a backslash"
+                f"the pattern {_text(Literal(pattern))} ends with an escape; write \\\\ for a backslash"
             )
         return Like(bound, pattern)
 
@@ -264,7 +264,7 @@ def _compare_literals(op: CompareOp, left: Any, right: Any) -> Literal:
     for kind in (bool, (int, float, Decimal), str, bytes, MOMENT_KINDS):
         if isinstance(left, kind) and isinstance(right, kind) and isinstance(left, bool) is isinstance(right, bool):
             return Literal(bool(_PYTHON[op](*_alike(left, right))))
-    hint = "; what is in quotes is text: a column's name is written without, or in backticks"
+    hint = "; quotes mean text: write column names without quotes, or in backticks"
     raise InvalidFilterError(
         f"{_text(Literal(left))} cannot be compared with {_text(Literal(right))}"
         f"{hint if isinstance(left, str) or isinstance(right, str) else ''}"

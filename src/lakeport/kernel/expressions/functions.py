@@ -57,7 +57,7 @@ def constant_of(arg: Expression) -> int:
     """The value of a bound `constant`. Raises `InvalidFilterError` if it is not one."""
     if isinstance(arg, Literal) and isinstance(arg.value, int) and not isinstance(arg.value, bool):
         return arg.value
-    raise InvalidFilterError(f"{format_expression(arg)} must be an integer that is written down")
+    raise InvalidFilterError(f"{format_expression(arg)} must be an integer literal")
 
 
 def _same(types: Sequence[DataType], args: Sequence[Expression]) -> DataType:

@@ -289,7 +289,7 @@ class _Reader:
         if node.key == "dot":
             return (*self._path(node.this), *self._names([node.expression]))
         if node.key != "column":
-            raise self._refuse(node, "a field can only be taken of a column")
+            raise self._refuse(node, "only a column has fields")
         self._only(node, "this", "table", "db", "catalog")
         return self._names([node.args.get(part) for part in ("catalog", "db", "table", "this")])
 
@@ -438,5 +438,5 @@ def _negated(value: int | float | Decimal) -> int | float | Decimal:
 def _exactly(data_type: PrimitiveType, value: Any) -> Any:
     result, place = place_literal(value, data_type)
     if place != "at":
-        raise ValueError(f"it is no {data_type.name}")
+        raise ValueError(f"it is not a {data_type.name}")
     return result

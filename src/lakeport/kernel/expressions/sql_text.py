@@ -47,11 +47,11 @@ class SqlText:
         except ParseError as error:
             raise self._explained(error) from None
         except (ValueError, ArithmeticError) as error:  # sqlglot evaluates some literals while parsing
-            raise self.error(0, f"a part of it makes no sense: {error}") from None
+            raise self.error(0, f"a part of it is invalid: {error}") from None
         if not parsed:
             raise self.error(0, f"the {self.noun} is empty")
         if len(parsed) > 1:
-            raise self.error(position_of(parsed[1]), "one condition is expected, and here a second begins")
+            raise self.error(position_of(parsed[1]), "a second condition begins here, but only one is allowed")
         return parsed[0]
 
     def _explained(self, error: ParseError) -> InvalidFilterError:
@@ -61,7 +61,7 @@ class SqlText:
         before = sum(len(line) + 1 for line in lines[: int(details.get("line", 1)) - 1])
         position = before + int(details.get("col", 0)) - len(token)
         if description.startswith("Expecting"):
-            return self.error(position + len(token), description.replace("Expecting", "there should be a", 1))
+            return self.error(position + len(token), description.replace("Expecting", "expected a", 1))
         if description.startswith("Required"):
             return self.error(position, f"something is missing at {token!r}")
         return self.error(position, f"{token!r} is not expected")

@@ -194,7 +194,7 @@ def _arithmetic(op: ArithmeticOp, left: Typed, right: Typed) -> Typed:
     if types is None:
         hint = "; use datediff for the days between two dates" if left[1] == right[1] == DATE else ""
         raise InvalidFilterError(
-            f"there is no {format_type(left[1])} {op} {format_type(right[1])}: "
+            f"cannot compute {format_type(left[1])} {op} {format_type(right[1])}: "
             f"{_text(Arithmetic(op, left[0], right[0]))}{hint}"
         )
     return Arithmetic(op, convert(left, types[0]), convert(right, types[1])), types[2]
@@ -219,7 +219,7 @@ def _shifted_date(op: ArithmeticOp, left: Typed, right: Typed) -> Typed | None:
 def _call(name: str, args: list[Typed]) -> Typed:
     function = FUNCTIONS.get(name)
     if function is None:
-        raise InvalidFilterError(f"there is no function {name}; there are {', '.join(sorted(FUNCTIONS))}")
+        raise InvalidFilterError(f"unknown function {name}; use one of {', '.join(sorted(FUNCTIONS))}")
     if not function.accepts(len(args)):
         raise InvalidFilterError(f"{name} does not take {len(args)} arguments")
     if name == "add_time" and args[0][1] == DATE:
@@ -270,7 +270,7 @@ def _unit(bound: Expression, name: str) -> str:
     unit = UNITS.get(bound.value.lower()) if isinstance(bound, Literal) and isinstance(bound.value, str) else None
     known = sorted(DATE_UNITS if name == "trunc" else set(UNITS.values()))
     if unit not in known:
-        raise InvalidFilterError(f"{_text(bound)} is no unit of time that {name} knows; it takes {', '.join(known)}")
+        raise InvalidFilterError(f"{_text(bound)} is not a unit of time for {name}; use one of {', '.join(known)}")
     return unit
 
 
@@ -279,6 +279,6 @@ def _format(bound: Expression) -> str:
     letters = re.findall("[A-Za-z']+", pattern)
     if not pattern or not set(letters) <= set(FORMAT_LETTERS):
         raise InvalidFilterError(
-            f"{_text(bound)} is no format that date_format knows: text in quotes with {', '.join(FORMAT_LETTERS)}"
+            f"{_text(bound)} is not a format for date_format: give text in quotes with {', '.join(FORMAT_LETTERS)}"
         )
     return pattern

@@ -34,9 +34,7 @@ def parse_type_name(name: str) -> PrimitiveType:
     data_type = PrimitiveType(name)
     precision, scale = data_type.decimal or (1, 0)
     if (data_type.decimal is None and name not in _CAST_TARGETS) or not 0 <= scale <= precision <= _MOST_DIGITS:
-        raise InvalidFilterError(
-            f"there is no type {name} to cast to; there are {', '.join(_CAST_TARGETS)} and decimal"
-        )
+        raise InvalidFilterError(f"unknown type {name} to cast to; use one of {', '.join(_CAST_TARGETS)} and decimal")
     return decimal_of(precision, scale) if data_type.decimal else data_type
 
 
@@ -82,7 +80,7 @@ def literal_type(value: Any) -> PrimitiveType:
             return TIMESTAMP_NTZ if value.tzinfo is None else TIMESTAMP
         case date() | FarDate():
             return DATE
-    raise InvalidFilterError(f"{value!r} cannot be a literal: it has no type of Delta's")
+    raise InvalidFilterError(f"{value!r} cannot be a literal: Delta has no type for it")
 
 
 def _decimal_literal_type(value: Decimal) -> PrimitiveType:

@@ -27,7 +27,7 @@ def finish_commit(engine: Engine, committed: Committed, read: Snapshot | None = 
             write_checkpoint(engine, snapshot)
             clean_up_log(engine, snapshot)
     except Exception as error:  # raising would make callers repeat a finished commit
-        _log.warning("version %d is committed, but what follows a commit failed: %s", version, error, exc_info=True)
+        _log.warning("version %d is committed, but maintenance after it failed: %s", version, error, exc_info=True)
 
 
 def _checksum(engine: Engine, committed: Committed) -> Checksum | None:

@@ -94,8 +94,8 @@ _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 _INSTEAD = (
     (types.is_time, "cast it to a string, or to int64 of the units since midnight"),
     (types.is_duration, "cast it to int64"),
-    (types.is_interval, "give its months, days and nanoseconds as columns of their own"),
-    (types.is_union, "give each of its types a column of its own"),
+    (types.is_interval, "give its months, days and nanoseconds as separate columns"),
+    (types.is_union, "give each of its types a separate column"),
 )
 
 
@@ -121,7 +121,7 @@ def _metadata_from_arrow(field: pa.Field, where: str) -> dict[str, str]:
     for key in given:
         if key.startswith("delta.") and key not in _HONOURED and not key.startswith(MAPPING_PREFIX):
             raise ValueError(
-                f"the column {where!r} has the metadata {key}, which a new column cannot take over: remove it from the "
+                f"the column {where!r} has the metadata {key}, which a new column cannot have: remove it from the "
                 "Arrow field"
             )
     return {key: given[key] for key in _HONOURED if key in given}
@@ -157,8 +157,8 @@ def _primitive_from_arrow(arrow: pa.DataType, where: str) -> PrimitiveType:
     for is_a, name in _FROM_ARROW:
         if is_a(arrow):
             return PrimitiveType(name)
-    instead = next((what for is_a, what in _INSTEAD if is_a(arrow)), "cast it to a type that Delta has")
-    raise ValueError(f"the column {where!r} has the type {arrow}, which Delta does not have: {instead}")
+    instead = next((what for is_a, what in _INSTEAD if is_a(arrow)), "cast it to a type that Delta supports")
+    raise ValueError(f"the column {where!r} has the type {arrow}, which Delta does not support: {instead}")
 
 
 def _decimal_from_arrow(arrow: pa.DataType, where: str) -> PrimitiveType:

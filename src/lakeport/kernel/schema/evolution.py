@@ -39,18 +39,16 @@ def add_column(schema: StructType, field: StructField, parent: _Path = ()) -> St
     The field's ids and physical names belong to another table and are dropped."""
     where = ".".join((*parent, field.name))
     if not field.nullable:
-        raise ValueError(f"the new column {where!r} must be nullable: the rows that are there have no value for it")
+        raise ValueError(f"the new column {where!r} must be nullable: existing rows have no value for it")
     for key in (DEFAULT, GENERATION_EXPRESSION):
         if key in field.metadata:
-            raise ValueError(
-                f"the new column {where!r} cannot have {key}: the rows that are there have no value for it"
-            )
+            raise ValueError(f"the new column {where!r} cannot have {key}: existing rows have no value for it")
 
     def append(struct: DataType) -> DataType:
         if not isinstance(struct, StructType):
-            raise ValueError(f"{'.'.join(parent)!r} is no struct: no field can be added to it")
+            raise ValueError(f"{'.'.join(parent)!r} is not a struct: fields cannot be added to it")
         if struct.find(field.name):
-            raise ValueError(f"there already is a column {where!r}")
+            raise ValueError(f"the column {where!r} already exists")
         return StructType((*struct.fields, *without_mapping(StructType((field,)))))
 
     return _edit(schema, parent, append)
@@ -64,7 +62,7 @@ def rename_column(schema: StructType, path: _Path, name: str, *, mapping_mode: s
     def rename(struct: StructType, old: StructField) -> tuple[StructField, ...]:
         other = struct.find(name)
         if other is not None and other is not old:
-            raise ValueError(f"there already is a column {'.'.join((*path[:-1], name))!r}")
+            raise ValueError(f"the column {'.'.join((*path[:-1], name))!r} already exists")
         return tuple(replace(f, name=name) if f is old else f for f in struct)
 
     return _edit_field(schema, path, rename)
@@ -82,9 +80,7 @@ def drop_column(
     def drop(struct: StructType, old: StructField) -> tuple[StructField, ...]:
         rest = tuple(f for f in struct if f is not old)
         if not rest:
-            raise ValueError(
-                f"the column {'.'.join(path)!r} cannot be dropped: no other column would be left beside it"
-            )
+            raise ValueError(f"the column {'.'.join(path)!r} cannot be dropped: no other column would be left")
         return rest
 
     return _edit_field(schema, path, drop)
@@ -114,7 +110,7 @@ def widen_column(schema: StructType, path: _Path, to: PrimitiveType, *, enabled:
     def widen(before: DataType) -> DataType:
         where = ".".join(path)
         if not isinstance(before, PrimitiveType):
-            raise ValueError(f"the column {where!r} is no primitive type: change the columns in it")
+            raise ValueError(f"the column {where!r} does not have a primitive type: change the columns in it")
         if before != VOID and not widens(before.name, to.name):
             raise ValueError(f"the column {where!r} cannot change from {before.name} to {to.name}: it is not wider")
         if before not in (VOID, to) and not enabled:

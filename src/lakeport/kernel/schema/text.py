@@ -110,9 +110,9 @@ _READERS: dict[str, Callable[[str, int], tuple[str, int]]] = {
 
 def _no_column(text: str, start: int) -> ValueError:
     return ValueError(
-        f"{text[start:].strip()!r} is no column: write a name, a type and then, if wanted, NOT NULL, DEFAULT sql, "
+        f"{text[start:].strip()!r} is not a column: write a name, a type and optionally NOT NULL, DEFAULT sql, "
         "GENERATED ALWAYS AS (sql) and COMMENT 'text', with commas between columns, as 'id long not null, day date'; "
-        "backticks keep other signs in a name"
+        "put names with other characters in backticks"
     )
 
 

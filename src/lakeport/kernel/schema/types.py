@@ -98,7 +98,7 @@ class StructType:
 
         Raises `ValueError` if it is not text."""
         if not isinstance(column, str):
-            raise ValueError(f"a column is named by text, not by {column!r}")
+            raise ValueError(f"a column name must be text, not {column!r}")
         return (column,) if self.find(column) else parse_path(column)
 
     def select(self, paths: Iterable[tuple[str, ...]]) -> StructType:

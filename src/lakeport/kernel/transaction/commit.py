@@ -129,7 +129,7 @@ class Committer:
 
     def _outdated(self, version: int) -> CommitConflictError:
         return CommitConflictError(
-            f"the log no longer has version {version}, so that what changed since cannot be told; nothing was "
+            f"the log no longer has version {version}, so conflicts cannot be detected; nothing was "
             f"committed: read the table again and repeat the operation [{self.root}]",
             version=version,
         )
@@ -234,7 +234,7 @@ class Committer:
             except FileExistsError as error:
                 # It may be ours: an attempt that seemed to fail, here or inside the storage's client, succeeded.
                 # Or another writer is creating it, and the storage does not show it yet.
-                _log.debug("version %d is there: %s", version, error)
+                _log.debug("version %d already exists: %s", version, error)
             except StorageError as error:
                 if not failures and isinstance(error, AccessDeniedError | OutOfSpaceError):
                     raise  # not written
@@ -244,10 +244,10 @@ class Committer:
                 return found
             if len(failures) == _LOOKS:
                 break
-        reason = failures[-1] if failures else "it says that the version is there, but does not show it"
+        reason = failures[-1] if failures else "it reports that the version exists, but does not return it"
         raise CommitUnknownError(
-            f"the storage failed while version {version} was being written: {reason}; it is not there now, but may "
-            f"still appear: look at the table's history before repeating the operation [{self.root}]",
+            f"the storage failed while version {version} was being written: {reason}; it does not exist now, but may "
+            f"still appear: check the table's history before repeating the operation [{self.root}]",
             version=version,
         ) from (failures[-1] if failures else None)
 
@@ -259,8 +259,8 @@ class Committer:
             return None
         except StorageError as error:
             raise CommitUnknownError(
-                f"the storage failed while version {version} was being written, and could not be asked whether it is "
-                f"there: {error}; look at the table's history before repeating the operation [{self.root}]",
+                f"the storage failed while version {version} was being written, and cannot confirm whether it "
+                f"exists: {error}; check the table's history before repeating the operation [{self.root}]",
                 version=version,
             ) from error
 

@@ -101,9 +101,9 @@ def check_conflicts(reads: Reads, changes: Changes, winner: WinningCommit) -> No
     _check_added(reads, changes, winner)
     for line in winner.lines:
         if line.txn is not None and line.txn.app_id in changes.app_ids:
-            raise _conflict(winner, f"it has the application transaction {line.txn.app_id!r} too")
+            raise _conflict(winner, f"it also has the application transaction {line.txn.app_id!r}")
     for name in sorted(changes.domains & winner.domains.keys() - {ROW_TRACKING_DOMAIN}):
-        raise _conflict(winner, f"it sets the metadata domain {name!r} too")
+        raise _conflict(winner, f"it also sets the metadata domain {name!r}")
 
 
 def _check_table(winner: WinningCommit) -> None:
@@ -117,7 +117,7 @@ def _check_removed(reads: Reads, changes: Changes, winner: WinningCommit) -> Non
     for remove in winner.removes:
         path = resolve_path(reads.root, remove.path)
         if path in changes.removed:
-            raise _conflict(winner, "it changes or removes a file that this transaction changes too", remove.path)
+            raise _conflict(winner, "it changes or removes a file that this transaction also changes", remove.path)
         if reads.everything or path in reads.paths:
             raise _conflict(winner, "it changes or removes a file that this transaction has read", remove.path)
 

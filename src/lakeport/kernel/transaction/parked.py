@@ -61,7 +61,7 @@ class ParkedTransaction:
         before = self.definition.before
         if before is not None and snapshot.metadata.id != before.metadata.id:
             raise CommitConflictError(
-                f"another table has taken the place of the one that was read, at version {self.version}; nothing was "
+                f"another table has replaced the one that was read at version {self.version}; nothing was "
                 f"committed: repeat the operation [{snapshot.root}]",
                 version=self.version,
             )
@@ -71,8 +71,8 @@ class ParkedTransaction:
 def park(transaction: Transaction) -> ParkedTransaction:
     """Convert a transaction that has only been defined to a picklable value."""
     staged = transaction._staged
-    assert transaction.reads.nothing, "what a transaction has read does not travel"
-    assert not any((staged.adds, staged.removes, staged.changes)), "nor do the files that it changes"
+    assert transaction.reads.nothing, "reads are not parked"
+    assert not any((staged.adds, staged.removes, staged.changes)), "changed files are not parked"
     return ParkedTransaction(
         None if transaction.snapshot is None else transaction.snapshot.version,
         transaction.operation,

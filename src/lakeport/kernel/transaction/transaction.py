@@ -175,7 +175,7 @@ class Transaction:
 
     def _stage_domain(self, action: DomainMetadata) -> None:
         if action.domain.startswith("delta."):
-            raise ValueError(f"the metadata domain {action.domain!r} is Delta's own: it cannot be set")
+            raise ValueError(f"the metadata domain {action.domain!r} is reserved for Delta: it cannot be set")
         self.definition = self.definition.with_features("domainMetadata")
         self._staged.domains[action.domain] = action
 

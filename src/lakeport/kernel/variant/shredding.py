@@ -108,7 +108,7 @@ def _encode_group(group: pa.StructArray, keys: Sequence[_Keys]) -> list[bytes | 
         return _encode_objects(typed, values, keys)
     encoded = _encode_arrays(typed, keys) if is_any_list(typed.type) else _encode_scalars(typed)
     if any(a is not None and b is not None for a, b in zip(values, encoded, strict=True)):
-        raise ValueError("a row has both a value and a typed_value, and is no object")
+        raise ValueError("a row has both a value and a typed_value, but is not an object")
     return [b if a is None else a for a, b in zip(values, encoded, strict=True)]
 
 
@@ -182,7 +182,7 @@ def _scalar_encoder(data_type: pa.DataType) -> tuple[list[pa.DataType], Callable
         return [], _encode_binary
     if is_text(data_type):
         return [], _encode_string
-    raise ValueError(f"it is shredded as {data_type}, which no variant is")
+    raise ValueError(f"it is shredded as {data_type}, which variants do not support")
 
 
 def _timestamp_encoder(data_type: pa.TimestampType) -> tuple[list[pa.DataType], Callable[[Any], bytes]]:

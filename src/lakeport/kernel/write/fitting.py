@@ -235,5 +235,5 @@ def _row_of(array: pa.Array, living_row: int) -> int:
 
 def _misfit(name: str, given: pa.DataType, wanted: pa.DataType) -> InvalidDataError:
     return InvalidDataError(
-        f"the column {name!r} is given as {given}, the table has it as {wanted}; convert it first", column=name
+        f"the column {name!r} is {given} in the data, but {wanted} in the table; convert it first", column=name
     )

@@ -139,7 +139,7 @@ class RowTransformer:
             if (found := first_null(rows.column(index), field)) is not None:
                 column, row = found[0], name_row(found[1])
                 raise ConstraintError(
-                    f"{row.text}: the column {column!r} is null, but the table has it as NOT NULL",
+                    f"{row.text}: the column {column!r} is null, but NOT NULL in the table",
                     constraint="NOT NULL",
                     column=column,
                     row=row.number,
@@ -186,7 +186,7 @@ def _refuse_failures(
     row = name_row(index)
     values = ", ".join(f"{c} = {format_cell(rows.column(c)[index])}" for c in columns)
     raise ConstraintError(
-        f"{row.text} breaks {what}: {values}; nothing was written to the table",
+        f"{row.text} violates {what}: {values}; nothing was written to the table",
         constraint=name,
         column=columns[0] if columns else None,
         row=row.number,
