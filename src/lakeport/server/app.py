@@ -13,8 +13,8 @@ from litestar.config.cors import CORSConfig
 from lakeport.server.access.rates import FailedTokens, RateLimiter
 from lakeport.server.access.recipients import Doorkeeper, Proxies
 from lakeport.server.access.tokens import TokenSigner
+from lakeport.server.answers.async_queries import AsyncQueries
 from lakeport.server.answers.opened_tables import TableCache
-from lakeport.server.answers.pending import AsyncQueries
 from lakeport.server.answers.service import TableService
 from lakeport.server.answers.versions import QueryRules, Versions
 from lakeport.server.catalog.model import CatalogSource
@@ -32,7 +32,7 @@ from lakeport.server.records.metrics import Metrics
 from lakeport.server.routes.listing import LISTING_ROUTES
 from lakeport.server.routes.openapi import describe_api
 from lakeport.server.routes.operations import DESCRIPTIONS, PROBES, metrics
-from lakeport.server.routes.reading import HttpRequest, scope_of
+from lakeport.server.routes.parsing import HttpRequest, scope_of
 from lakeport.server.routes.tables import TABLE_ROUTES
 from lakeport.server.services import Services, services_of
 from lakeport.server.signing import Signers

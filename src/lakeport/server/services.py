@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lakeport.errors import SharingError
 from lakeport.server.access.recipients import Doorkeeper, Proxies
 from lakeport.server.access.tokens import TokenSigner
-from lakeport.server.answers.pending import AsyncQueries
+from lakeport.server.answers.async_queries import AsyncQueries
 from lakeport.server.answers.service import TableService
 from lakeport.server.catalog.index import CatalogView
 from lakeport.server.catalog.watcher import CatalogWatcher

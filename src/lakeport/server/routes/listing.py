@@ -16,7 +16,7 @@ from lakeport.server.catalog.locations import shown_places
 from lakeport.server.http.asgi import Reply, json_reply
 from lakeport.server.http.exchange import exchange_of
 from lakeport.server.http.refusals import invalid
-from lakeport.server.routes.reading import HttpRequest, query_parameters, scope_of
+from lakeport.server.routes.parsing import HttpRequest, query_parameters, scope_of
 from lakeport.server.services import Services, services_of
 from lakeport.sharing import models
 

@@ -9,7 +9,7 @@ from lakeport.server.http.asgi import JSON, Reply, Scope, json_reply
 from lakeport.server.http.exchange import exchange_of
 from lakeport.server.records.metrics import CONTENT_TYPE
 from lakeport.server.routes.api_page import render_page
-from lakeport.server.routes.reading import HttpRequest, scope_of
+from lakeport.server.routes.parsing import HttpRequest, scope_of
 from lakeport.server.services import Services, services_of
 
 _PROBE_METHODS = [HttpMethod.GET, HttpMethod.HEAD]

@@ -14,13 +14,13 @@ from litestar.enums import HttpMethod
 from litestar.status_codes import HTTP_200_OK
 
 from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.async_queries import AsyncQuery, Begun, Job
 from lakeport.server.answers.caller import Caller
-from lakeport.server.answers.pending import AsyncQuery, Begun, Job
 from lakeport.server.answers.streaming import LinesReply, begin
 from lakeport.server.http.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply
 from lakeport.server.http.exchange import exchange_of
 from lakeport.server.http.lanes import Lane, Workers
-from lakeport.server.routes.reading import (
+from lakeport.server.routes.parsing import (
     CAPABILITIES,
     FILE_ID_HASH,
     HttpRequest,

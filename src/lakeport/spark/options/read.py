@@ -13,7 +13,7 @@ from lakeport.frame import Changes, Frame, open_source
 from lakeport.kernel.schema import CHANGE_COLUMNS, StructType, format_column_list, parse_column_list
 from lakeport.sharing.names import is_table_url
 from lakeport.source import TableSource
-from lakeport.spark.options.given import Flag, Form, Number, Options, Positive, Size, number, word
+from lakeport.spark.options.parsing import Flag, Form, Number, Options, Positive, Size, number, word
 
 _CONF = "spark.delta.sharing.streaming."
 """Prefix of settings in the JVM connector. Spark does not pass settings to Python sources: here they are options, with

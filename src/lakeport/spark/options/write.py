@@ -14,7 +14,7 @@ import msgspec
 from lakeport.kernel.definition import spelled_property
 from lakeport.kernel.schema import parse_column_list
 from lakeport.sharing.names import is_table_url
-from lakeport.spark.options.given import Flag, Form, Number, Options, word
+from lakeport.spark.options.parsing import Flag, Form, Number, Options, word
 
 
 def _columns(text: str) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Parsing a request: parameters, body, recipient and table."""
+"""Parse requests: parameters, body, recipient and table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options as Spark passes them: text by names whose case does not matter."""
+"""Parse options as Spark passes them: text, by case-insensitive names."""
 
 from __future__ import annotations
 
