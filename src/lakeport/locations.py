@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 
 class Cloud(Enum):
-    """The value names the extra with its libraries, and the section of the configuration."""
+    """The value names the pip extra with its libraries, and its section in the server's configuration."""
 
     AWS = "aws"
     AZURE = "azure"
@@ -26,7 +26,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")  # a single letter is a dri
 _STORE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://[^/]*")
 _FILE = re.compile(r"file:(?://localhost(?=/))?/+", re.IGNORECASE)
 _AZURE = re.compile(r"([^@]+)@([^.@]+)(?:\.(?:blob|dfs)\.(core\.windows\.net|fabric\.microsoft\.com))?", re.IGNORECASE)
-"""A container and its account, in the domains of which storage opens accounts."""
+"""`container@account`, with or without a domain that storage supports."""
 
 
 def is_url(path: str) -> bool:

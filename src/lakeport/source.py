@@ -1,5 +1,4 @@
-"""Tables that frames read: those at a path; `lakeport.client` has shared ones. What a frame reads of a table is one
-version, or the changes of a range."""
+"""`TableSource`: a table that frames can read; `PathTable`: one at a path. Shared ones are in `lakeport.client`."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def convert(
         int | None, typer.Option(min=0, metavar="N", help="Start a new mirror at this version instead of the latest.")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Write one snapshot of the whole table in any case; excludes --since.")
+        bool, typer.Option("--full", help="Always write one snapshot of the whole table; not with --since.")
     ] = False,
     squash: Annotated[
         bool, typer.Option("--squash", help="Write one snapshot for all new versions, not one for each.")
@@ -181,8 +181,8 @@ def clean(
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """List the snapshots of a mirror that are too old or need vacuumed files, and the generated files that no other
-    snapshot needs; remove them with --delete. Data files are never touched."""
+    """List the snapshots of a mirror that are too old, or whose data files were vacuumed, and the generated files that
+    only they need; remove them with --delete. Data files are never touched."""
     from lakeport.iceberg import clean as clean_mirror
 
     place = _Place(target, out, _parse_catalog(catalog, catalog_option), table)

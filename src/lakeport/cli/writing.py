@@ -1,4 +1,4 @@
-"""What the commands that write share: a progress bar, the result, and a report after an interrupt."""
+"""Shared by the commands that write: a progress bar, the result, and a report after an interrupt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a frame reads of a table: one version, or the changes of a range."""
+"""`Selection`: the part of a table that a frame reads, one version or the changes of a range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)
 
 
 class Selection(Protocol[_Plan]):
-    """What a frame reads of a table. It is opened at first use, once for all threads and all views."""
+    """The part of a table that a frame reads. Opened once, on first use, for all threads and views."""
 
     source: TableSource
 
@@ -35,7 +35,7 @@ class Selection(Protocol[_Plan]):
 
 
 class TableVersion:
-    """A `Selection` of one version. Pickled once open, it stays at that version."""
+    """A `Selection` of one version. Once open, it keeps that version, even when pickled."""
 
     def __init__(self, source: TableSource, at: At = LATEST) -> None:
         self.source, self._at = source, at
@@ -50,7 +50,7 @@ class TableVersion:
 
     @property
     def at(self) -> At:
-        """The version by its number once open."""
+        """The requested version; once open, by its number."""
         return At(self.definition.version) if self.is_open else self._at
 
     @property
@@ -82,7 +82,7 @@ class TableVersion:
 
 
 class VersionRange:
-    """A `Selection` of changes. Pickled once open, it stays at its versions."""
+    """A `Selection` of changes. Once open, it keeps its versions, even when pickled."""
 
     definition = None
 

@@ -142,7 +142,7 @@ class _Converter:
         return outcome
 
     def _attempt(self, learned: _Learned) -> Conversion | _Learned:
-        """The result, or what the next attempt has to know."""
+        """The result, or what the next attempt needs to know."""
         base = self.target.load()
         ahead = self._look_ahead(base, learned)
         plan = decide(base, self._state(base, ahead, learned), self.wanted)

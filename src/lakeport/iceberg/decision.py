@@ -1,4 +1,4 @@
-"""What a conversion will do, decided from values alone: see `decide`."""
+"""`decide`: plan a conversion from values alone, without I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEFAULT_FORMAT_VERSION = 2
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options of `convert` that decide."""
+    """The options of `convert` that affect the plan."""
 
     format_version: int | None = None
     since: int | None = None
@@ -23,7 +23,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class DeltaState:
-    """The Delta table, as far as the decision needs it."""
+    """The facts about the Delta table that affect the plan."""
 
     root: str
     id: str
@@ -58,7 +58,7 @@ class Plan:
 
 
 def decide(base: Published | None, table: DeltaState, wanted: Wanted) -> Plan:
-    """The plan that brings the mirror `base`, None if there is none yet, to the latest version of its table.
+    """Plan how to bring the mirror to the latest version of its table. `base` is None if there is no mirror yet.
 
     Raises `ConversionError` if `base` is not a mirror of this table, or has a later format version than wanted."""
     if base is None:

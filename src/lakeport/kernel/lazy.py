@@ -10,8 +10,7 @@ T = TypeVar("T")
 
 
 class lazy_property(Generic[T]):  # noqa: N801  # used like `property`
-    """An attribute computed on first access, once: other threads wait for it, but not for that of other objects. A
-    failed computation is retried.
+    """An attribute computed once, on first access, under a lock of its own. A failed computation is retried.
 
     `functools.cached_property` holds one lock for all objects of a class (Python 3.11), or computes the value in each
     thread (later versions)."""

@@ -1,4 +1,4 @@
-"""The outermost layer: gives every request an id; counts, logs and audits it, whatever the outcome."""
+"""The outermost layer: gives every request and response an id; counts, logs and audits them, whatever the outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakeport.server.services import Services
 
 
 class Observed:
-    """An application under observation; requests for files go to a separate application."""
+    """The whole server: observes each request and passes it to the API, or to the application that serves files."""
 
     def __init__(self, api: Application, files: Application, services: Services) -> None:
         self._api, self._files, self.services = api, files, services
@@ -45,7 +45,7 @@ class Observed:
 
 
 class _Watched:
-    """Sends, and records what was sent. Refuses responses that must be audited first and cannot be."""
+    """Sends and records a response, with the request's id. Refuses one that must be audited first and cannot be."""
 
     def __init__(self, exchange: Exchange, send: Send, audit: AuditLog) -> None:
         self._exchange, self._send, self._audit = exchange, send, audit

@@ -139,7 +139,7 @@ class TableBuilder:
         parquet: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Action:
-        """Writes a data file and gives its add. `name` is where the file is, `path` what the log calls it; `parquet`
+        """Write a data file and return its add. `name` is its path in storage, `path` its path in the log; `parquet`
         has options of pyarrow's writer."""
         table = data if isinstance(data, pa.Table) else to_table(data, self.physical_schema())
         name = name or f"part-{uuid.uuid4()}.parquet"
@@ -287,7 +287,7 @@ def remove(add: Action) -> Action:
 
 
 def _key(action: Action) -> tuple[str, ...] | None:
-    """What a later action of the same key replaces; None for what a checkpoint does not hold."""
+    """A later action replaces an earlier one with the same key. None for actions that checkpoints do not hold."""
     kind = next(iter(action))
     body = action[kind]
     if kind in ("add", "remove"):

@@ -1,4 +1,4 @@
-"""What the commands on a catalog of shares have in common: opening its database, parsing names and times."""
+"""Shared by the commands on a catalog of shares: opening its database, parsing names and times."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def serve(
         int, typer.Option(min=0, metavar="N", help="How long responses in progress may take during shutdown.")
     ] = 30,
 ) -> None:
-    """Share tables with Delta Sharing. Without CONFIG, serve what `lakeport share add` put into ./lakeport.db."""
+    """Share tables with Delta Sharing. Without CONFIG, serve the shares in ./lakeport.db, made by `share add`."""
     try:
         from lakeport.server.serve import serve as run
     except ModuleNotFoundError as error:

@@ -31,7 +31,7 @@ def sql(
     ] = None,
     profile: Annotated[
         list[str] | None,
-        typer.Option("--profile", "-p", metavar="PROFILE", help="A profile whose shares to query; may be repeated."),
+        typer.Option("--profile", "-p", metavar="PROFILE", help="The profile of the shares; may be repeated."),
     ] = None,
     format: Annotated[
         Format | None, typer.Option(help="The output format; by default a table, or the extension of --out.")

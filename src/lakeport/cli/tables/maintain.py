@@ -52,7 +52,7 @@ def vacuum(
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """List the files that no version within the retention needs; delete them with --delete."""
+    """List the files that no version within the retention period needs; delete them with --delete."""
     with working("deleting" if delete else "listing", target, option, "files") as work:
         result = tables.vacuum(
             target,

@@ -1,4 +1,4 @@
-"""The functions of `kernel.functions` over Arrow data."""
+"""The functions of `kernel.expressions.functions`, over Arrow data."""
 
 from __future__ import annotations
 

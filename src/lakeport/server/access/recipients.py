@@ -117,7 +117,7 @@ def is_within(address: str, networks: tuple[str, ...]) -> bool:
 
 @lru_cache(4096)
 def address_group(address: str) -> str:
-    """The unit of per-address limits: an IPv4 address, or an IPv6 /64, all of which one client has."""
+    """The unit of per-address limits: an IPv4 address, or an IPv6 /64, because one client has all of it."""
     try:
         parsed = _unmapped(ip_address(address.partition("%")[0]))
     except ValueError:

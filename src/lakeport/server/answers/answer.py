@@ -46,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class End:
-    """What the last line says besides the expiry of URLs."""
+    """The tokens in the last line."""
 
     page_token: Callable[[Page[Any]], str]
     refresh_token: str | None = None

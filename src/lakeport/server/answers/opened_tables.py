@@ -51,7 +51,7 @@ class Totals:
 
 
 class SharedSnapshot:
-    """A version of a table, with what its answers share."""
+    """A version of a table, and the data that its answers share."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.delta = snapshot

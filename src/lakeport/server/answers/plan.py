@@ -1,4 +1,4 @@
-"""The plan of an answer, as values: what it says, before anything is signed or written."""
+"""The plan of an answer: its contents as values, before anything is signed or written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface between the common rules and the clouds."""
+"""`CloudVendor`: the interface that each cloud implements to issue temporary credentials."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 class Exchange:
-    """What is known about a request; filled in while it is answered."""
+    """The record of a request, filled in while it is handled."""
 
     __slots__ = (
         "address",
@@ -57,7 +57,7 @@ class Exchange:
         self.table: Table | None = None
         self.details: dict[str, Any] = {}
         self.files = self.bytes = 0
-        """What the response grants access to."""
+        """The files that the response grants access to, and their total size."""
         self.status = 0
         self.sent = 0
         self.complete = False

@@ -1,4 +1,4 @@
-"""Threads for blocking work: storage, the database, and planning answers."""
+"""Lanes: threads for blocking work, shared so that no recipient or table can take them all."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Workers:
         return asyncio.get_running_loop().run_in_executor(self._pool, lambda: call(function, *args, **kwargs))
 
     def lane(self, table: str, recipient: str) -> Lane:
-        """The threads for one recipient on one table, whose storage may hang: few enough to leave some free for others,
-        on other tables and on this one."""
+        """The lane of one recipient on one table. The table's storage may hang, so a lane leaves threads free for other
+        recipients and tables."""
         shares = [self._share(8, table, recipient), self._share(2, None, recipient), self._share(4, table, None)]
         return Lane(self, shares)
 

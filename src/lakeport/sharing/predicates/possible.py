@@ -29,7 +29,7 @@ from lakeport.kernel.expressions import (
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 
 UNDECIDED = Literal(True)
-"""Stands for a condition of which nothing is known, and for its negation."""
+"""Stands for an unknown condition, and also for its negation."""
 
 NEGATED: dict[CompareOp, CompareOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 FLIPPED: dict[CompareOp, CompareOp] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}

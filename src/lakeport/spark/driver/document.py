@@ -22,7 +22,7 @@ class FileEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ScanDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a scan is. Schemas are in Spark's JSON."""
+    """The description of a scan. Schemas are in Spark's JSON."""
 
     files: list[FileEntry]
     table: msgspec.Raw

@@ -23,9 +23,9 @@ class Backlog:
         self._windows: list[Window] = []
 
     def advance(self, start: StreamOffset, latest: int, admission: Admission) -> StreamOffset:
-        """The end of a batch that starts at `start`: the latest version, its limits, or before an unavailable version.
-        A batch of the initial snapshot has nothing else: see `start_of`. A limited batch takes no more than one call
-        returns."""
+        """Where a batch that starts at `start` ends: at the latest version, at its limits, or before an unavailable
+        version. A batch of the initial snapshot contains no later commits: see `start_of`. A limited batch makes at
+        most one call."""
         end, called = start, False
         while end.is_starting_version or end.version <= latest:
             if called and admission.is_limited and not self._has(end):
@@ -98,9 +98,9 @@ def _check_there(end: StreamOffset, files: int) -> None:
 
 
 def start_of(start: StreamOffset, end: StreamOffset) -> StreamOffset:
-    """The start of a batch that ends at `end`. Spark stores only the ends of batches. If the first batch is repeated
-    after a restart, Spark asks again for its start, and the latest version may have changed. But the end of a batch of
-    the initial snapshot has the version."""
+    """The start of a batch that ends at `end`. Spark stores only the ends of batches: if it repeats the first one after
+    a restart, `start` is computed anew, and the latest version may have changed. So the version of the initial snapshot
+    is taken from `end`."""
     version = end.version if end.is_starting_version else end.version - 1
     if not start.is_starting_version or start.version == version:
         return start

@@ -55,7 +55,7 @@ class FileChange:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether no row stays as it is."""
+        """Whether every row is deleted or updated."""
         if self.deleted is None or self.updated is None:
             return True
         return len(self.deleted) + len(self.updated) == self.file.num_records
@@ -109,7 +109,7 @@ class ChangeCounts:
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Changes to rows. What it iterates over is read once, by `execute`: files first, then inserts."""
+    """Changes to rows. `execute` iterates once over the files, then once over the inserts."""
 
     files: Iterable[FileChange]
     """At most one for each file."""

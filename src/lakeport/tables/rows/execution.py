@@ -1,6 +1,6 @@
 """Execute row changes: write files, deletion vectors and change files, and commit.
 
-A file without remaining rows is removed. Of others, rows are marked as deleted if the table has deletion vectors;
+A file without remaining rows is removed. In other files, rows are marked as deleted if the table has deletion vectors;
 otherwise the remaining rows are copied into new files. If anything fails, no written file is left behind.
 """
 
@@ -30,7 +30,7 @@ from lakeport.workers.ordered import in_order
 from lakeport.workers.reading import RowReader
 
 _OPEN_COST = 1 << 20
-"""The cost of opening a file, as the bytes that could be read meanwhile."""
+"""The cost of opening a file, in bytes that could be read in the same time."""
 
 
 def execute(transaction: Transaction, changes: RowChanges, workers: Workers | None = None) -> Result:
@@ -48,7 +48,7 @@ def execute(transaction: Transaction, changes: RowChanges, workers: Workers | No
 
 
 def uses_vectors(transaction: Transaction) -> bool:
-    """Whether rows are marked as deleted rather than copied away from."""
+    """Whether deleted rows are marked in deletion vectors; otherwise, files are rewritten without them."""
     supported = transaction.protocol.has_reader_feature("deletionVectors")
     return supported and ENABLE_DELETION_VECTORS.of(transaction.metadata.configuration)
 
@@ -57,11 +57,11 @@ class _Way(Enum):
     """How a file loses rows."""
 
     REMOVE = auto()
-    """With the file: no other row is left."""
+    """Remove the file: no other row is left."""
     MARK = auto()
-    """In a deletion vector."""
+    """Mark them in a deletion vector."""
     COPY = auto()
-    """The others are copied to a new file."""
+    """Copy the others to a new file."""
 
 
 def _way(change: FileChange, vectors: bool) -> _Way:
@@ -150,7 +150,7 @@ class _Execution:
 
 @dataclass(frozen=True)
 class _Rewrite:
-    """Writes the changes to files' rows; as a task, to files of its own, of which none is left behind if it fails."""
+    """Writes the changed rows of files. As a task, it writes files of its own, and deletes them if it fails."""
 
     reader: RowReader
     context: WriteContext
