@@ -1,4 +1,4 @@
-"""`tables.matching`: the pairs that a condition joins, found by keys, are those that it holds for."""
+"""`tables.merge.matching`: the pairs that a condition joins, found by keys, are those that it holds for."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

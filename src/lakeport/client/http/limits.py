@@ -1,4 +1,4 @@
-"""Limits on what a server can make a client hold: larger responses are rejected, not received.
+"""Limits on responses, so that no server can exhaust a client: larger ones are rejected, not received.
 
 Each limit is far above what honest servers send, and far below what harms a small machine.
 """

@@ -39,7 +39,7 @@ class HttpPool:
         self.timing = timing
 
     def __reduce__(self) -> tuple[Callable[[HttpOptions], HttpPool], tuple[HttpOptions]]:
-        """Another process keeps one pool per distinct value, with its own connections."""
+        """Pickled as its options; a process opens one pool for equal options."""
         return _open_once, (self.options,)
 
     def __enter__(self) -> Self:

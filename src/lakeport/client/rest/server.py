@@ -43,7 +43,7 @@ class SharingServer:
         self._pending_seconds, self.formats = pending_seconds, formats
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process keeps one server per distinct value, with its own connections."""
+        """Pickled as its arguments; a process opens one server for equal arguments."""
         return _open_once, (self.profile, self.http, self._pending_seconds, self.formats)
 
     def __enter__(self) -> Self:
@@ -156,7 +156,7 @@ def _format_parameter(value: Any) -> str:
 
 
 def _is_unknown_route(error: SharingError) -> bool:
-    """Whether the route is unknown, rather than the table: for that, the server would send the protocol's error."""
+    """Whether the server lacks the route. For an unknown table, it would send the protocol's error."""
     return error.status in (404, 405) and error.code == f"HTTP_{error.status}"
 
 

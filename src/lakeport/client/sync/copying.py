@@ -1,4 +1,4 @@
-"""Copy single files by ranges, each checked before it is considered present."""
+"""Copy single files by ranges, and check each before it becomes complete."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Progress = Callable[[int, int], object]
 
 _TASK_BYTES = 256 << 20
 _OPEN_COST = 1 << 20
-"""The cost of requesting a file, as the bytes that could arrive meanwhile."""
+"""The cost of requesting a file, in bytes that could arrive in the same time."""
 
 
 class Fetcher:

@@ -55,7 +55,7 @@ class SharedTable:
         self.engine = engine_over(self._storage)
         self._numbers = count()
         self._pins: dict[At, _Pin] = {}
-        """The first responses. Concurrent threads all read the version of the same one."""
+        """The first response for each requested version; it fixes the version for all threads."""
 
     @property
     def target(self) -> str:

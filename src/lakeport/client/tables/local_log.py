@@ -197,7 +197,7 @@ def _action(kind: str, found: _FileAction) -> Add | Remove | AddCdc:
 
 
 def _metadata(found: wire.Metadata) -> Metadata:
-    """Of the table's properties, the parquet format only says whether its changes can be read."""
+    """The parquet format has only one of the table's properties: whether its changes can be read."""
     configuration: dict[str, str | None] = dict(found.configuration)
     if _FEED in configuration:
         configuration[ENABLE_CHANGE_DATA_FEED.name] = configuration.pop(_FEED)

@@ -22,7 +22,7 @@ _MOST_NAMES = 3
 
 
 def read_offered(ways: Sequence[W], read: Callable[[W], T]) -> tuple[W, T]:
-    """Read by the first way that the provider offers; by signed URLs before the directory. Raises `SharingError`."""
+    """Read in the first access mode that the provider offers: signed URLs, or the directory. Raises `SharingError`."""
     for way in ways[:-1]:
         try:
             return way, read(way)
@@ -33,7 +33,7 @@ def read_offered(ways: Sequence[W], read: Callable[[W], T]) -> tuple[W, T]:
 
 
 def _offered(method: Callable[Concatenate[TableSource, P], T]) -> Callable[Concatenate[OfferedTable, P], T]:
-    """The same method, of the source that the provider offers."""
+    """The same method, in the access mode that the provider offers."""
 
     def read(self: OfferedTable, /, *args: P.args, **options: P.kwargs) -> T:
         found: T = self._read(lambda way: getattr(way, method.__name__)(*args, **options))
@@ -43,7 +43,7 @@ def _offered(method: Callable[Concatenate[TableSource, P], T]) -> Callable[Conca
 
 
 class OfferedTable:
-    """A `TableSource` that is read by the first way, until the server says that only the second is offered."""
+    """A `TableSource` that tries its access modes in order, and stays with the one that the provider offers."""
 
     def __init__(self, server: SharingServer, name: TableName, *ways: TableSource) -> None:
         self._server, self._name, self._ways = server, name, ways
@@ -89,7 +89,7 @@ class OfferedTable:
 
 
 def near_names(server: SharingServer, name: TableName) -> list[str]:
-    """Similar names of shared tables; empty if the server does not list them, or lists this very one."""
+    """Similar names of shared tables; empty if the server does not list them, or lists this exact name."""
     try:
         shares = [share.name for share in server.shares()]
         like = [share for share in shares if share.lower() == name.share.lower()] or _close(name.share, shares)

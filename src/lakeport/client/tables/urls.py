@@ -74,7 +74,7 @@ class FreshUrls:
 _answers: OrderedDict[bytes, FreshUrls] = OrderedDict()
 _answers_lock = Lock()
 _MOST_ANSWERS = 16
-"""This many are remembered; evicted ones still work for their users, but unshared."""
+"""The number of cached instances. Evicted ones still work, but are no longer shared."""
 
 
 def _joined(urls: _Urls, fetch: Fetch) -> FreshUrls:

@@ -69,7 +69,7 @@ _KERNELS: dict[CompareOp, Callable[[Datum, Datum], Datum]] = {
 
 
 class ArrowExpressions:
-    """The `ExpressionHandler` for bound expressions (`kernel.binding.bind`); stateless."""
+    """The `ExpressionHandler` for bound expressions (`kernel.expressions.bind`); stateless."""
 
     def evaluator(self, schema: pa.Schema, expression: Expression) -> Callable[[pa.RecordBatch], pa.Array]:
         """A function from batches of `schema` to a column of values.

@@ -20,7 +20,7 @@ _BINARIES = (pa.binary(), pa.large_binary())
 
 
 def own_literal(value: Any) -> pa.Scalar:
-    """A literal in its own type (`kernel.value_types.literal_type`)."""
+    """A literal in its own type (`kernel.expressions.value_types.literal_type`)."""
     try:
         fitting = next((t for t in (pa.int32(), pa.int64()) if fits(value, t)), None)
         return own_scalar(value) if fitting is None else scalar_of(value, fitting)

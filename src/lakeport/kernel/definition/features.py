@@ -1,4 +1,4 @@
-"""Which tables this kernel can read, and what their features enable."""
+"""Reader features: which tables this kernel can read, and what their features enable."""
 
 from __future__ import annotations
 

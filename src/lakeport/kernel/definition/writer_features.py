@@ -1,4 +1,4 @@
-"""Which tables this kernel can write, and the protocol that a table's properties and schema require."""
+"""Writer features: which tables this kernel can write, and the protocol that their properties and schema require."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ Python type follows from the column's type:
     string → str          binary → bytes            date → date
     timestamp → aware datetime in UTC               timestamp_ntz → naive datetime
 
-Outside years 1 to 9999, dates are `FarDate` and timestamps `FarTime` (`kernel.moments`).
+Outside years 1 to 9999, dates are `FarDate` and timestamps `FarTime` (`kernel.values.moments`).
 
 If an integer, decimal or date column is compared with a value that its type cannot hold, the comparison is rewritten to
 select the same rows (`x >= 1.5` is `x > 1`), so nothing is ever rounded. Like Spark, a float or double column converts
@@ -86,7 +86,7 @@ def bind(expression: Expression, schema: StructType) -> Expression:
 
 
 def bind_value(expression: Expression, schema: StructType, target: DataType | None = None) -> Expression:
-    """Bind the value to a logical schema and make every conversion explicit: see `kernel.value_binding`.
+    """Bind the value to a logical schema and make every conversion explicit: see `value_binding`.
 
     With a `target` it is converted to that type by Spark's ANSI store assignment; literal text is parsed as the type.
     NULL stays `void` if the target is nested, and nested values are accepted only for a target of the same shape.

@@ -6,7 +6,7 @@
     day + 7   at - INTERVAL 2 HOURS   EXTRACT(YEAR FROM day)   current_timestamp()
 
 Literals: 1, 1.5 (a decimal), 1e3, 'text', "text", TRUE, NULL, X'41', DATE '…', TIMESTAMP '…', TIMESTAMP_NTZ '…' and
-CAST(literal AS type). `kernel.functions` lists the functions. Anything else is rejected with its position.
+CAST(literal AS type). `functions` lists the functions. Anything else is rejected with its position.
 """
 
 from __future__ import annotations

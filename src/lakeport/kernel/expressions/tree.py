@@ -129,7 +129,7 @@ class Column(Expression):
 class Literal(Expression):
     """A constant: None, bool, int, float, Decimal, str, bytes, date or datetime, NumPy's numbers and `datetime64`.
 
-    `kernel.moments` has dates and timestamps outside Python's range of years."""
+    `kernel.values.moments` has dates and timestamps outside Python's range of years."""
 
     value: Any
 
@@ -221,7 +221,7 @@ class Case(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Expression):
-    """A function call by name; `kernel.functions` lists the functions."""
+    """A function call by name; `functions` lists the functions."""
 
     name: str
     args: tuple[Expression, ...]

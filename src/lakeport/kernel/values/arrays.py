@@ -60,7 +60,7 @@ def own_scalar(value: Any) -> pa.Scalar:
 
 
 def python_value(scalar: pa.Scalar) -> Any:
-    """Convert a scalar to a Python value; from `kernel.moments` if its year is outside Python's range."""
+    """Convert a scalar to a Python value; from `moments` if its year is outside Python's range."""
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
