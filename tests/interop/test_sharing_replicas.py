@@ -253,7 +253,7 @@ def test_servers_go_on_without_their_database_and_find_it_again(replicas: Replic
     try:
         all_ready(503)
         for server in replicas.servers:
-            assert replicas.ask(server, "/ready").json()["reason"] == "the catalog does not answer"
+            assert replicas.ask(server, "/ready").json()["reason"] == "the catalog does not respond"
             assert replicas.ask(server, "/health").status_code == 200
             assert len(ids_of(replicas.ask(server, f"{ORDERS}/query", {}))) == 6
             assert replicas.ask(server, "shares", token="wrong").status_code == 401

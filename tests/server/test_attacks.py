@@ -40,7 +40,7 @@ SALARIES = "shares/hr/schemas/all/tables/salaries"
 SECRET = b"the secret beside the tables"
 PAGED = {"delta-sharing-capabilities": "responseformat=parquet;includeendstreamaction=true"}
 DAMAGED = ("RESOURCE_DOES_NOT_EXIST", "the log of the table is damaged")
-OUTSIDE = ("UNSUPPORTED_OPERATION", "outside of its location")
+OUTSIDE = ("UNSUPPORTED_OPERATION", "outside its location")
 QUICK = Limits(head_seconds=0.6, body_seconds=0.4, stall_seconds=0.6, failed_tokens_per_minute=0)
 
 
@@ -615,12 +615,12 @@ def test_a_path_cannot_pretend_to_be_fields_of_the_log(server: Running, attacked
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_a_body_that_breaks_off_is_no_failure_of_the_server(server: Running, attacked: Attacked, reset: bool) -> None:
-    broken = attacked.logged().count("closed within the body")
+    broken = attacked.logged().count("closed within the request body")
     with opened(server) as peer:
         peer.sendall(LINE + b'Content-Length: 100\r\n\r\n{"a')
         if reset:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    wait_until(lambda: attacked.logged().count("closed within the body") > broken)
+    wait_until(lambda: attacked.logged().count("closed within the request body") > broken)
     assert "Traceback" not in attacked.logged()
     assert '"status":500' not in attacked.logged()
 
@@ -634,10 +634,10 @@ def test_attacks_are_logged_and_no_secret_is(server: Running, attacked: Attacked
         Uses(server).use(kind, given["page"] + "AAAA")
     server.get(f"shares?pageToken={given['page']}&access_token={TOKEN}", token="a-wrong-token")
     server.get("shares", token=EXPIRED)
-    wait_until(lambda: "of cid that has expired" in attacked.logged())
+    wait_until(lambda: "an expired token of cid" in attacked.logged())
     logged = attacked.logged()
-    assert "refused a URL that this server did not sign" in logged
-    assert "refused a token that nobody has" in logged
+    assert "rejected a URL that this server did not sign" in logged
+    assert "rejected an unknown token" in logged
     assert '"status":404' in logged and '"status":401' in logged and '"status":400' in logged  # noqa: PT018
     secrets = [TOKEN, BOB, KEY, "a-wrong-token", EXPIRED, *given.values(), url.rpartition("=")[2]]
     secrets += [token_digest(TOKEN), token_digest(BOB)]

@@ -146,7 +146,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(config: str) -> None:
         port = taken.getsockname()[1]
         code, text = told_by(config, "--port", str(port))
     assert code == 1
-    assert text == f"lakeport: port {port} of 127.0.0.1 is in use by another program; choose another one with --port"
+    assert text == f"lakeport: port {port} of 127.0.0.1 is in use by another program; choose another port with --port"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_configuration_with_shares_has_no_other_catalog(config: str, tmp_path:
 def test_a_hangup_loads_the_catalog(config: str, tmp_path: Path) -> None:
     with served(config, folder=tmp_path) as server:
         server.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: any("the catalog was loaded as asked" in line for line in server.told))
+        wait_until(lambda: any("reloaded the catalog on request" in line for line in server.told))
         path = Path(config)
         path.write_text(path.read_text().replace("- name: sales", "- name: bought"))
         server.process.send_signal(signal.SIGHUP)
@@ -225,7 +225,7 @@ def test_as_many_descriptors_are_allowed_as_the_system_gives(
 )
 def test_tokens_over_plain_http_are_warned_of(settings: dict[str, Any], addresses: list[str], warned: bool) -> None:
     warnings = list(exposures(ServerConfig(**settings), addresses, Catalog(CatalogContent())))
-    assert any("tokens travel over plain HTTP" in warning for warning in warnings) is warned
+    assert any("tokens are sent over plain HTTP" in warning for warning in warnings) is warned
     assert not list(exposures(ServerConfig(**settings), addresses, Catalog(CatalogContent(anonymous=True))))
 
 

@@ -60,15 +60,15 @@ def create_app(
 def _services(config: ServerConfig, watcher: CatalogWatcher, key: bytes, tables: TableService | None) -> Services:
     tokens, proxies, measured = TokenSigner(key), Proxies(config.trusted_proxies), Metrics()
     measured.watch("catalog_age_seconds", "Seconds since the catalog last answered.", lambda: watcher.age)
-    measured.watch("catalog_problem", "1 if the catalog cannot be followed.", lambda: watcher.problem is not None)
+    measured.watch("catalog_problem", "1 if the catalog cannot be reached.", lambda: watcher.problem is not None)
     if tables is None:
         cache = TableCache(config.storage, config.delta_table_cache_size, config.staleness_acceptable)
-        measured.watch("tables_cached", "Tables whose snapshots are kept.", lambda: len(cache))
+        measured.watch("tables_cached", "Tables whose snapshots are cached.", lambda: len(cache))
         tables = TableService(Versions(cache, tokens, _rules(config)), _signers(config, key))
     audit = AuditLog(config.audit_log, required=config.audit_required)
-    measured.watch("audit_log_failing", "Whether the audit log cannot be written.", lambda: audit.problem is not None)
-    measured.watch("audit_lines_waiting", "Lines that the audit log cannot take at the moment.", lambda: audit.waiting)
-    measured.watch("audit_lines_lost", "Lines of the audit log that were given up.", lambda: audit.lost)
+    measured.watch("audit_log_failing", "1 if the audit log cannot be written.", lambda: audit.problem is not None)
+    measured.watch("audit_lines_waiting", "Audit log lines waiting to be written.", lambda: audit.waiting)
+    measured.watch("audit_lines_lost", "Audit log lines that were lost.", lambda: audit.lost)
     return Services(
         config=config,
         watcher=watcher,

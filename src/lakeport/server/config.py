@@ -129,7 +129,7 @@ class ServerConfig(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
-            raise ValueError("publicUrl is no URL like https://sharing.example.com")
+            raise ValueError("publicUrl must be a URL like https://sharing.example.com")
 
     @property
     def has_catalog(self) -> bool:
@@ -152,14 +152,14 @@ def load_config(path: str | Path) -> ServerConfig:
     document = read_yaml(path)
     _check_version(document, path)
     for key in unknown_keys(document, ServerConfig):
-        _log.warning("%s: the key %s is not known and has no effect", path, key)
+        _log.warning("%s: unknown key %s has no effect", path, key)
     config = _completed(convert(document, ServerConfig, path), path)
     _check_tls(config.ssl, path)
     for network in config.trusted_proxies:
         check_network(network, f"{path}: trustedProxies")
     if config.catalog is not None and config.has_catalog:
         raise CatalogError(
-            f"{path}: catalog names a database, but the file has shares, recipients, authorization or anonymous too:"
+            f"{path}: catalog names a database, but the file also has shares, recipients, authorization or anonymous:"
             " remove these, or catalog"
         )
     return config
@@ -173,7 +173,7 @@ def open_catalog(config: ServerConfig) -> CatalogSource:
         return SqlSource(config.catalog)
     if config.path is not None:
         return YamlSource(config.path, ServerConfig)
-    raise CatalogError("there is nothing to share: give a configuration file, or the URL of a catalog")
+    raise CatalogError("there is nothing to share: pass a configuration file or the URL of a catalog")
 
 
 def signing_key(config: ServerConfig, source: CatalogSource) -> bytes:
@@ -186,7 +186,7 @@ def signing_key(config: ServerConfig, source: CatalogSource) -> bytes:
     if key := source.signing_key():
         return key
     _log.warning(
-        "there is no signing key: URLs and page tokens end with this process; set signingKeyFile or %s", _KEY_VARIABLE
+        "no signing key: URLs and page tokens expire with this process; set signingKeyFile or %s", _KEY_VARIABLE
     )
     return secrets.token_bytes(32)
 
@@ -207,7 +207,7 @@ def _check_version(document: dict[str, Any], path: str | Path) -> None:
     if version is None:
         raise CatalogError(f"{path}: version is missing: begin the file with version: {_VERSION}")
     if version != str(_VERSION):
-        raise CatalogError(f"{path}: version is {version!r}, but this server knows version {_VERSION} only")
+        raise CatalogError(f"{path}: version is {version!r}, but this server supports only version {_VERSION}")
 
 
 def _completed(config: ServerConfig, path: str | Path) -> ServerConfig:
@@ -228,7 +228,7 @@ def _check_tls(tls: TlsSettings | None, path: str | Path) -> None:
         return
     if tls.self_signed:
         raise CatalogError(
-            f"{path}: ssl.selfSigned: this server makes no certificates up; make one with"
+            f"{path}: ssl.selfSigned: this server does not create certificates; create one with"
             " `openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 365 -subj /CN=localhost`"
             " and name the files in ssl.certificateFile and ssl.certificateKeyFile"
         )

@@ -39,7 +39,7 @@ _KEEP_ALIVE_SECONDS = 75
 """Longer than proxies keep connections open; otherwise they would send requests into closed ones."""
 
 
-_HOW_TO_SHARE = "add tables and who may read them: `lakeport share add`, `table add`, `recipient add`, `grant add`"
+_HOW_TO_SHARE = "add tables and recipients: `lakeport share add`, `table add`, `recipient add`, `grant add`"
 
 
 def serve(
@@ -116,7 +116,7 @@ class GracefulServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
         admission = Admission(self._services.config.limits, self._services.proxies)
-        self._services.metrics.watch("connections_open", "Connections of clients.", lambda: admission.open)
+        self._services.metrics.watch("connections_open", "Open client connections.", lambda: admission.open)
         for listening in sockets or ():
             self.servers.append(Acceptor(listening, admission, self._protocol, self.config.ssl))  # type: ignore[arg-type]  # all that is used
         self._on_start()
@@ -144,7 +144,7 @@ def listen(host: str, port: int, stall_seconds: float) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
-        raise OSError(error.errno, f"the host {host} cannot be listened on: {error.strerror}") from error
+        raise OSError(error.errno, f"cannot listen on host {host}: {error.strerror}") from error
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     # A port chosen by the system would differ for each address.
     sockets = [_listening(family, address) for family, address in addresses[: 1 if port == 0 else None]]
@@ -159,9 +159,9 @@ def _listening(family: int, address: Any) -> socket.socket:
     except OSError as error:
         where = f"port {address[1]} of {address[0]}"
         reasons = {
-            errno.EADDRINUSE: f"{where} is in use by another program; choose another one with --port",
-            errno.EACCES: f"{where} may not be used by this user; choose one above 1023 with --port",
-            errno.EADDRNOTAVAIL: f"{where}: this machine does not have the address; choose another with --host",
+            errno.EADDRINUSE: f"{where} is in use by another program; choose another port with --port",
+            errno.EACCES: f"{where} may not be used by this user; choose a port above 1023 with --port",
+            errno.EADDRNOTAVAIL: f"{where}: this machine does not have this address; choose another with --host",
         }
         raise OSError(error.errno, reasons.get(error.errno or 0, f"{where}: {error.strerror}")) from error
 
@@ -179,7 +179,7 @@ def exposures(config: ServerConfig, addresses: Sequence[str], catalog: Catalog) 
     open_to_others = not all(ip_address(address.partition("%")[0]).is_loopback for address in addresses)
     if open_to_others and config.ssl is None and not by_proxy and not catalog.content.anonymous:
         yield (
-            "tokens travel over plain HTTP, where others can read them: set ssl, or publicUrl to the https URL"
+            "tokens are sent over plain HTTP, where others can read them: set ssl, or publicUrl to the https URL"
             " of the proxy in front"
         )
 
@@ -192,7 +192,7 @@ def _announcement(config: ServerConfig, sockets: list[socket.socket], catalog: C
         yield f"listening on {scheme}://{f'[{host}]' if ':' in host else host}:{port}{config.endpoint}"
     content = catalog.content
     if content.anonymous:
-        yield "no token is asked for: everyone who reaches the server may read everything"
+        yield "no token is required: everyone who can reach the server may read everything"
     tables = f"{len(content.tables):,} table{'s' * (len(content.tables) != 1)}"
     shares = f"{len(content.shares):,} share{'s' * (len(content.shares) != 1)}"
     recipients = f"{len(content.recipients):,} recipient{'s' * (len(content.recipients) != 1)}"

@@ -108,7 +108,7 @@ def test_schema_still_shows_the_columns_of_a_table(lakeport: Run, sales: None, o
 
 
 def test_a_share_with_tables_is_removed_only_by_force(lakeport: Run, sales: None, orders: str) -> None:
-    refused(lakeport("share", "remove", "SALES"), "has tables, 1 in all: pass --force")
+    refused(lakeport("share", "remove", "SALES"), "still has tables (1): pass --force")
     succeed(lakeport("share", "remove", "SALES", "--force"))
     assert lakeport("share", "list", "--json").out == ""
     assert lakeport("count", orders).code == 0  # the table itself is as it was
@@ -254,8 +254,11 @@ def test_a_recipient_can_be_changed(lakeport: Run, sales: None) -> None:
     succeed(lakeport("recipient", "update", "anne", "--any-ip"))
     assert lakeport("recipient", "list", "--json").documents[0]["ipAllowList"] == []
     refused(lakeport("recipient", "update", "anne"), "nothing to change: pass")
-    refused(lakeport("recipient", "update", "anne", "--ip", ""), "'' is no address")
-    refused(lakeport("recipient", "add", "bob", "--ip", "", "--endpoint", "https://x"), "'' is no address")
+    refused(lakeport("recipient", "update", "anne", "--ip", ""), "'' is neither an address nor a network")
+    refused(
+        lakeport("recipient", "add", "bob", "--ip", "", "--endpoint", "https://x"),
+        "'' is neither an address nor a network",
+    )
     refused(lakeport("recipient", "add", "bob", "--expires", ""), "--expires")
     refused(lakeport("recipient", "update", "anne", "--any-ip", "--ip", "::1"), "either")
 
@@ -278,7 +281,7 @@ def test_grants_are_added_listed_and_removed(lakeport: Run, sales: None) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["share", "add", "SALES"], "there is a share 'SALES' already"),
+        (["share", "add", "SALES"], "share 'SALES' exists already"),
         (["share", "add", "a b"], "cannot contain a space"),
         (["share", "remove", "nothing"], "there is no share 'nothing'"),
         (["schema", "add", "nothing"], "write it as share.schema"),
@@ -289,7 +292,7 @@ def test_grants_are_added_listed_and_removed(lakeport: Run, sales: None) -> None
         (["recipient", "add", "ann", "--expires", "2020-01-01T00:00:00Z"], "is not in the future"),
         (["recipient", "add", "ann", "--expires", "0d"], "is not in the future"),
         (["recipient", "add", "ann", "--endpoint", "example.com"], "--endpoint takes a URL"),
-        (["serve", "--public-url", "example.com"], "publicUrl is no URL"),
+        (["serve", "--public-url", "example.com"], "publicUrl must be a URL"),
         (["recipient", "rotate", "ann", "--overlap", "long"], "--overlap takes"),
         (["grant", "remove", "nobody", "sales"], "there is no recipient 'nobody'"),
         (["share", "list", "--catalog", "mysql://x/y"], "SQLite or PostgreSQL"),

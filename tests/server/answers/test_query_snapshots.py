@@ -415,7 +415,7 @@ def test_what_is_before_the_first_version_that_is_shared_is_refused_everywhere(t
         with pytest.raises(SharingError) as caught:
             ask()
         assert (caught.value.status, caught.value.code) == (400, "INVALID_PARAMETER_VALUE")
-        assert "from version" in str(caught.value)
+        assert "the first shared version is" in str(caught.value)
     assert to.version(by, stamps[2]) == 2
     assert to.metadata(by, 2).version == query(to, by, version=2).version == query(to, by, starting_version=2).version
     assert changes(to, by, 2).version == 2

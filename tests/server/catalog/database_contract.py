@@ -294,5 +294,5 @@ class DatabaseContract:
     def test_a_catalog_of_a_later_release_is_refused(self, url: str, database: Database) -> None:
         with database.changing() as connection:
             connection.execute(update(STATE).values(schema_version=99))
-        with pytest.raises(CatalogError, match="is of version 99"):
+        with pytest.raises(CatalogError, match="has version 99"):
             Database(url)

@@ -56,7 +56,7 @@ def test_a_file_that_is_gone_does_not_answer_and_is_not_made_anew(tmp_path: Path
         (tmp_path / "c.db").rename(tmp_path / "elsewhere.db")
         watcher.look()
         assert not watcher.answers
-        assert "there is no catalog any more" in str(watcher.problem)
+        assert "the catalog is gone" in str(watcher.problem)
         assert not (tmp_path / "c.db").exists()
         (tmp_path / "elsewhere.db").rename(tmp_path / "c.db")
         watcher.look()
@@ -80,8 +80,8 @@ def _copy(file: Path, target: Path) -> None:
         ("lakeport.db", "URL like sqlite:///path"),
         ("", "URL like sqlite:///path"),
         ("mysql://host/x", "SQLite or PostgreSQL, not in mysql"),
-        ("sqlite://", "kept in a file"),
-        ("sqlite:///:memory:", "kept in a file"),
+        ("sqlite://", "a SQLite catalog must be a file"),
+        ("sqlite:///:memory:", "a SQLite catalog must be a file"),
     ],
 )
 def test_a_url_that_names_no_database_is_refused(url: str, message: str) -> None:

@@ -207,7 +207,7 @@ RECIPIENTS = "shares: [{name: first}]\nrecipients: [{name: ann, bearerToken: her
     ("text", "reason"),
     [
         ("shares: [{name: first}]", "recipients is missing"),
-        ("shares: [{name: first}]\nrecipient: [{name: ann, bearerToken: hers}]", "not known: recipient"),
+        ("shares: [{name: first}]\nrecipient: [{name: ann, bearerToken: hers}]", "unknown keys: recipient"),
         ("shares: [{name: first}]\nauthorization: {bearerToken: x}", "recipients is missing"),
         ("shares: [{name: first}]\nanonymous: true", "recipients is missing"),
     ],
@@ -246,13 +246,13 @@ def test_a_running_server_never_becomes_anonymous(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("recipents: []", "the key recipents is not known"),
+        ("recipents: []", "unknown key recipents"),
         ("recipients: [{name: ann, bearerToken: hers, ipAllowlist: [10.1.2.3]}]", "recipients[0].ipAllowlist"),
         ("recipients: [{name: ann, bearerToken: hers, ipAllowList: }]", "recipients[0].ipAllowList is empty"),
         ("recipients: [{name: ann, bearerToken: hers, ipAllowList: []}]", "remove it to allow all addresses"),
         ("recipients:", "recipients is missing"),
         ("recipients: ~", "recipients is missing"),
-        ("recipients: []\nrecipients: []", "the key recipients is there twice"),
+        ("recipients: []\nrecipients: []", "duplicate key recipients"),
         ("x: &a [*a]", "server.yaml"),
         ('recipients: [{name: "b\\ud800", bearerToken: hers}]', "server.yaml"),
     ],
@@ -332,14 +332,14 @@ def test_a_catalog_that_has_not_answered_for_too_long_is_not_served(caplog: pyte
         refused = server.get("shares")
         assert (refused.json()["errorCode"], refused.headers["Retry-After"]) == ("TEMPORARILY_UNAVAILABLE", "5")
         assert server.get("/health").status_code == 200
-        wait_until(lambda: "requests are refused until it does" in caplog.text)
+        wait_until(lambda: "requests are rejected until it does" in caplog.text)
         age = re.search(r"^lakeport_catalog_age_seconds (\S+)$", server.get("/metrics").text, re.MULTILINE)
         assert age is not None
         assert float(age[1]) > 2
         source.content = sharing({"a.b.c": "/nowhere"}, recipient("bob", "token-of-bob"))
         source.answering.set()
         wait_until(lambda: server.get("shares").status_code == 401)  # revoked meanwhile
-        wait_until(lambda: "the catalog answers again" in caplog.text)
+        wait_until(lambda: "the catalog responds again" in caplog.text)
 
 
 def test_a_server_whose_catalog_hangs_can_end() -> None:
@@ -370,14 +370,14 @@ def test_silence_shows_in_readiness_and_in_the_log(caplog: pytest.LogCaptureFixt
                 watcher.current()
             assert refused.value.status == 503
     assert [record.getMessage() for record in caplog.records] == [
-        "the catalog has not answered for 11 s: its last state is served",
-        "the catalog has not answered for 31 s: requests are refused until it does",
+        "the catalog has not responded for 11 s: serving its last state",
+        "the catalog has not responded for 31 s: requests are rejected until it does",
     ]
     watcher.look()
     watcher.report_age()
     assert watcher.answers
     watcher.current()
-    assert caplog.records[-1].getMessage() == "the catalog answers again"
+    assert caplog.records[-1].getMessage() == "the catalog responds again"
 
 
 def test_without_a_limit_the_last_catalog_is_served_for_ever() -> None:

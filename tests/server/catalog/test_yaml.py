@@ -78,7 +78,7 @@ def test_everyone_may_read_only_if_the_file_says_so(tmp_path: Path, caplog: pyte
 
 @pytest.mark.parametrize("more", ["recipients: []", "authorization: {bearerToken: x}"])
 def test_everyone_and_some_exclude_each_other(tmp_path: Path, more: str) -> None:
-    with pytest.raises(CatalogError, match="anonymous: true excludes"):
+    with pytest.raises(CatalogError, match="anonymous: true conflicts with"):
         YamlSource(written(tmp_path, share(ORDERS) + f"anonymous: true\n{more}")).load()
 
 
@@ -130,18 +130,18 @@ recipients:
         ("shares: [{name: a.b}, {name: a, schemas: [{name: b}]}]", "more than one share, schema or table"),
         ("recipients: [{name: a}, {name: A}]", "more than one recipient"),
         ("recipients: [{name: ' '}]", "printable"),
-        ("recipients: [{name: a, bearerToken: x}, {name: b, bearerToken: x}]", "there twice"),
+        ("recipients: [{name: a, bearerToken: x}, {name: b, bearerToken: x}]", "is used twice"),
         ("recipients: [{name: a, bearerToken: ''}]", "token of 'a' is empty"),
         ("recipients: [{name: a, tokens: [{sha256: abc}]}]", "64 hexadecimal digits"),
         (f"recipients: [{{name: a, tokens: [{{sha256: {'0' * 64}, expires: soon}}]}}]", "not a timestamp"),
-        ("recipients: [{name: a, ipAllowList: [10.0.0]}]", "'10.0.0' is no address"),
-        ("recipients: [{name: a, ipAllowList: }]", "recipients[0].ipAllowList is empty: give it a value, or remove"),
+        ("recipients: [{name: a, ipAllowList: [10.0.0]}]", "'10.0.0' is neither an address nor a network"),
+        ("recipients: [{name: a, ipAllowList: }]", "recipients[0].ipAllowList is empty: set a value, or remove"),
         ("recipients: [{name: a, ipAllowList: []}]", "recipients[0].ipAllowList is empty"),
         ("recipients: [{name: a, ipAllowList: [~]}]", "recipients[0].ipAllowList[0] is empty"),
-        ("recipients: [{name: a, ipAllowList: ['']}]", "'' is no address"),
+        ("recipients: [{name: a, ipAllowList: ['']}]", "'' is neither an address nor a network"),
         (f"recipients: [{{name: a, tokens: [{{sha256: {'0' * 64}, expires: }}]}}]", "tokens[0].expires is empty"),
         (share("name: t, location: /t, startVersion: "), "tables[0].startVersion is empty"),
-        ("recipients: [{name: a, grants: [nothing]}]", "no share, schema or table is called that"),
+        ("recipients: [{name: a, grants: [nothing]}]", "there is no such share, schema or table"),
         (f"shares: [{{name: a, displayName: {'x' * 256}}}]", "longer than 255"),
         (f"shares: [{{name: a, properties: {{k: {'x' * 1001}}}}}]", "longer than 1000"),
     ],

@@ -355,7 +355,7 @@ def test_a_client_that_takes_nothing_is_cut_off(tmp_path: Path, caplog: pytest.L
     with serving_files(tmp_path / "table", stall_seconds=0.3) as served:
         _, url = large(served)
         connection, reply = begun(url)
-        until(lambda: "cut off" in caplog.text)
+        until(lambda: "disconnected a client that read nothing" in caplog.text)
         until(lambda: not served.open_files())
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):
             reply.read()

@@ -46,7 +46,7 @@ class RateLimiter:
             del self._buckets[next(iter(self._buckets))]
         if bucket.left < 1:
             seconds = math.ceil((1 - bucket.left) / rate)
-            raise too_many(f"too many requests: ask again in {seconds} s", seconds)
+            raise too_many(f"too many requests: retry in {seconds} s", seconds)
 
 
 class FailedTokens:

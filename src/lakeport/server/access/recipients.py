@@ -46,7 +46,7 @@ class Doorkeeper:
         if catalog.anonymous is not None:
             return (catalog.authenticate(token, _now()) if token else None) or catalog.anonymous
         if token is None:
-            raise _unauthenticated("the request has no bearer token: use the profile file")
+            raise _unauthenticated("the request has no bearer token: use the one in the profile file")
         address, digest = address_group(exchange_of(scope).address), token_digest(token)
         self._failed.check(address, digest)
         found = catalog.authenticate(token, _now())
@@ -54,9 +54,9 @@ class Doorkeeper:
         if found is not None:
             return found
         owner = catalog.authenticate(token, 0)
-        _log.info("refused a token %s", f"of {owner.name} that has expired" if owner else "that nobody has")
+        _log.info("rejected %s", f"an expired token of {owner.name}" if owner else "an unknown token")
         raise _unauthenticated(
-            "the bearer token is not valid (any more): ask the provider of the share for a new profile"
+            "the bearer token is invalid or has expired: ask the provider of the share for a new profile"
         )
 
 

@@ -56,7 +56,7 @@ class TokenSigner:
             data = b""
         body, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
         if not hmac.compare_digest(signature, self._signature(kind, body)):
-            raise invalid(f"the {kind} token is not one of this server; start again without it")
+            raise invalid(f"the {kind} token was not issued by this server; start again without it")
         return body
 
     def _signature(self, kind: str, body: bytes) -> bytes:

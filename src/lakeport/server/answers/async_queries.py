@@ -109,7 +109,7 @@ class AsyncQueries:
 
     def _start(self, key: str, job: Job) -> asyncio.Task[Begun]:
         if self._under_way[job.recipient] >= _MOST_UNDER_WAY:
-            message = f"{_MOST_UNDER_WAY} queries of this recipient are under way: wait for their answers"
+            message = f"{_MOST_UNDER_WAY} queries of this recipient are pending: wait for their answers"
             raise too_many(message, _RETRY_SECONDS)
         task = asyncio.create_task(job.lane.run(begin, job.answer))
         self._running[key] = task
@@ -133,4 +133,4 @@ class AsyncQueries:
 
 
 def _unknown() -> Refusal:
-    return not_found("there is no such query, or it has expired: send the query again")
+    return not_found("the query does not exist or has expired: send it again")

@@ -36,14 +36,14 @@ class Caller:
         """Raises `SharingError` if one of the parameters is set and the table's history is not shared."""
         if any(parameter is not None for parameter in parameters) and not self.table.history_shared:
             raise invalid(
-                f"reading by version or timestamp is not possible: the history of the table {self.table_name} is not "
-                "shared; ask its provider for historyShared"
+                f"a version or timestamp cannot be read: the history of the table {self.table_name} is not shared; "
+                "ask its provider for historyShared"
             )
 
     def check_start(self, version: int) -> None:
         """Raises `SharingError` if the version is before the first shared one."""
         if version < self.table.start_version:
             raise invalid(
-                f"version {version} of the table {self.table_name} is not shared: it can be read from version "
-                f"{self.table.start_version} on"
+                f"version {version} of the table {self.table_name} is not shared: the first shared version is "
+                f"{self.table.start_version}"
             )

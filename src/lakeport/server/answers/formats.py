@@ -86,7 +86,7 @@ def choose_format(needs: Needs, capabilities: Capabilities, table: str) -> str:
     if needs.beyond_parquet:
         names = ", ".join(sorted(needs.beyond_parquet))
         raise SharingError(
-            f"the table {table} uses {names}, which the parquet response format cannot express; ask for it with "
+            f"the table {table} uses {names}, which the parquet response format cannot express; request it with "
             f"delta-sharing-capabilities: responseformat=delta;readerfeatures={names.replace(' ', '').lower()}",
             status=400,
             code="UNSUPPORTED_OPERATION",

@@ -52,8 +52,8 @@ class SharedRange(CommitRange):
         for version, (_, metadata) in {self.first.version: (None, self.first.metadata), **self.states}.items():
             if metadata and not ENABLE_CHANGE_DATA_FEED.of(metadata.configuration, path=self.root):
                 raise ChangeFeedError(
-                    f"the change data feed is not enabled at version {version}: changes are not recorded in the whole "
-                    f"range from version {self.first.version} to {self.last.version}",
+                    f"the change data feed is not enabled at version {version}: it must be enabled in the whole range, "
+                    f"from version {self.first.version} to {self.last.version}",
                     version=version,
                 )
 
@@ -164,8 +164,8 @@ class RangeFiles:
             unknown = [row.key for row in rows if not row.partition_values and row.path not in replaced]
             if unknown:
                 raise ChangeFeedError(
-                    f"version {version} removes a file without saying of which partition it was: the values of the "
-                    f"partition columns cannot be told; start after this version [{unknown[0]}]",
+                    f"version {version} removes a file without its partition values, so its rows cannot be given as "
+                    f"changes; start after this version [{unknown[0]}]",
                     version=version,
                 )
         storage = self.commits.engine.storage

@@ -41,7 +41,7 @@ class TableService:
         """The files of a snapshot, or with `startingVersion` those that later commits added and removed."""
         given = [request.version, request.timestamp, request.starting_version]
         if sum(value is not None for value in given) > 1:
-            raise invalid("only one of version, timestamp and startingVersion may be given")
+            raise invalid("pass only one of version, timestamp and startingVersion")
         caller.check_history(*given)
         size = self.versions.page_size(request)
         if request.starting_version is not None:

@@ -38,7 +38,7 @@ def read_hints(request: QueryRequest, snapshot: Snapshot, *, use_sql: bool, use_
     hints are logged and ignored, as the protocol asks."""
     sql, json = request.predicate_hints or [], request.json_predicate_hints
     if len(sql) > _MOST_SQL_HINTS or sum(map(len, sql)) > _LONGEST_SQL:
-        _log.info("%d predicate hints are ignored: they are too many, or too long", len(sql))
+        _log.info("ignored %d predicate hints: too many, or too long", len(sql))
         use_sql = False
     predicates = [_parsed(parse_sql_predicate, text, snapshot) for text in sql if use_sql]
     predicates += [_parsed(parse_json_predicate, json, snapshot)] if json and use_json else []
@@ -53,7 +53,7 @@ def _parsed(parse: _Parse, text: str, snapshot: Snapshot) -> Expression | None:
         return parse(text, snapshot.schema, snapshot.partition_columns)
     except LakeportError as error:
         reason, hint = str(error)[:_LONGEST_LOGGED], text[:_LONGEST_LOGGED]
-        _log.info("a predicate hint is ignored: %s", reason, extra={"fields": {"hint": hint}})
+        _log.info("ignored a predicate hint: %s", reason, extra={"fields": {"hint": hint}})
         return None
 
 

@@ -99,8 +99,8 @@ class LinesReply:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             await self._send(exchange, send, gone)
         except TimeoutError:
-            _log.warning("cut off: the client has taken nothing for %g s", self._stall)
-            exchange.error = "the client took nothing"
+            _log.warning("disconnected a client that read nothing for %g s", self._stall)
+            exchange.error = "the client stopped reading"
             abort(scope)
         finally:
             gone.cancel()
@@ -124,4 +124,4 @@ class LinesReply:
                 if not self._lines.answer.end_stream_action:
                     return  # without the last chunk, the connection is aborted
                 piece, ended = error_line(str(refusal), refusal.status), True
-        exchange.error = "the client went away"
+        exchange.error = "the client disconnected"

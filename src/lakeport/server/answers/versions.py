@@ -67,7 +67,7 @@ class Versions:
         caller.check_history(version, timestamp)
         table = self.cache.table(caller.table)
         if version is not None and timestamp is not None:
-            raise invalid("only one of version and timestamp may be given")
+            raise invalid("pass only one of version and timestamp")
         if timestamp is not None:
             version = table.commit_times().version_at(parse_timestamp(timestamp, "timestamp"))
         wanted = version if version is not None else pinned
@@ -89,8 +89,8 @@ class Versions:
     def of_changes(self, caller: Caller, request: ChangesRequest) -> tuple[SharedRange, Page[Cursor]]:
         if not caller.table.history_shared:
             raise invalid(
-                f"the changes of the table {caller.table_name} are not shared: its history is not; ask its provider "
-                "for historyShared"
+                f"the changes of the table {caller.table_name} are not shared, because its history is not; ask its "
+                "provider for historyShared"
             )
         commits, page = self._range(caller, request, _change_range)
         commits.check_feed()
@@ -124,7 +124,7 @@ class Versions:
     def _page(self, token: str | None, fingerprint: str, kind: type[Page[P]]) -> Page[P] | None:
         page = self.tokens.read("page", token, kind) if token else None
         if page and page.request != fingerprint:
-            raise invalid("the page token belongs to another query; go on with the same parameters, or start again")
+            raise invalid("the page token belongs to another query; continue with the same parameters, or start again")
         return page
 
     def _refreshed(self, caller: Caller, request: QueryRequest) -> int | None:

@@ -149,18 +149,18 @@ def _find(connection: Connection, table: SqlTable, name: str, **parents: str) ->
 
 def _found(row: Row[Any] | None, kind: str, name: str) -> Row[Any]:
     if row is None:
-        raise CatalogError(f"there is no {kind} {name!r}: `lakeport {kind} list` shows those that there are")
+        raise CatalogError(f"there is no {kind} {name!r}: `lakeport {kind} list` lists all")
     return row
 
 
 def refuse_taken(connection: Connection, kind: str, name: str, table: SqlTable, **parents: str) -> None:
     if _find(connection, table, name, **parents) is not None:
-        raise CatalogError(f"there is a {kind} {name!r} already; upper and lower case are the same")
+        raise CatalogError(f"{kind} {name!r} exists already; names are case-insensitive")
 
 
 def _refuse_full(kind: str, name: str, tables: int, force: bool) -> None:
     if tables and not force:
-        raise CatalogError(f"{kind} {name!r} has tables, {tables} in all: pass force=True to remove them with it")
+        raise CatalogError(f"{kind} {name!r} still has tables ({tables}): pass force=True to remove them too")
 
 
 def _insert_schema(connection: Connection, share_id: str, name: str) -> str:

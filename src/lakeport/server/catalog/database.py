@@ -89,7 +89,7 @@ class Database:
                 connection.execute(insert(STATE).values(row))
             elif version != _SCHEMA_VERSION:
                 raise CatalogError(
-                    f"the catalog {self.name} is of version {version}, but this release knows version {_SCHEMA_VERSION}"
+                    f"the catalog {self.name} has version {version}, but this release needs version {_SCHEMA_VERSION}"
                 )
 
     @contextmanager
@@ -106,14 +106,12 @@ def _parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise CatalogError(
-            "the catalog is not named by a URL like sqlite:///path or postgresql://user@host/name"
-        ) from None
+        raise CatalogError("a catalog must be a URL like sqlite:///path or postgresql://user@host/name") from None
     driver = _DRIVERS.get(parsed.drivername.partition("+")[0])
     if driver is None:
-        raise CatalogError(f"a catalog is kept in SQLite or PostgreSQL, not in {parsed.drivername}")
+        raise CatalogError(f"a catalog must be in SQLite or PostgreSQL, not in {parsed.drivername}")
     if driver == "sqlite" and (not parsed.database or parsed.database == ":memory:"):
-        raise CatalogError("a catalog is kept in a file: write its URL like sqlite:///path/lakeport.db")
+        raise CatalogError("a SQLite catalog must be a file: write its URL like sqlite:///path/lakeport.db")
     return parsed.set(drivername=driver)
 
 
@@ -141,7 +139,7 @@ def _open_sqlite(url: URL, create: bool) -> Engine:
 def _make_file(path: str, create: bool) -> None:
     """Only the owner can read a new database: it holds the signing key."""
     if not create and not os.path.exists(path):
-        raise CatalogError(f"there is no catalog in {path}: `lakeport share add` makes one")
+        raise CatalogError(f"there is no catalog in {path}: `lakeport share add` creates one")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
@@ -167,7 +165,7 @@ def _identity(path: str) -> tuple[int, int]:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise StorageError(f"there is no catalog any more: {error.strerror}", path=path) from error
+        raise StorageError(f"the catalog is gone: {error.strerror}", path=path) from error
     return status.st_dev, status.st_ino
 
 

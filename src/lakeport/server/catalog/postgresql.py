@@ -49,7 +49,7 @@ class _PatientConnection(Connection[Any]):
                 ready = yield wanted
                 if not ready and time.monotonic() > deadline:
                     self.pgconn.finish()
-                    raise OperationalError(f"the database has not answered within {_ANSWER_SECONDS} s")
+                    raise OperationalError(f"the database did not respond within {_ANSWER_SECONDS} s")
                 wanted = gen.send(ready)
         except StopIteration as end:
             result: T = end.value

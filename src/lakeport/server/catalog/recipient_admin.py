@@ -122,7 +122,7 @@ class RecipientAdmin:
             row = {"recipient_id": find_recipient(connection, name).id} | _resolve(connection, target)
             found = connection.execute(select(GRANTS.c.id).filter_by(**row)).first()
             if found is None:
-                raise CatalogError(f"{target!r} is not granted to {name!r}: `lakeport grant list` shows what is")
+                raise CatalogError(f"{target!r} is not granted to {name!r}: `lakeport grant list` lists all grants")
             connection.execute(delete(GRANTS).where(GRANTS.c.id == found.id))
 
 

@@ -74,7 +74,7 @@ def check_share(share: Share) -> None:
 def check_table(table: Table) -> None:
     check_object_name("table", table.name)
     if table.start_version < 0:
-        raise CatalogError(f"the start version of table {table.name!r} is negative: versions count from 0")
+        raise CatalogError(f"the start version of table {table.name!r} is negative: versions start at 0")
     if not table.access_modes or not _ACCESS_MODES.issuperset(table.access_modes):
         raise CatalogError(f"the access modes of table {table.name!r} must be url, dir or both")
 
@@ -82,11 +82,11 @@ def check_table(table: Table) -> None:
 def check_recipient(recipient: Recipient) -> None:
     name = recipient.name
     if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise CatalogError(f"the name of a recipient has 1 to {_LONGEST_NAME} printable characters, not {name[:300]!r}")
+        raise CatalogError(f"a recipient name must have 1 to {_LONGEST_NAME} printable characters, not {name[:300]!r}")
     for token in recipient.tokens:
         if not _DIGEST.fullmatch(token.digest):
             raise CatalogError(
-                f"a token of recipient {name!r} is not kept as a SHA-256 digest in 64 hexadecimal digits"
+                f"a token of recipient {name!r} must be stored as a SHA-256 digest of 64 hexadecimal digits"
             )
     for network in recipient.ip_allow_list:
         check_network(network, f"the allow list of recipient {name!r}")
@@ -97,7 +97,7 @@ def check_network(text: str, place: str) -> None:
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise CatalogError(f"{place}: {text!r} is no address and no network like 10.0.0.0/8") from None
+        raise CatalogError(f"{place}: {text!r} is neither an address nor a network like 10.0.0.0/8") from None
 
 
 def _check_length(what: str, text: str, longest: int) -> None:
@@ -109,7 +109,7 @@ def _check_unique(kind: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            raise CatalogError(f"there is more than one {kind} called {name!r}; upper and lower case are the same")
+            raise CatalogError(f"there is more than one {kind} called {name!r}; names are case-insensitive")
         seen.add(name.lower())
 
 
@@ -127,7 +127,7 @@ def _check_tokens(recipients: Iterable[Recipient]) -> None:
         for token in recipient.tokens:
             if token.digest in owners:
                 raise CatalogError(
-                    f"a token of recipient {recipient.name!r} is there twice: {owners[token.digest]!r} has it already"
+                    f"a token of recipient {recipient.name!r} is used twice: {owners[token.digest]!r} has it already"
                 )
             owners[token.digest] = recipient.name
 
@@ -136,5 +136,5 @@ def _check_grants(recipient: Recipient, names: set[str]) -> None:
     for grant in recipient.grants:
         if grant.lower() not in names:
             raise CatalogError(
-                f"recipient {recipient.name!r} is granted {grant!r}, but no share, schema or table is called that"
+                f"recipient {recipient.name!r} is granted {grant!r}, but there is no such share, schema or table"
             )

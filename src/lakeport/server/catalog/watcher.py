@@ -58,7 +58,7 @@ class CatalogWatcher:
     def current(self) -> Catalog:
         """Raises `Refusal` (503) if the catalog may be out of date."""
         if self._max_age and self.age > self._max_age:
-            message = "the server cannot reach its catalog, and so cannot tell who may read what: try again later"
+            message = "the server cannot reach its catalog, so it cannot check permissions: try again later"
             raise unavailable(message, (b"retry-after", b"5"))
         return self.catalog
 
@@ -105,10 +105,10 @@ class CatalogWatcher:
         too_old = 0 < self._max_age < age
         stage = (age > _SILENT_SECONDS) + too_old
         if stage > self._reported:
-            what = "requests are refused until it does" if too_old else "its last state is served"
-            _log.error("the catalog has not answered for %.0f s: %s", age, what)
+            what = "requests are rejected until it does" if too_old else "serving its last state"
+            _log.error("the catalog has not responded for %.0f s: %s", age, what)
         elif stage < self._reported:
-            _log.info("the catalog answers again")
+            _log.info("the catalog responds again")
         self._reported = stage
 
     def _load(self, generation: object) -> None:
@@ -119,13 +119,13 @@ class CatalogWatcher:
             self._generation, self._refused = generation, error  # reloading would not help
             raise
         self._generation, self._refused = generation, None
-        _log.info("the catalog was loaded as asked" if asked_for else "the catalog has changed and was loaded")
+        _log.info("reloaded the catalog on request" if asked_for else "the catalog changed and was reloaded")
         self._set_problem(None)
 
     def _checked(self, content: CatalogContent) -> CatalogContent:
         if content.anonymous and not self.catalog.content.anonymous:
             raise CatalogError(
-                "the changed catalog asks for no token (anonymous: true); restart the server if that is meant"
+                "the changed catalog allows access without a token (anonymous: true); restart the server if intended"
             )
         return content
 
@@ -133,7 +133,7 @@ class CatalogWatcher:
         if self._end.is_set():  # the source may be closed already
             return
         if problem is not None and str(problem) != str(self.problem):
-            _log.error("the catalog cannot be loaded; the last good one stays: %s", problem)
+            _log.error("the catalog cannot be loaded; still serving the last good one: %s", problem)
         elif problem is None and self.problem is not None:
             _log.info("the catalog can be loaded again")
         self.problem = problem

@@ -33,9 +33,7 @@ class _TextLoader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != _MERGE and str(key.value) in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value} is there twice", key.start_mark
-                )
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key.value}", key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
@@ -48,7 +46,7 @@ def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> 
         with Path(path).open(encoding="utf-8") as file:
             document = yaml.load(file, _TextLoader)  # a SafeLoader
     except UnicodeDecodeError:
-        raise CatalogError(f"{path} is not a text file in UTF-8") from None
+        raise CatalogError(f"{path} is not a UTF-8 text file") from None
     except yaml.MarkedYAMLError as error:  # its snippet of the file might contain a secret
         mark = error.problem_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -56,7 +54,7 @@ def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> 
     except (yaml.YAMLError, RecursionError) as error:
         raise CatalogError(f"{path} is not valid YAML ({type(error).__name__})") from None
     if not isinstance(document, dict):
-        raise CatalogError(f"{path} does not hold settings: it must be a mapping of keys to values")
+        raise CatalogError(f"{path} has no settings: it must be a mapping of keys to values")
     filled: dict[str, Any] = _filled(document, "", path, environment)
     return filled
 

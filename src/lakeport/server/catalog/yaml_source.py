@@ -21,7 +21,7 @@ from lakeport.sharing.timestamps import parse_timestamp
 _log = logging.getLogger(__name__)
 _RESTRICTIONS = {
     "recipients[].ipAllowList": "allow all addresses",
-    "recipients[].tokens[].expires": "make the token valid for ever",
+    "recipients[].tokens[].expires": "make the token valid forever",
     "shares[].schemas[].tables[].startVersion": "share the table from its first version",
 }
 """Keys that restrict access, and the effect of leaving them out, which nobody intends by an empty value."""
@@ -115,7 +115,7 @@ class YamlSource:
             prefix = "" if str(error).startswith(str(self._path)) else f"{self._path}: "
             raise CatalogError(f"{prefix}{error}") from error
         except (RecursionError, ValueError) as error:  # invalid content, rather than a missing file
-            raise CatalogError(f"{self._path} does not hold a catalog ({type(error).__name__})") from error
+            raise CatalogError(f"{self._path} is not a catalog ({type(error).__name__})") from error
 
     def _load(self, document: Mapping[str, Any]) -> CatalogContent:
         if self._seen not in (None, self._state()):
@@ -136,23 +136,23 @@ class YamlSource:
 
     def _check_kept(self, settings: CatalogSettings, has_recipients: bool, unknown: Sequence[str]) -> None:
         """Reject a changed file that opens or removes access through a misspelt or missing key."""
-        hint = f" (keys that are not known: {', '.join(unknown)})" if unknown else ""
+        hint = f" (unknown keys: {', '.join(unknown)})" if unknown else ""
         if self._had_recipients and not has_recipients:
             raise CatalogError(f"recipients is missing{hint}; to remove all of them, write recipients: []")
         if self._had_authorization and settings.authorization is None:
-            raise CatalogError(f"authorization is missing{hint}; restart the server if that is meant")
+            raise CatalogError(f"authorization is missing{hint}; restart the server if intended")
         new = [key for key in unknown if self._loaded and _anywhere(key) not in self._unknown]
         if new:  # `load_config` reports those present at startup
-            raise CatalogError(f"the key {new[0]} is not known: correct or remove it")
+            raise CatalogError(f"unknown key {new[0]}: correct or remove it")
 
     def _check_access(self, settings: CatalogSettings, has_recipients: bool, unknown: Sequence[str]) -> None:
-        hint = f" (keys that are not known: {', '.join(unknown)})" if unknown else ""
+        hint = f" (unknown keys: {', '.join(unknown)})" if unknown else ""
         if settings.anonymous and (settings.authorization is not None or has_recipients):
-            raise CatalogError("anonymous: true excludes authorization and recipients: remove it, or them")
+            raise CatalogError("anonymous: true conflicts with authorization and recipients: remove it, or them")
         if not (settings.anonymous or settings.authorization is not None or has_recipients):
             raise CatalogError(
-                f"nobody may read the shares{hint}: add recipients or authorization, or to share everything with"
-                " everyone anonymous: true"
+                f"nobody may read the shares{hint}: add recipients or authorization; to share everything with"
+                " everyone, add anonymous: true"
             )
 
     def signing_key(self) -> bytes | None:
@@ -171,7 +171,7 @@ def _check_restrictions(document: Mapping[str, Any]) -> None:
     for key in empty_keys(document):
         absent = _RESTRICTIONS.get(_anywhere(key).removesuffix("[]"))
         if absent is not None:
-            raise CatalogError(f"{key} is empty: give it a value, or remove it to {absent}")
+            raise CatalogError(f"{key} is empty: set a value, or remove it to {absent}")
 
 
 def _content(settings: CatalogSettings) -> CatalogContent:

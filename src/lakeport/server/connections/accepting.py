@@ -62,7 +62,7 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     raise
-                _log.warning("exhausted", "no connection can be accepted: %s", error.strerror)
+                _log.warning("exhausted", "cannot accept connections: %s", error.strerror)
                 self._loop.remove_reader(self._listening)  # it would fire again at once
                 self._loop.call_later(_PAUSE_SECONDS, self._resume)
                 return
@@ -71,8 +71,8 @@ class Acceptor:
     def _admit(self, peer: socket.socket, address: str) -> None:
         visit = self._admission.enter(address)
         if isinstance(visit, Refused):
-            topic = f"refused a connection with {visit.status}"
-            _log.warning(topic, "refused a connection from %s with %d: %s", address, *visit)
+            topic = f"rejected a connection with {visit.status}"
+            _log.warning(topic, "rejected a connection from %s with %d: %s", address, *visit)
             self._turn_away(peer, visit)
             return
         task = self._loop.create_task(self._connect(peer, visit))
@@ -94,7 +94,7 @@ class Acceptor:
             await self._loop.connect_accepted_socket(lambda: self._protocol(visit), peer, ssl=self._tls, **timing)
         except Exception as error:  # the client does not speak TLS, or has disconnected
             visit.leave()
-            _debug("a connection was not made: %s", error)
+            _debug("a connection failed: %s", error)
         except BaseException:
             visit.leave()
             raise

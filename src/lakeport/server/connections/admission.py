@@ -50,7 +50,7 @@ class Admission:
 
     def _refusal(self, group: str | None) -> Refused | None:
         if group is not None and self.connections[group] >= self._most_per_address:
-            return Refused(HTTPStatus.TOO_MANY_REQUESTS, f"{self._most_per_address} connections come from this address")
+            return Refused(HTTPStatus.TOO_MANY_REQUESTS, f"this address has {self._most_per_address} connections")
         if self.open - self.reserved >= self.most:
             return Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the server has {self.open} connections")
         return None

@@ -100,7 +100,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _check_rest(self) -> None:
         """After parsing everything received: a request may be incomplete, or the connection may become idle."""
         if not self._visit.may_wait(partial=self._begun):
-            self._cut_off(HTTPStatus.TOO_MANY_REQUESTS, "too many incomplete requests come from this address")
+            self._cut_off(HTTPStatus.TOO_MANY_REQUESTS, "too many incomplete requests from this address")
         # Any byte begins a request, and stops the idle timer.
         elif self._timer is None and not self._begun and self._is_idle():
             self._await(self._limits.head_seconds)
@@ -117,7 +117,7 @@ class LimitedProtocol(HttpToolsProtocol):
             most = f"more than {self._limits.head_bytes} bytes of headers, chunk framing and trailers"
             self._cut_off(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the request has {most}")
         elif self._body > self._most_body_bytes:
-            self._cut_off(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body of the request is too large")
+            self._cut_off(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the request body is too large")
 
     def _feed(self, part: memoryview) -> None:
         """Replaces uvicorn's, which logs whatever clients do and drops data after an upgrade."""
@@ -177,7 +177,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _cut_off(self, status: HTTPStatus, reason: str) -> None:
         """Close the connection; respond first if that cannot be mistaken for part or all of another response."""
         address = self.client[0] if self.client else "-"
-        _log.warning("refused a request", "refused a request from %s with %d: %s", address, status, reason)
+        _log.warning("rejected a request", "rejected a request from %s with %d: %s", address, status, reason)
         if self.pipeline or not self._answerable():
             self.transport.abort()
             return
@@ -210,7 +210,7 @@ class LimitedProtocol(HttpToolsProtocol):
         elif self._in_head:
             self.transport.abort()
         else:  # the body reader was starved, as on a busy machine
-            self._cut_off(HTTPStatus.REQUEST_TIMEOUT, "the body of the request has not arrived in time")
+            self._cut_off(HTTPStatus.REQUEST_TIMEOUT, "the request body did not arrive in time")
 
 
 class _Flow(FlowControl):
@@ -233,7 +233,7 @@ def _probes_only(app: Application, refused: Refused) -> Application:
             await app(scope, receive, send)
             return
         address = scope["client"][0] if scope["client"] else "-"
-        _log.warning(f"refused with {refused.status}", "refused a request from %s with %d: %s", address, *refused)
+        _log.warning(f"rejected with {refused.status}", "rejected a request from %s with %d: %s", address, *refused)
         too_many = refused.status == HTTPStatus.TOO_MANY_REQUESTS
         refusal = Refusal(
             f"{refused.reason}: try again later",

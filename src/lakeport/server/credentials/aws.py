@@ -125,8 +125,8 @@ def _escape(text: str) -> str:
 def _bucket_arn(bucket: str, region: str) -> str:
     if bucket.endswith(_ACCESS_POINT_ALIAS):
         raise SharingError(
-            "there are no temporary credentials for the access point of this table: its provider has to name its ARN "
-            "in temporaryCredentials.aws.accessPoints; or read the table by signed URLs",
+            "there are no temporary credentials for the access point of this table: ask its provider to add its ARN to "
+            "temporaryCredentials.aws.accessPoints, or read the table by signed URLs",
             status=400,
             code="UNSUPPORTED_OPERATION",
         )

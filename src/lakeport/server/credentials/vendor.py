@@ -91,8 +91,8 @@ def _check_shared_by_directory(table: Table) -> None:
         raise _unsupported("the table is not shared by its directory (access mode `dir`); read it by signed URLs")
     if not table.history_shared or table.start_version > 0:
         raise _unsupported(
-            "temporary credentials show every version of a table, for they open its whole directory; "
-            "the history of this one is not shared, or not from its start: read it by signed URLs"
+            "temporary credentials open a table's whole directory, with every version, but the history of this "
+            "table is not shared, or not from its start: read it by signed URLs"
         )
 
 
@@ -116,7 +116,7 @@ def parse_directory(location: str, account: str | None = None) -> Location:
     invalid one."""
     if cloud_of(location) is None:
         raise _unsupported(
-            "there are temporary credentials only for tables on S3, Azure and GCS; read this one by signed URLs"
+            "temporary credentials exist only for tables on S3, Azure and GCS; read this table by signed URLs"
         )
     try:
         parsed = parse_location(location, account)
@@ -129,7 +129,7 @@ def parse_directory(location: str, account: str | None = None) -> Location:
 
 def _not_of_table() -> SharingError:
     return _invalid(
-        "the location is not the table's, nor one of its auxiliary locations, nor a directory in one of them: "
+        "the location is neither the table's, nor one of its auxiliary locations, nor a directory in one of them: "
         "take it from the table's `location` or `auxiliaryLocations`"
     )
 
@@ -144,19 +144,19 @@ def _unsupported(message: str) -> SharingError:
 
 def _not_installed(cloud: Cloud, error: ImportError) -> SharingError:
     _log.error(
-        "temporary credentials of %s need a library that is not installed (%s): pip install 'lakeport[%s]'",
+        "temporary credentials for %s need a missing library (%s): pip install 'lakeport[%s]'",
         cloud.name,
         error,
         cloud.value,
     )
-    return _unsupported("this server is not set up to give temporary credentials here; read the table by signed URLs")
+    return _unsupported("this server is not set up to issue temporary credentials here; read the table by signed URLs")
 
 
 def _failed(table: Table, cloud: Cloud, error: Exception) -> SharingError:
     reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-    _log.error("%s gave no temporary credentials for table %s: %s", cloud.name, table.id, reason)
+    _log.error("%s issued no temporary credentials for table %s: %s", cloud.name, table.id, reason)
     return SharingError(
-        "the provider's storage gave no temporary credentials; try again later, or read the table by signed URLs",
+        "the provider's storage issued no temporary credentials; try again later, or read the table by signed URLs",
         status=500,
         code="INTERNAL_ERROR",
     )

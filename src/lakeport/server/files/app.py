@@ -71,7 +71,7 @@ class FilesApp:
             exchange.operation = "file"
         if scope["method"] not in ("GET", "HEAD"):
             raise Refusal(
-                "files can only be read", status=405, code="METHOD_NOT_ALLOWED", headers=((b"allow", b"GET, HEAD"),)
+                "files are read-only", status=405, code="METHOD_NOT_ALLOWED", headers=((b"allow", b"GET, HEAD"),)
             )
         url, catalog = self._signed(scope), self._catalog()
         table, recipient = catalog.table_by_id(url.table_id), catalog.recipient_by_id(url.recipient_id)
@@ -80,11 +80,11 @@ class FilesApp:
         if url.expires < self._now():
             raise _denied("the URL has expired: query the table again for a new one")
         if recipient is None or not catalog.has_access(recipient, int(self._now() * 1000)):
-            raise _denied("the access of the URL's recipient has ended: ask the provider of the share")
+            raise _denied("the recipient of this URL no longer has access: ask the provider of the share")
         check_address(recipient, exchange.address if exchange else (scope.get("client") or ("",))[0])
         roots = [root for root in table_roots(table) if self._urls.fingerprint(root) == url.location] if table else []
         if table is None or not roots:
-            raise not_found("the table of this file is not shared any more, or was moved")
+            raise not_found("the table of this file is no longer shared, or was moved")
         catalog.view(recipient).table(table.share, table.schema, table.name)
         return roots[0], url
 
@@ -94,8 +94,8 @@ class FilesApp:
         if url is not None and (exchange := _exchange(scope)):
             exchange.asked = url.table_id  # refusals are audited too
         if url is None or not self._urls.is_signed(url):
-            _log.warning("refused a URL that this server did not sign")
-            raise _denied("this is no URL that the server has signed: query the table for one")
+            _log.warning("rejected a URL that this server did not sign")
+            raise _denied("this server did not sign the URL: query the table for a new one")
         return url
 
     async def _answer(self, file: OpenFile, lane: Lane, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,14 +132,14 @@ class FilesApp:
                     await send({"type": "http.response.body", "body": chunk, "more_body": start < end})
                 if start == end:
                     return None
-            return "the client went away"
+            return "the client disconnected"
         except StorageError as error:
-            _log.error("a transfer was broken off: %s", error)
+            _log.error("aborted a transfer: %s", error)
             return "the file could not be read to its end"
         except TimeoutError:
-            _log.warning("cut off: the client has not taken what was sent for %g s [%s]", self._stall, file.path)
+            _log.warning("disconnected a client that read nothing for %g s [%s]", self._stall, file.path)
             abort(scope)
-            return "the client took nothing"
+            return "the client stopped reading"
         finally:
             gone.cancel()
 
@@ -149,11 +149,11 @@ def _opened(root: str, path: str) -> OpenFile:
     try:
         return open_file(root, path)
     except (MissingFileError, AccessDeniedError) as error:
-        _log.warning("a signed file cannot be served: %s", error)
-        raise not_found("the file is gone, or the server may not read it: query the table again") from error
+        _log.warning("cannot serve a signed file: %s", error)
+        raise not_found("the file is missing, or the server has no access to it: query the table again") from error
     except StorageError as error:
-        _log.error("a signed file cannot be served: %s", error)
-        raise unavailable("the storage of the table does not answer: try again later") from error
+        _log.error("cannot serve a signed file: %s", error)
+        raise unavailable("the storage of the table does not respond: try again later") from error
 
 
 def _headers(part: Part, state: FileState) -> list[Header]:

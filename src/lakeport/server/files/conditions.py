@@ -28,7 +28,7 @@ def requested_part(scope: Scope, state: FileState) -> Part:
     """Raises `Refusal` (412, 416)."""
     matching = header(scope, b"if-match")
     if matching is not None and not _names(matching, state, weakly=False):
-        raise Refusal("the file has changed since: read it from the start", status=412, code="PRECONDITION_FAILED")
+        raise Refusal("the file has changed: read it from the start", status=412, code="PRECONDITION_FAILED")
     known = header(scope, b"if-none-match")
     if known is not None and _names(known, state, weakly=True):
         return Part(304)
@@ -66,7 +66,7 @@ def _ranged(wanted: str, size: int) -> Part:
 
 def _unsatisfiable(size: int) -> Refusal:
     return Refusal(
-        f"the file has only {size} bytes: the range starts behind its end",
+        f"the file has only {size} bytes: the range starts after its end",
         status=416,
         code="INVALID_PARAMETER_VALUE",
         headers=((b"content-range", f"bytes */{size}".encode()),),

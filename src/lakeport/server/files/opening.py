@@ -50,7 +50,7 @@ class OpenFile:
                 data = _read_whole(self._file.fileno(), start, length)
                 state = _state(os.fstat(self._file.fileno()))
             except OSError as error:
-                raise StorageError(f"cannot be read: {error.strerror}", path=self.path) from error
+                raise StorageError(f"the file cannot be read: {error.strerror}", path=self.path) from error
         if state != self.state or len(data) != length:
             raise StorageError("the file changed while it was read", path=self.path)
         return data
@@ -68,7 +68,7 @@ def open_file(root: str, relative: str) -> OpenFile:
     """
     path = f"{root}/{relative}"
     if not is_clean(relative) or "\0" in relative:
-        raise AccessDeniedError("the path leads out of its directory", path=repr(path))
+        raise AccessDeniedError("the path leads outside its directory", path=repr(path))
     try:
         descriptor, real_path = open_within([root], path)
         status = os.fstat(descriptor)
@@ -78,7 +78,7 @@ def open_file(root: str, relative: str) -> OpenFile:
         raise _translated(error, path) from error
     if not S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise AccessDeniedError("this is no regular file", path=path)
+        raise AccessDeniedError("this is not a regular file", path=path)
     return OpenFile(descriptor, real_path, _state(status))
 
 

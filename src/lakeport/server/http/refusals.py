@@ -29,9 +29,9 @@ from lakeport.sharing.models import ErrorBody
 _log = logging.getLogger(__name__)
 
 _UNREADABLE = (
-    "the files of the table are gone, or the server may not read them: ask the provider of the share to look at it"
+    "files of the table are missing, or the server has no access to them: ask the provider of the share to check"
 )
-_DAMAGED = "the log of the table is damaged: ask the provider of the share to look at it"
+_DAMAGED = "the log of the table is damaged: ask the provider of the share to check"
 
 # The first matching type wins; without a message, the error's own is used, minus locations.
 _REFUSALS: tuple[tuple[type[LakeportError], int, str, str | None], ...] = (
@@ -58,9 +58,9 @@ _CODES = {
     429: "RATE_LIMIT_EXCEEDED",
 }
 _MESSAGES = {
-    404: "there is no such API; the API is described at {endpoint}/docs",
-    405: "this API does not take the method {method}",
-    413: "the body of the request is too large",
+    404: "no such API; the API is described at {endpoint}/docs",
+    405: "this API does not support the method {method}",
+    413: "the request body is too large",
 }
 _LOCATION = re.compile(r"\s*\[[^\[\]]*\]")
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;)\]'\"]+", re.IGNORECASE)
@@ -126,13 +126,13 @@ def without_locations(message: str) -> str:
 def _unreadable_version(error: UnsupportedFeatureError) -> SharingError:
     message = (
         f"the server cannot read this version of the table, which needs {', '.join(error.features)}: ask the provider "
-        "of the share to look at it, or read an older version"
+        "of the share to check, or read an older version"
     )
     return SharingError(message, status=400, code="UNSUPPORTED_OPERATION")
 
 
 def _internal(exchange: Exchange) -> SharingError:
-    message = f"the server failed to answer; its provider finds the reason in the log by the id {exchange.request_id}"
+    message = f"the server failed; its provider can find the reason in the log, under request id {exchange.request_id}"
     return SharingError(message, status=500, code="INTERNAL_ERROR")
 
 

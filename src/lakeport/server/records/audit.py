@@ -79,7 +79,7 @@ class AuditLog:
     @property
     def problem(self) -> str | None:
         """Why lines cannot be written at the moment."""
-        return "a write does not end" if self._is_stuck else self._failure
+        return "a write hangs" if self._is_stuck else self._failure
 
     @property
     def _is_stuck(self) -> bool:
@@ -96,7 +96,7 @@ class AuditLog:
         if self._path is None or not self._required or not _is_recorded(exchange):
             return
         if self._is_stuck or await self._fails(_encoded(_subject(exchange) | {"event": "begin"})):
-            raise unavailable("the server cannot record the request, so it does not answer it: try again later")
+            raise unavailable("the server cannot audit the request, so it was rejected: try again later")
 
     async def _fails(self, line: bytes) -> bool:
         """Whether a line could not be written in time."""
@@ -127,7 +127,7 @@ class AuditLog:
             self._new.put(None)
             self._writer.join(_CLOSE_SECONDS)
             if self._writer.is_alive():
-                _log.error("the audit log cannot be written: a write does not end, and lines are lost")
+                _log.error("the audit log cannot be written: a write hangs, and lines are lost")
 
     def _run(self) -> None:
         more = True
@@ -188,9 +188,9 @@ class AuditLog:
 
     def _report(self, error: OSError | None) -> None:
         if error is not None and self._failure is None:
-            _log.error("the audit log cannot be written; lines are kept and tried again: %s", error)
+            _log.error("the audit log cannot be written; lines are kept and retried: %s", error)
         elif error is None and self._failure is not None:
-            _log.warning("the audit log can be written again; %d lines are lost", self.lost)
+            _log.warning("the audit log can be written again; %d lines were lost", self.lost)
         self._failure = None if error is None else str(error)
 
     def _append(self, lines: bytes) -> None:

@@ -20,18 +20,18 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._requests = self._counter("requests", "Requests that were answered.", "operation", "status")
+        self._requests = self._counter("requests", "Finished requests.", "operation", "status")
         self._seconds = Histogram(
             "lakeport_request_seconds",
-            "Time until the last byte of an answer.",
+            "Time until the last byte of a response.",
             ["operation"],
             registry=self._registry,
             buckets=_SECONDS,
         )
-        self._files = self._counter("files_granted", "Files that answers gave access to.")
-        self._bytes = self._counter("bytes_granted", "Bytes of the files that answers gave access to.")
-        self._incomplete = self._counter("answers_incomplete", "Answers that broke off.")
-        self._open = self._gauge("requests_open", "Requests that are being answered.")
+        self._files = self._counter("files_granted", "Files that responses gave access to.")
+        self._bytes = self._counter("bytes_granted", "Bytes of files that responses gave access to.")
+        self._incomplete = self._counter("answers_incomplete", "Responses that broke off.")
+        self._open = self._gauge("requests_open", "Requests in progress.")
 
     def begin(self) -> None:
         self._open.inc()

@@ -103,7 +103,7 @@ class _Listing:
             return None
         position = self._services.tokens.read("list page", token, _Position)
         if (position.listing, position.recipient) != (self._name, self._recipient):
-            raise invalid("the page token is of another list; start again without it")
+            raise invalid("the page token belongs to another list; start again without it")
         return position.after
 
     def _token(self, after: str | None) -> str:

@@ -17,18 +17,18 @@ Json: TypeAlias = dict[str, Any]
 _REFERENCE = "#/components/schemas/{name}"
 _DESCRIPTION = (
     "The Delta Sharing protocol: shares hold schemas, schemas hold tables, and a table is read by signed URLs of its "
-    "files. Names have no case. Answers that are not a success have a JSON body with errorCode and message."
+    "files. Names are case-insensitive. Error responses have a JSON body with errorCode and message."
 )
 _ERRORS = {
-    400: "A parameter, a header or the body makes no sense, or the table cannot be read so.",
-    401: "There is no bearer token, or it is not valid.",
-    403: "The request comes from an address that is not allowed.",
-    404: "There is no such thing, or it is not shared with you.",
+    400: "A parameter, a header or the body is invalid, or the table cannot be read this way.",
+    401: "The bearer token is missing or invalid.",
+    403: "Requests from this address are not allowed.",
+    404: "It does not exist, or is not shared with you.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
-    429: "Too many requests; Retry-After says how many seconds to wait.",
-    500: "The server failed; the message has the id of the request.",
-    503: "The answer was not ready in time.",
+    429: "Too many requests; Retry-After is the number of seconds to wait.",
+    500: "The server failed; the message contains the request id.",
+    503: "The response was not ready in time.",
 }
 _BODY_ERRORS = (408, 413)
 _LINE_MODELS = (
@@ -42,7 +42,7 @@ _LINE_MODELS = (
     lines.QueryStatus,
 )
 _LINES = (
-    "One JSON object a line. In the parquet format: protocol, metaData, then file, add, remove or cdf. In the delta "
+    "One JSON object per line. In the parquet format: protocol, metaData, then file, add, remove or cdf. In the delta "
     "format: protocol, metaData and file, whose contents are actions of the Delta log. Last, if asked for or needed: "
     "endStreamAction."
 )
@@ -130,7 +130,7 @@ OPERATIONS = (
         id="getQuery",
         method="post",
         path=f"{_TABLE}/queries/{{queryId}}",
-        summary="Get the answer to a pending query",
+        summary="Get the result of a pending query",
         body=models.QueryStatusRequest,
         is_lines=True,
         has_version=True,
@@ -166,24 +166,24 @@ OPERATIONS = (
 _NUMBER: Json = {"type": "integer", "minimum": 0, "maximum": _MOST}
 _TIME: Json = {"type": "string", "format": "date-time"}
 _PARAMETERS: dict[str, tuple[Json, str]] = {
-    "maxResults": ({"type": "integer", "minimum": 0, "maximum": 500}, "The most items of a page."),
-    "pageToken": ({"type": "string"}, "The nextPageToken of the page before."),
+    "maxResults": ({"type": "integer", "minimum": 0, "maximum": 500}, "The maximum number of items per page."),
+    "pageToken": ({"type": "string"}, "The nextPageToken of the previous page."),
     "version": (_NUMBER, "The version to read; the history of the table must be shared."),
     "timestamp": (_TIME, "The version at this time; the history of the table must be shared."),
     "startingVersion": (_NUMBER, "The first version."),
     "startingTimestamp": (_TIME, "The first version at or after this time."),
-    "endingVersion": (_NUMBER, "The last version; the latest if there is no such one yet."),
+    "endingVersion": (_NUMBER, "The last version; the latest if it does not exist yet."),
     "endingTimestamp": (_TIME, "The last version at or before this time."),
-    "includeHistoricalMetadata": ({"type": "boolean"}, "Whether later metadata is told, too."),
-    "includeHistoricalProtocol": ({"type": "boolean"}, "Whether later protocols are told, too (delta format)."),
-    "maxFiles": ({"type": "integer", "minimum": 1, "maximum": _MOST}, "The most files of a page."),
+    "includeHistoricalMetadata": ({"type": "boolean"}, "Whether to include later metadata."),
+    "includeHistoricalProtocol": ({"type": "boolean"}, "Whether to include later protocols (delta format)."),
+    "maxFiles": ({"type": "integer", "minimum": 1, "maximum": _MOST}, "The maximum number of files per page."),
 }
 _HEADER_PARAMETERS: dict[str, tuple[Json, str]] = {
     "delta-sharing-capabilities": (
         {"type": "string", "examples": ["responseformat=delta;readerfeatures=deletionvectors,columnmapping"]},
         "What the client can read: responseformat, readerfeatures, includeendstreamaction, asyncquery.",
     ),
-    "fileidhash": ({"type": "string", "enum": ["parquet", "delta"]}, "Which format's ids of files are wanted."),
+    "fileidhash": ({"type": "string", "enum": ["parquet", "delta"]}, "The format whose file ids to return."),
 }
 _NAMES = {
     "share": "The name of a share.",

@@ -62,10 +62,10 @@ def _open(request: HttpRequest, operation: str) -> Services:
 
 def _problem(services: Services) -> str | None:
     if services.draining:
-        return "the server is about to end"
+        return "the server is shutting down"
     # An invalid new catalog is rejected; the last good one is served.
     if not services.watcher.answers:
-        return "the catalog does not answer"
+        return "the catalog does not respond"
     if services.audit.problem is not None:
         return "the audit log cannot be written"
     return None

@@ -47,11 +47,11 @@ async def read_body(request: HttpRequest) -> bytes:
         async with asyncio.timeout(seconds):
             return await request.body()
     except TimeoutError:
-        message = f"the body of the request has not arrived within {seconds:g} s"
+        message = f"the request body did not arrive within {seconds:g} s"
         close = ((b"connection", b"close"),)
         raise Refusal(message, status=408, code="REQUEST_TIMEOUT", headers=close) from None
     except InternalServerException:  # the framework's name for it
-        message = "the connection was closed within the body of the request"
+        message = "the connection was closed within the request body"
         raise Refusal(message, status=400, code="MALFORMED_REQUEST") from None
 
 
@@ -94,6 +94,6 @@ def parse_version(text: str | None) -> int | None:
 
 def too_slow(seconds: float) -> Refusal:
     return unavailable(
-        f"the answer was not ready within {seconds:g} s; ask again, for less at a time (maxFiles, a predicate, fewer "
+        f"the response was not ready within {seconds:g} s; retry with a smaller request (maxFiles, a predicate, fewer "
         "versions), or with the capability asyncquery=true"
     )

@@ -43,8 +43,8 @@ class IdentityBlobPlace:
         """Raises `SharingError` (400) for names whose signature Azure would refuse."""
         if not all(map(SIGNED_FOR_AZURE.fullmatch, [self.root, *relative])):
             raise SharingError(
-                "the table has files whose names cannot be signed by an identity in Azure. "
-                "Its provider has to configure account_key for the storage",
+                "the table has files whose names an Azure identity cannot sign; "
+                "ask its provider to configure account_key for the storage",
                 status=400,
                 code="UNSUPPORTED_OPERATION",
             )

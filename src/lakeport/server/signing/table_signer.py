@@ -79,10 +79,10 @@ class TableSigner:
     def _refuse(self, path: str) -> NoReturn:
         table = self._table
         name = f"{table.share}.{table.schema}.{table.name}"
-        _log.warning("%s has a file outside of its location and its auxiliaryLocations: %s", name, path)
+        _log.warning("%s has a file outside its location and auxiliaryLocations: %s", name, path)
         raise SharingError(
-            f"the table {name} has files outside of its location: they are not shared. "
-            "Its provider has to add the place where they are to the table's auxiliaryLocations",
+            f"the table {name} has files outside its location, which are not shared; "
+            "ask its provider to add their directory to the table's auxiliaryLocations",
             status=400,
             code="UNSUPPORTED_OPERATION",
         )
