@@ -125,9 +125,9 @@ def test_convert_watches_a_table_until_it_is_ended(orders: str) -> None:
         ([], "pass either TARGET or a file of tables with --datasets"),
         (["{}", "--datasets", "config.yaml"], "pass either TARGET or a file"),
         (["--datasets", "config.yaml", "--out", "x"], "drop --out and --table"),
-        (["{}", "--catalog", "default"], "give a catalog together with the name of the table in it"),
+        (["{}", "--catalog", "default"], "give both a catalog and the name of the table in it"),
         (["{}", "--format-version", "1"], "--format-version"),
-        (["{}", "--full", "--since", "0"], "give one of them"),
+        (["{}", "--full", "--since", "0"], "give only one of them"),
         (["{}", "--catalog-option", "uri"], "--catalog-option takes KEY=VALUE"),
     ],
     ids=["nothing", "both", "datasets elsewhere", "no name", "format 1", "full and since", "no value"],
@@ -143,7 +143,7 @@ def test_a_wrong_call_of_convert_is_told_with_code_2(
 def test_what_iceberg_cannot_express_is_told_with_code_1(lakeport: Run, everything: str) -> None:
     result = lakeport("convert", everything)
     assert (result.code, result.out) == (1, "")
-    assert "has the type variant, which Iceberg's format version 2 does not have" in result.err
+    assert "has the type variant, which Iceberg's format version 2 does not support" in result.err
     assert not Path(everything, "_iceberg").exists()
 
 

@@ -39,7 +39,7 @@ class Refusal:
     """Of a `ConversionError`."""
 
 
-NO_VARIANT = Refusal(ConversionError, "type variant, which Iceberg's format version 2 does not have", "type variant")
+NO_VARIANT = Refusal(ConversionError, "type variant, which Iceberg's format version 2 does not support", "type variant")
 NO_VOID = Refusal(ConversionError, "type void, which Iceberg", "type void")
 NO_IDS = Refusal(ConversionError, "has no field id in a data file whose other columns have ids", "field ids in files")
 NO_WIDENING = Refusal(ConversionError, "was widened from short to double", "widening short to double")

@@ -441,9 +441,9 @@ def test_a_data_file_that_a_commit_adds_a_second_time_is_refused_and_named(tmp_p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        pytest.param({"format_version": 1}, "format_version is 2 or 3", id="format version"),
-        pytest.param({"table": "a.b"}, "together", id="table without catalog"),
-        pytest.param({"full": True, "since": 0}, "give one of them", id="full and since"),
+        pytest.param({"format_version": 1}, "format_version must be 2 or 3", id="format version"),
+        pytest.param({"table": "a.b"}, "give both a catalog", id="table without catalog"),
+        pytest.param({"full": True, "since": 0}, "give only one of them", id="full and since"),
         pytest.param({"out": " "}, "is not a table location", id="empty out"),
     ],
 )
@@ -682,7 +682,7 @@ def with_ids(ids: dict[str, int]) -> pa.Table:
 
 
 A, AB = struct(a="long"), struct(a="long", b="long")
-OF_B = "has the field id 2, which is that of 'b'"
+OF_B = "has the field id 2, which belongs to 'b'"
 """The file lacks `b`: by the ids, readers would take the other column for it."""
 
 

@@ -32,9 +32,9 @@ def test_datasets_are_read_as_xtable_does() -> None:
         ("sourceFormat: HUDI\ndatasets: []", "HUDI"),
         ("sourceFormat: DELTA\ntargetFormats: [ICEBERG, HUDI]\ndatasets: []", "has HUDI"),
         ("datasets:\n  - tableName: a", "tableBasePath"),
-        ("datasets: [", "no configuration"),
-        ("dataset: []", "no configuration"),
-        ("", "no configuration"),
+        ("datasets: [", "not a configuration"),
+        ("dataset: []", "not a configuration"),
+        ("", "not a configuration"),
     ],
 )
 def test_what_lakeport_does_not_convert_is_refused(text: str, message: str) -> None:

@@ -107,9 +107,9 @@ def convert(
     Raises `ConversionError` for a table that Iceberg cannot express, before anything is written, and if something else
     is at `out`; also `TableNotFoundError`, `VersionNotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`."""
     if format_version not in (None, 2, 3):
-        raise ValueError(f"format_version is 2 or 3, not {format_version!r}")
+        raise ValueError(f"format_version must be 2 or 3, not {format_version!r}")
     if full and since is not None:
-        raise ValueError("full makes one snapshot, since one of each version: give one of them, not both")
+        raise ValueError("full writes one snapshot, since one for each version: give only one of them")
     engine = engine or default_engine(storage_options)
     source, place = open_mirror(engine, target, out, catalog, table)
     wanted = Wanted(format_version, since, full, squash)

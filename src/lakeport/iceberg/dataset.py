@@ -48,10 +48,10 @@ def parse_datasets(text: str) -> tuple[Dataset, ...]:
     """The datasets of a configuration. Raises `ValueError` if it is malformed, or asks for other formats."""
     config = _parse(text)
     if config.source_format.upper() != "DELTA":
-        raise ValueError(f"sourceFormat is {config.source_format}, but Lakeport converts tables of DELTA only")
+        raise ValueError(f"sourceFormat is {config.source_format}, but Lakeport converts only from DELTA")
     others = [name for name in config.target_formats if name.upper() != "ICEBERG"]
     if others:
-        raise ValueError(f"targetFormats has {', '.join(others)}, but Lakeport converts to ICEBERG only")
+        raise ValueError(f"targetFormats has {', '.join(others)}, but Lakeport converts only to ICEBERG")
     return tuple(_dataset(table) for table in config.datasets)
 
 
@@ -61,7 +61,7 @@ def _parse(text: str) -> _Config:
     try:
         return msgspec.convert(yaml.safe_load(text), _Config)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise ValueError(f"this is no configuration of datasets: {error}") from error
+        raise ValueError(f"this is not a configuration of datasets: {error}") from error
 
 
 def _dataset(table: _Table) -> Dataset:

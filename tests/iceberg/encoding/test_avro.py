@@ -102,16 +102,16 @@ def test_a_header_that_is_not_whole_is_not_a_header_yet() -> None:
     data = encode_file(SCHEMA, {"long": "x" * 1000}, [])
     assert decode_header(data[:500]) is None
     assert decode_header(data) is not None
-    with pytest.raises(ValueError, match="ends before its header"):
+    with pytest.raises(ValueError, match="its header is cut off"):
         list(decode_records(data[:500]))
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        pytest.param(lambda data: b"PAR1" + data[4:], "does not begin", id="magic"),
+        pytest.param(lambda data: b"PAR1" + data[4:], "does not start like", id="magic"),
         pytest.param(lambda data: data[:-1] + b"?", "does not end where", id="sync"),
-        pytest.param(lambda data: data[:-20], "behind the end|does not end", id="cut"),
+        pytest.param(lambda data: data[:-20], "past the end|does not end", id="cut"),
     ],
 )
 def test_a_damaged_file_is_refused(damage: Any, message: str) -> None:

@@ -124,5 +124,5 @@ def test_the_predecessor_is_logged_and_the_log_stays_short() -> None:
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b"{}"])
 def test_what_is_no_metadata_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="it is no"):
+    with pytest.raises(ValueError, match="it is not"):
         decode_metadata(data)

@@ -177,7 +177,7 @@ def test_columns_that_only_files_have_are_in_the_name_mapping() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1]", '[{"names": ["a"]}]'])
 def test_what_is_no_name_mapping_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no name mapping"):
+    with pytest.raises(ValueError, match="not a name mapping"):
         parse_name_mapping(text)
 
 

@@ -87,10 +87,10 @@ def test_the_same_values_of_other_types_are_the_same(left: pa.Array, right: pa.A
 )
 def test_other_values_are_not_the_same(left: pa.Array, right: pa.Array) -> None:
     found = first_other_row([pa.record_batch({"a": left})], [pa.record_batch({"a": right})])
-    assert found == (0, "the column 'a' is another")
+    assert found == (0, "the column 'a' differs")
 
 
 def test_a_column_that_is_missing_is_named() -> None:
     one, other = pa.record_batch({"a": [1], "b": [2]}), pa.record_batch({"a": [1]})
     assert first_other_row([one], [other]) == (0, "there is no column 'b'")
-    assert first_other_row([other], [one]) == (0, "there is a column 'b' too many")
+    assert first_other_row([other], [one]) == (0, "there is an extra column 'b'")

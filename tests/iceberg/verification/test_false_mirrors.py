@@ -121,11 +121,11 @@ FALSE: dict[str, tuple[Falsify, str]] = {
     ),
     "deletes taken for data": (
         in_records(manifest_list, lambda found: found[1].update(content=0)),
-        "the manifest list takes it for one of data",
+        "the manifest list takes it for a manifest of data",
     ),
     "a manifest with fewer files": (
         in_records(manifest_list, lambda found: found[0].update(added_files_count=2)),
-        "another number of its files",
+        "a wrong number of its files",
     ),
     "a partition left out": (
         in_records(manifest_list, lambda found: found[0]["partitions"][0].update(upper_bound=binary.pack("<i", 1))),
@@ -139,8 +139,8 @@ def bound(number: int) -> list[dict[str, Any]]:
 
 
 FALSE_OF_ROWS: dict[str, tuple[Falsify, str]] = {
-    "a partition value": (in_entry(1, partition={"p": 7}), "the column 'p' is another"),
-    "no partition value": (in_entry(1, partition={"p": None}), "the column 'p' is another"),
+    "a partition value": (in_entry(1, partition={"p": 7}), "the column 'p' differs"),
+    "no partition value": (in_entry(1, partition={"p": None}), "the column 'p' differs"),
     "a lower bound": (
         in_entry(1, lower_bounds=bound(11)),
         "metrics of 'id', which the table's statistics gave, are wrong: there are values less than 11",
@@ -166,7 +166,7 @@ def test_what_is_false_in_a_mirror_is_a_difference(table: TableBuilder, format_v
 def test_a_deletion_vector_in_another_partition_is_a_difference(table: TableBuilder) -> None:
     convert(table.root, format_version=3)
     in_records(delete_manifest, lambda found: found[0]["data_file"].update(partition={"p": 2}))(table)
-    assert "its delete file is in another partition, so that filters may leave it out" in whats(table)
+    assert "its delete file is in another partition, so filters may miss it" in whats(table)
 
 
 def test_another_number_of_records_is_a_difference_if_the_table_does_not_tell_it(table: TableBuilder) -> None:

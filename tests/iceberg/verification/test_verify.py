@@ -162,8 +162,8 @@ def test_another_size_or_number_of_records_is_a_difference(table: TableBuilder) 
     size = body(table, 1)["size"]
     rewrite(table)
     assert whats(verify(table.root)) == {
-        "f1": f"it has {size - 1} bytes, in the table {size}",
-        "f2": "it has 3 records, in the table 4",
+        "f1": f"it has {size - 1} bytes, but {size} in the table",
+        "f2": "it has 3 records, but 4 in the table",
     }
 
 
@@ -211,7 +211,7 @@ def test_rows_are_compared_only_if_asked(table: TableBuilder) -> None:
     rewrite(table)
     assert verify(table.root).is_equal
     found = verify(table.root, rows=True)
-    assert whats(found) == {"f2": "row 0 of those that live: in the mirror, the column 'p' is another"}
+    assert whats(found) == {"f2": "live row 0: in the mirror, the column 'p' differs"}
 
 
 def test_files_without_rows_are_the_same_and_files_that_are_taken_for_such_are_not(table: TableBuilder) -> None:
@@ -219,7 +219,7 @@ def test_files_without_rows_are_the_same_and_files_that_are_taken_for_such_are_n
     body(table, 2)["stats"] = json.dumps({"numRecords": 0})
     rewrite(table)
     convert(table.root)
-    assert whats(verify(table.root)) == {"f2": "the mirror takes the file for empty, which it is not"}
+    assert whats(verify(table.root)) == {"f2": "the mirror lists the file as empty, but it is not"}
 
 
 def test_a_mirror_that_pyiceberg_cannot_open_is_told(tmp_path: Path) -> None:
@@ -287,11 +287,11 @@ def test_rows_that_lakeport_and_the_mirror_have_wrong_in_the_same_way_are_a_diff
     assert [(d.path, d.what) for d in found.differences] == [
         (
             table.root,
-            f"deltalake {deltalake.__version__} reads the Delta table otherwise than Lakeport: other values in id",
+            f"deltalake {deltalake.__version__} reads the Delta table differently from Lakeport: other values in id",
         )
     ]
     [right] = {difference.what for difference in verify(table.root, rows=True).differences}
-    assert right == "row 0 of those that live: in the mirror, the column 'id' is another"
+    assert right == "live row 0: in the mirror, the column 'id' differs"
 
 
 def test_the_second_reader_is_named(table: TableBuilder) -> None:

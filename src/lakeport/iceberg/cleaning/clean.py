@@ -82,7 +82,7 @@ def clean(
 def _milliseconds(interval: timedelta | str) -> int:
     value = parse_interval(interval) if isinstance(interval, str) else interval // _MILLISECOND
     if value < 0:
-        raise ValueError(f"an interval is not negative, {interval} is")
+        raise ValueError(f"the interval {interval} is negative")
     return value
 
 

@@ -69,7 +69,7 @@ def encode_bytes(data: bytes) -> bytes:
 def _decode_bytes(data: memoryview, position: int) -> tuple[bytes, int]:
     length, position = decode_long(data, position)
     if length < 0 or position + length > len(data):
-        raise ValueError("a value ends behind the end of the data")
+        raise ValueError("a value extends past the end of the data")
     return bytes(data[position : position + length]), position + length
 
 
@@ -245,7 +245,7 @@ def decode_header(data: bytes | memoryview) -> Header | None:
     """The header of a file, from its first bytes; None if they are too few. Raises `ValueError` if it is not Avro."""
     view = memoryview(data)
     if bytes(view[:4]) != _MAGIC[: len(view[:4])]:
-        raise ValueError("it does not begin as an Avro file does")
+        raise ValueError("it does not start like an Avro file")
     try:
         pairs, position = _map_decoder(_decode_bytes)(view, 4)
     except (IndexError, ValueError):
@@ -282,7 +282,7 @@ def decode_records(data: bytes) -> Iterator[dict[str, Any]]:
     """The records of a whole file. Raises `ValueError` for a damaged file."""
     header = decode_header(data)
     if header is None:
-        raise ValueError("it ends before its header does")
+        raise ValueError("its header is cut off")
     decode = decoder(header.schema)
     for count, block in decode_blocks(data, header):
         view, position = memoryview(block), 0

@@ -230,7 +230,7 @@ def decode_manifest(data: bytes, manifest: ManifestFile, format_version: int) ->
     try:
         header = decode_header(data)
         if header is None:
-            raise ValueError("it ends before its header does")
+            raise ValueError("its header is cut off")
         written, index = header.schema, _parse_index(header)
         metadata = {name: header.metadata[name] for name in _HEADER} | {"format-version": str(format_version)}
         wanted = entry_schema(manifest.content, format_version, partition_fields(written))
@@ -280,7 +280,7 @@ def decode_entries(storage: StorageClient, manifest: ManifestFile) -> Iterator[d
     try:
         header = decode_header(data)
         if header is None:
-            raise ValueError("it ends before its header does")
+            raise ValueError("its header is cut off")
         yield from _records(data, header)
     except (ValueError, KeyError, IndexError, msgspec.MsgspecError) as error:
         raise CorruptTableError(f"the manifest cannot be read: {error}", path=manifest.path) from error

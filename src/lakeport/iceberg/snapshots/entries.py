@@ -83,7 +83,7 @@ class EntryMaker:
             with self.engine.storage.open_input(file.status) as source, pq.ParquetFile(source) as parquet:
                 rows: int = parquet.metadata.num_rows
         except pa.ArrowInvalid as error:
-            raise CorruptTableError(f"the data file is no Parquet file: {error}", path=file.path) from error
+            raise CorruptTableError(f"the data file is not a Parquet file: {error}", path=file.path) from error
         return rows
 
     def delete_files(

@@ -63,7 +63,7 @@ def _checked_schema(engine: Engine, file: ScanFile) -> pa.Schema:
     except MissingFileError:
         return pa.schema([])
     except pa.ArrowInvalid as error:
-        raise CorruptTableError(f"the data file is no Parquet file: {error}", path=file.path) from error
+        raise CorruptTableError(f"the data file is not a Parquet file: {error}", path=file.path) from error
 
 
 def _check_file(
@@ -80,7 +80,7 @@ def _check_file(
             raise _refusal(path, f"the field id {number}, not {wanted}, in a data file", file)
         owner = path if number is None else owners.get(number, path)
         if not is_column and owner != path:
-            what = f"the field id {number}, which is that of {'.'.join(owner)!r}, in a data file"
+            what = f"the field id {number}, which belongs to {'.'.join(owner)!r}, in a data file"
             raise _refusal(path, what, file)
         if wanted is None and number is not None and number <= _GREATEST_ID and not is_mapped:
             raise _refusal(path, f"the field id {number}, which a new column may get, in a data file", file)

@@ -223,7 +223,7 @@ def decode_metadata(data: bytes) -> Json:
     try:
         metadata = msgspec.json.decode(data)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"it is no JSON: {error}") from error
+        raise ValueError(f"it is not JSON: {error}") from error
     if not isinstance(metadata, dict) or "format-version" not in metadata or "table-uuid" not in metadata:
-        raise ValueError("it is no metadata of an Iceberg table")
+        raise ValueError("it is not the metadata of an Iceberg table")
     return metadata

@@ -53,7 +53,7 @@ def check_spec_names(spec: Json, fields: Sequence[Json]) -> None:
     for part in spec["fields"]:
         if by_name.get(part["name"], part["source-id"]) != part["source-id"]:
             raise ConversionError(
-                f"the partition field {part['name']!r} has the name of a column that is another one: the partition "
+                f"the partition field {part['name']!r} has the name of another column: the partition "
                 "column was renamed, and a new column got its name; rename the new column",
                 reason="partition name taken",
             )

@@ -87,7 +87,7 @@ def convert_schema(
     _check_type_changes(schema)
     if mapping_mode != "none":
         for problem in find_twice_mapped(schema):
-            raise ConversionError(f"{problem}: the one would be read as the other", reason="columns mapped twice")
+            raise ConversionError(f"{problem}: Iceberg would read one as the other", reason="columns mapped twice")
     builder = _Builder(mapping_mode, dict(known.by_path), format_version)
     fields = tuple(builder.struct(schema, ()))
     # Some readers reject a file with a column that the name mapping lacks.
@@ -146,10 +146,10 @@ class _Builder:
             return "variant"
         converted = iceberg_primitive(data_type)
         if converted is None:
-            hint = "; format version 3 has it" if data_type.name == "variant" else ""
+            hint = "; format version 3 does" if data_type.name == "variant" else ""
             raise ConversionError(
                 f"the column {column!r} has the type {data_type.name}, which Iceberg's format version "
-                f"{self._format_version} does not have{hint}",
+                f"{self._format_version} does not support{hint}",
                 reason=f"type {data_type.name}",
             )
         return converted
@@ -200,8 +200,8 @@ def _check_type_changes(schema: StructType) -> None:
             before, after = str(change.get("fromType")), str(change.get("toType"))
             if not _promotes(PrimitiveType(before), PrimitiveType(after)):
                 raise ConversionError(
-                    f"the column {column.name!r} was widened from {before} to {after}, and Iceberg cannot read its "
-                    "older files so; rewrite the table and drop the feature typeWidening, then convert it",
+                    f"the column {column.name!r} was widened from {before} to {after}, which Iceberg cannot read in "
+                    "its older files; rewrite the table and drop the feature typeWidening, then convert it",
                     reason=f"widening {before} to {after}",
                 )
 
@@ -219,8 +219,7 @@ def _check_names(schema: StructType) -> None:
     for name, times in Counter(_full_names(schema, "")).items():
         if times > 1:
             raise ConversionError(
-                f"two columns are called {name!r} if the names on the way to them are put together with dots, as "
-                "Iceberg does; rename one",
+                f"two columns are called {name!r} in Iceberg, which joins nested names with dots; rename one of them",
                 reason="ambiguous names",
             )
 
@@ -264,7 +263,7 @@ def parse_name_mapping(text: str | None) -> FieldIds:
     try:
         collect(msgspec.json.decode(text) if text else (), ())
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{NAME_MAPPING} is no name mapping: {error!r}") from error
+        raise ValueError(f"{NAME_MAPPING} is not a name mapping: {error!r}") from error
     return FieldIds(by_path)
 
 

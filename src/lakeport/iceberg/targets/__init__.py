@@ -29,7 +29,7 @@ def open_mirror(
     """The Delta table, and the location of its mirror; takes the arguments of `convert`. Raises `ValueError`."""
     source = Table.for_path(engine, _without_links(engine.storage.resolve(parse_target(target))))
     if (catalog is None) != (table is None):
-        raise ValueError("give a catalog together with the name of the table in it, or neither")
+        raise ValueError("give both a catalog and the name of the table in it, or neither")
     location = f"{source.root}/{_default_folder(table)}" if out is None else parse_target(out)
     if table is None:
         return source, PathTarget(engine, location)

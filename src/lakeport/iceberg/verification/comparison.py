@@ -60,7 +60,7 @@ def first_other_row(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatc
             return row, what
         for name in left.schema.names:
             if (index := _first_difference(left.column(name), right.column(name))) is not None:
-                return row + index, f"the column {name!r} is another"
+                return row + index, f"the column {name!r} differs"
         row += left.num_rows
     return None
 
@@ -71,7 +71,7 @@ def _other_names(one: list[str], other: list[str]) -> str | None:
             return f"there is no column {name!r}"
     for name in other:
         if name not in one:
-            return f"there is a column {name!r} too many"
+            return f"there is an extra column {name!r}"
     return None
 
 

@@ -48,4 +48,4 @@ def ask_another_reader(
     except Exception as error:  # a reader's own limits do not affect the mirror
         return SecondOpinion(None, f"{name} cannot read the table: {' '.join(str(error).split())[:200]}")
     what = Fingerprint.of(names, ours).difference(theirs)
-    return SecondOpinion(name, difference=what and f"{name} reads the Delta table otherwise than Lakeport: {what}")
+    return SecondOpinion(name, difference=what and f"{name} reads the Delta table differently from Lakeport: {what}")

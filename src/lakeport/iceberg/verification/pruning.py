@@ -105,10 +105,10 @@ def false_summary(manifest: ManifestFile, entries: Sequence[ManifestEntry], part
     """Claims of the manifest list about a manifest that do not hold for its live entries."""
     is_data = manifest.content == ManifestContent.DATA
     if any((entry.data_file.content == DataFileContent.DATA) != is_data for entry in entries):
-        yield f"the manifest list takes it for one of {'data' if is_data else 'deletes'}"
+        yield f"the manifest list takes it for a manifest of {'data' if is_data else 'deletes'}"
     added = sum(entry.status == ManifestEntryStatus.ADDED for entry in entries)
     if (manifest.added_files_count, manifest.existing_files_count) != (added, len(entries) - added):
-        yield "the manifest list has another number of its files"
+        yield "the manifest list has a wrong number of its files"
     for number, (part, summary) in enumerate(zip(partition.fields, manifest.partitions or (), strict=False)):
         if not all(_covers(summary, entry.data_file.partition[number], part.field_type) for entry in entries):
             yield f"the manifest list leaves out values of the partition field {part.name!r} that are in it"

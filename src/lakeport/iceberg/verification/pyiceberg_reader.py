@@ -164,7 +164,7 @@ class MirrorReader:
         except ValidationError as error:
             why = " ".join(str(error).split())[:300]
             raise ConversionError(
-                f"pyiceberg, which is to verify the mirror, cannot open it: {why} [{published.path}]",
+                f"pyiceberg cannot open the mirror to verify it: {why} [{published.path}]",
                 reason="pyiceberg",
             ) from error
         table = StaticTable(("mirror",), metadata, published.path, _EngineFiles(engine), NoopCatalog("mirror"))

@@ -182,7 +182,7 @@ class _Comparison:
 
     def differences_in_duckdb(self, metadata_path: str, snapshot_id: int) -> Iterator[Difference]:
         if is_url(metadata_path):
-            raise ValueError("DuckDB verifies mirrors on disks only: do without it")
+            raise ValueError("DuckDB can verify only mirrors on disks: leave it out")
         if what := find_difference(metadata_path, snapshot_id, self._read_table):
             yield Difference(metadata_path, f"in DuckDB, {what}")
 
@@ -200,7 +200,7 @@ class _Comparison:
             if path not in empty:
                 yield Difference(path, "the mirror lacks the file")
             elif any(batch.num_rows for batch in self._reader.read(self._engine, self._expected[path])):
-                yield Difference(path, "the mirror takes the file for empty, which it is not")
+                yield Difference(path, "the mirror lists the file as empty, but it is not")
 
     def _compare_manifests(self) -> Iterator[Difference]:
         """Call after all data files have been compared."""
@@ -250,7 +250,7 @@ class _Comparison:
         for deletes, _ in streams:
             self._deleted[deletes.file_path] += number
             if not found.shares_partition(deletes):
-                yield "its delete file is in another partition, so that filters may leave it out"
+                yield "its delete file is in another partition, so filters may miss it"
         if number != lacking:
             what = f"lacks {lacking}" if lacking else "has all of them"
             yield f"{number or 'no'} row{'s are' if number else ' is'} deleted, the table {what}"
@@ -278,7 +278,7 @@ class _Comparison:
             yield f"pyiceberg cannot read its rows: {error}"
             return
         if other is not None:
-            yield f"row {other[0]} of those that live: in the mirror, {other[1]}"
+            yield f"live row {other[0]}: in the mirror, {other[1]}"
         yield from whats
 
 
@@ -300,7 +300,7 @@ class _Counted:
 
 def _compare_numbers(expected: ScanFile, found: MirrorFile) -> Iterator[str]:
     if found.size != expected.size:
-        yield f"it has {found.size} bytes, in the table {expected.size}"
+        yield f"it has {found.size} bytes, but {expected.size} in the table"
     records = decode_num_records(expected.stats)
     if records is not None and found.record_count != records:
-        yield f"it has {found.record_count} records, in the table {records}"
+        yield f"it has {found.record_count} records, but {records} in the table"
