@@ -4,8 +4,8 @@
     table.create(); add = table.add({"id": [1, 2]}, {"day": "2026-01-01"})
     table.commit(add); table.checkpoint(); rows(table.snapshot())
 
-The builder remembers its commits, so that it can write checkpoints and compactions of them. It checks nothing: a test
-may write what no writer should.
+The builder remembers its commits, so that it can write checkpoints and compactions of them. It checks nothing: tests
+may write invalid tables.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class TableBuilder:
 
 
 def remove(add: Action) -> Action:
-    """The action that removes what `add` added."""
+    """The action that removes the file of `add`."""
     body = add["add"]
     vector = {"deletionVector": body["deletionVector"]} if "deletionVector" in body else {}
     return {"remove": {"path": body["path"], "dataChange": True, "deletionTimestamp": 0, **vector}}
@@ -315,7 +315,7 @@ def _cell(body: Action | None, parsed: pa.DataType | None) -> Action | None:
 
 
 def _typed_stats(value: Any, kind: pa.DataType) -> Any:
-    """JSON statistics as values of their types; NaN and infinities stay out, as unknown ones."""
+    """JSON statistics as values of their types; leaves out NaN and infinities, as unknown."""
     if pa.types.is_struct(kind):
         return {f.name: _typed_stats(value[f.name], f.type) for f in kind if value and f.name in value}
     if pa.types.is_date(kind):
@@ -341,7 +341,7 @@ def _parsed_type(schema: pa.Schema) -> pa.DataType:
 
 
 def to_table(data: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """Columns as a table; those that `data` lacks are not in it."""
+    """The columns in `data` as a table."""
     fields = [f for f in schema if f.name in data]
     return pa.table([pa.array(data[f.name], f.type) for f in fields], schema=pa.schema(fields))
 

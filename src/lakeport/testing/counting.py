@@ -1,4 +1,4 @@
-"""A storage that keeps a record of what is opened through it."""
+"""A storage that records which files are opened."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Contract:
 
 
 def check_is_missing(file: FileStatus, attempt: Callable[[], object]) -> None:
-    """An attempt to read the file raises what both Lakeport's and plain Python's users expect."""
+    """Check that reading the file raises an error that is both Lakeport's and plain Python's."""
     with pytest.raises(MissingFileError) as caught:
         attempt()
     assert caught.value.path == file.path

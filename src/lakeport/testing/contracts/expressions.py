@@ -30,7 +30,7 @@ def bound(text: str) -> Expression:
 
 
 class ExpressionContract(Contract):
-    """Expressions are evaluated as `ExpressionHandler` says."""
+    """Expressions are evaluated as `ExpressionHandler` specifies."""
 
     def test_an_expression_gives_a_column(self, engine: Engine) -> None:
         batch = pa.record_batch({"a": [1, None, 3], "s": [{"x": 1}, {"x": None}, None]})

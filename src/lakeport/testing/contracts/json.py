@@ -17,7 +17,7 @@ from lakeport.testing.contracts.contract import Contract, check_is_missing
 
 
 class JsonContract(Contract):
-    """JSON becomes Arrow as `JsonHandler` says."""
+    """JSON becomes Arrow as `JsonHandler` specifies."""
 
     # Files
 

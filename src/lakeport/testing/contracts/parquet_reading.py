@@ -25,7 +25,7 @@ def by_id(field: pa.Field, number: int) -> pa.Field:
 
 
 class ParquetReadingContract(Contract):
-    """Parquet files become Arrow as `ParquetHandler` says."""
+    """Parquet files become Arrow as `ParquetHandler` specifies."""
 
     def parquet(self, engine: Engine, path: str, table: pa.Table, row_group_size: int | None = None) -> FileStatus:
         return self.write(engine, path, parquet_bytes(table, row_group_size))

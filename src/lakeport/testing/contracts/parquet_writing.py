@@ -21,7 +21,7 @@ from lakeport.testing.contracts.contract import Contract
 
 
 class ParquetWritingContract(Contract):
-    """Arrow becomes Parquet files as `ParquetHandler` says."""
+    """Arrow becomes Parquet files as `ParquetHandler` specifies."""
 
     def write_batches(self, engine: Engine, path: str, schema: pa.Schema, *batches: pa.RecordBatch) -> FileStatus:
         writer = engine.parquet.open_writer(path, schema)

@@ -15,7 +15,7 @@ LARGE = bytes(range(256)) * (100 << 10)  # 25 MiB: no storage takes it in one pi
 
 
 class StorageContract(Contract):
-    """Files are listed, read, written and deleted as `StorageClient` says."""
+    """Files are listed, read, written and deleted as `StorageClient` specifies."""
 
     def test_the_time_is_in_milliseconds(self, engine: Engine) -> None:
         before = time.time()
