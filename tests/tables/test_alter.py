@@ -76,10 +76,10 @@ class TestAddColumns:
     @pytest.mark.parametrize(
         ("columns", "comments", "message"),
         [
-            ({5: "int"}, {}, "the name of a column is text, not 5"),
-            ({"a": 5}, {}, "5 is no type"),
-            (5, {}, "int is no schema"),
-            ({"a": "int"}, {"a": 5}, "the comment on 'a' is text, not 5"),
+            ({5: "int"}, {}, "the name of a column must be text, not 5"),
+            ({"a": 5}, {}, "5 is not a type"),
+            (5, {}, "int is not a schema"),
+            ({"a": "int"}, {"a": 5}, "the comment on 'a' must be text, not 5"),
         ],
     )
     def test_what_is_no_column_is_refused(self, tmp_path: Path, columns: Any, comments: Any, message: str) -> None:
@@ -180,7 +180,7 @@ class TestRenameAndDrop:
         for column, name, message in (
             ("at.y", "other.y", "'other.y' has a dot"),
             ("`at.id`", "at.key", "'at.key' has a dot"),
-            ("at.y", 5, "the new name of a column is text, not 5"),
+            ("at.y", 5, "the new name of a column must be text, not 5"),
             (5, "id", "a column name must be text, not 5"),
         ):
             with pytest.raises(ValueError, match=message):
@@ -313,13 +313,13 @@ class TestChangeColumn:
 
     def test_what_is_no_text_is_refused(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 1)
-        with pytest.raises(ValueError, match="a default is SQL, which is text, not 5"):
+        with pytest.raises(ValueError, match="a default is SQL, which must be text, not 5"):
             tables.set_default(target, "id", 5)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="a default is SQL text: write '5'"):
+        with pytest.raises(ValueError, match="a default must be SQL text: write '5'"):
             tables.set_default(target, "id", lakeport.lit(5))  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="'nope': a default cannot use columns"):
             tables.set_default(target, "id", "nope + 1")
-        with pytest.raises(ValueError, match="a comment is text, not 5"):
+        with pytest.raises(ValueError, match="a comment must be text, not 5"):
             tables.set_comment(target, "id", 5)  # type: ignore[arg-type]
         assert lakeport.scan(target).version == 0
 
@@ -480,7 +480,7 @@ class TestConstraints:
         assert last_commit(target)["operationParameters"] == {"name": "Positive", "expr": "id >= 0"}
         with pytest.raises(ConstraintError, match="positive"):
             tables.append(target, numbers(-1, 1))
-        with pytest.raises(ValueError, match="has a constraint 'POSITIVE' already"):
+        with pytest.raises(ValueError, match="already has a constraint 'POSITIVE'"):
             tables.add_constraint(target, "POSITIVE", "id > 1")
         tables.drop_constraint(target, "POSITIVE")
         tables.append(target, numbers(-1, 1))
@@ -531,11 +531,11 @@ class TestConstraints:
 
     def test_what_is_no_text_is_refused(self, tmp_path: Path) -> None:
         target = table_of(tmp_path, 1)
-        with pytest.raises(ValueError, match="a constraint is SQL text: write 'id > 0'"):
+        with pytest.raises(ValueError, match="a constraint must be SQL text: write 'id > 0'"):
             tables.add_constraint(target, "positive", lakeport.col("id") > 0)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="the name of a constraint is text, not 5"):
+        with pytest.raises(ValueError, match="the name of a constraint must be text, not 5"):
             tables.add_constraint(target, 5, "id > 0")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="the name of a constraint is text, not 5"):
+        with pytest.raises(ValueError, match="the name of a constraint must be text, not 5"):
             tables.drop_constraint(target, 5)  # type: ignore[arg-type]
 
     def test_rows_that_come_meanwhile_conflict(self, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def add_columns(
         check_text(text, f"the comment on {column!r}")
     texts = {parse_path(name): text for name, text in (comments or {}).items()}
     if unknown := texts.keys() - fields.keys():
-        raise ValueError(f"there is a comment on {'.'.join(min(unknown))!r}, which is no new column")
+        raise ValueError(f"there is a comment on {'.'.join(min(unknown))!r}, which is not a new column")
 
     def change(definition: TableDefinition) -> TableDefinition:
         schema = definition.schema
@@ -126,7 +126,7 @@ def widen_column(
     `delta.enableTypeWidening` is off, or a generated column uses the column."""
     wider = parse_type(data_type)
     if not isinstance(wider, PrimitiveType):
-        raise ValueError(f"a column cannot become {data_type}: only primitive types are widened")
+        raise ValueError(f"a column cannot become {data_type}: only primitive types can be widened")
 
     def change(schema: StructType, path: _Path, definition: TableDefinition) -> StructType:
         enabled = ENABLE_TYPE_WIDENING.of(definition.metadata.configuration)
@@ -194,8 +194,8 @@ def _new_name(path: _Path, name: str) -> str:
     parts = parse_path(name)
     if len(parts) > 1 and parts[:-1] != path[:-1]:
         raise ValueError(
-            f"the new name {name!r} has a dot, but a column stays where it is: give the last part only, or put the "
-            "name into backticks if the dot belongs to it"
+            f"the new name {name!r} has a dot, but a rename cannot move a column: give only the last part, or put "
+            "the name in backticks if the dot belongs to it"
         )
     return parts[-1]
 

@@ -18,7 +18,7 @@ def history(
 ) -> list[CommitInfo]:
     """The table's commits, newest first, at most `limit`, as far back as the log goes."""
     if limit is not None and limit < 0:
-        raise ValueError(f"a limit is 0 or more, not {limit}")
+        raise ValueError(f"a limit must be 0 or more, not {limit}")
     return list(open_snapshot(target, engine, storage_options).history(limit))
 
 

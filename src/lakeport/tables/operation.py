@@ -75,7 +75,7 @@ def _parse_application(given: Any) -> tuple[str, int]:
         case (str(name), number) if name and _is_version(number):
             return name, index(number)
     raise ValueError(
-        f"an application is a name and a number from 0 to 2**63 - 1, as ('nightly', 42), not {given!r:.80}"
+        f"an application must be a name and a number from 0 to 2**63 - 1, as ('nightly', 42), not {given!r:.80}"
     )
 
 

@@ -47,7 +47,7 @@ def optimize(
     another writer changes or removes one of the files, and `ValueError` if `where` needs more than partition columns.
     `progress` receives the bytes of rewritten files. `spark` is as for `delete`."""
     if target_size is not None and target_size < 1:
-        raise ValueError(f"the target size is a number of bytes, 1 or more, not {target_size}")
+        raise ValueError(f"the target size must be a number of bytes, 1 or more, not {target_size}")
     snapshot = open_snapshot(target, engine, storage_options)
     transaction = update_table(snapshot, "OPTIMIZE")
     scan = _plan_scan(snapshot, where)
@@ -72,8 +72,8 @@ def _plan_scan(snapshot: Snapshot, where: str | Expression | None) -> Scan:
     if scan.remaining_filter is not None:
         columns = ", ".join(snapshot.partition_columns) or "none: the table is not partitioned"
         raise ValueError(
-            f"a condition for optimize chooses partitions, but {format_expression(scan.remaining_filter)} needs the "
-            f"rows; partition columns are {columns}"
+            f"a condition for optimize can only choose partitions, but {format_expression(scan.remaining_filter)} "
+            f"needs the rows; partition columns are {columns}"
         )
     return scan
 

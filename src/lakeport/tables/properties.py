@@ -101,7 +101,7 @@ def add_constraint(
     transaction = update_table(snapshot, "ADD CONSTRAINT")
     known = constraints_in(snapshot.properties)
     if name.lower() in {constraint.lower() for constraint in known}:
-        raise ValueError(f"the table has a constraint {name!r} already: drop it first")
+        raise ValueError(f"the table already has a constraint {name!r}: drop it first")
     if not name.strip():
         raise ValueError("a constraint needs a name")
     _check_rows(snapshot, transaction, name, sql)
@@ -136,7 +136,7 @@ def _check_rows(snapshot: Snapshot, transaction: Transaction, name: str, sql: st
         found = next((failure for failure in failures if failure is not None), None)
     if found is not None:
         raise ConstraintError(
-            f"a row of the table breaks the new constraint {name!r} ({sql}): {found}; change such rows first",
+            f"a row of the table violates the new constraint {name!r} ({sql}): {found}; change such rows first",
             constraint=name,
         )
 

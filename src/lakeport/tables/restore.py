@@ -96,7 +96,7 @@ def _without_missing(earlier: Snapshot, plan: RestorePlan, ignore: bool) -> Rest
         raise MissingFileError(
             f"version {earlier.version} cannot be restored: {len(gone)} of its files are gone, as after a vacuum "
             f"({shown}{', …' if len(gone) > _SHOWN else ''}); restore a later version, or pass "
-            "ignore_missing_files=True for what is left of it",
+            "ignore_missing_files=True to restore the rest",
             path=gone[0],
         )
     left = [file for file, paths in zip(plan.restored, needs, strict=True) if paths.isdisjoint(gone)]

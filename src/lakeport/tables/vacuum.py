@@ -62,7 +62,7 @@ def vacuum(
     if enforce_retention and kept < least:
         raise ValueError(
             f"the retention of {_hours(kept)} is shorter than the table's {_hours(least)} "
-            "(delta.deletedFileRetentionDuration): readers of older versions and writers at work may need the files; "
+            "(delta.deletedFileRetentionDuration): readers of older versions and running writers may need the files; "
             "if there are none, pass enforce_retention=False"
         )
     since = snapshot.engine.now() - kept
@@ -91,8 +91,8 @@ def _milliseconds(retention: timedelta | str | float) -> int:
     except (ValueError, OverflowError):
         pass
     raise ValueError(
-        f"a retention is an interval such as '7 days' or '12 hours', a timedelta or a number of hours, and not "
-        f"negative; it is not {retention!r}"
+        f"a retention must be an interval such as '7 days' or '12 hours', a timedelta or a number of hours, and not "
+        f"negative; {retention!r} is not"
     )
 
 

@@ -191,7 +191,7 @@ def test_a_null_in_a_required_column_is_told_with_the_row_of_the_file(lakeport: 
 @pytest.mark.parametrize(
     ("arguments", "message", "code"),
     [
-        (["create", "{}", "{}.csv"], "there is a table already", 2),
+        (["create", "{}", "{}.csv"], "the table already exists", 2),
         (["create", "{}/new"], "data or a schema", 2),
         (["create", "{}/new", "{}.csv", "--property", "x"], "--property takes KEY=VALUE", 2),
         (["create", "{}/new", "{}.csv", "--partition-by", "nope"], "nope", 2),

@@ -261,7 +261,7 @@ def test_types_that_delta_does_not_have_are_refused_before_a_task_runs(
     [
         ("SELECT 'text' AS id", "the column 'id' is string in the data, but int64 in the table"),
         ("SELECT 1 AS other", "the table has no column 'other'"),
-        ("SELECT 'a' AS part", "the data has no column 'id', but the table has it as NOT NULL"),
+        ("SELECT 'a' AS part", "the data has no column 'id', which is NOT NULL in the table"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused_before_a_task_runs(

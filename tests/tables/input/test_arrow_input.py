@@ -85,12 +85,12 @@ def test_a_stream_is_taken_batch_by_batch() -> None:
 
 @pytest.mark.parametrize("data", ["a.parquet", b"bytes", 7, None, [1, 2], [[1]], pl.LazyFrame({"id": [1]}), object()])
 def test_what_is_no_data_is_refused(data: Any) -> None:
-    with pytest.raises(ValueError, match=r"is not data|has Arrow batches or dicts, all of one kind, not"):
+    with pytest.raises(ValueError, match=r"is not data|must have only Arrow batches or only dicts, not"):
         to_reader(data)
 
 
 def test_nothing_at_all_has_no_columns() -> None:
-    with pytest.raises(ValueError, match="there is no data: not even its columns are known"):
+    with pytest.raises(ValueError, match="the data is empty and has no columns"):
         to_reader([])
     assert to_reader(TABLE.schema.empty_table()).read_all().num_rows == 0
 
@@ -138,12 +138,12 @@ def test_one_column_is_no_table(column: Any) -> None:
         ({"id": [1, "a"]}, "column 'id' cannot be read: Could not convert 'a'.*one type"),
         (pd.DataFrame({"id": [1, "a"]}), "the frame cannot be read: Could not convert 'a'.*column id"),
         ({"id": [1, 2], "name": ["a"]}, "not have the same number of rows: id has 2, name has 1"),
-        ({"id": 1}, "the column 'id' is one value, 1: give a list"),
-        ({"id": "abc"}, "the column 'id' is one value, 'abc'"),
-        ({"id": {"a": 1}}, "the column 'id' is one value"),
-        ({"id": None}, "the column 'id' is one value, None"),
-        ({5: [1]}, "the name of a column is text, not 5"),
-        ([{5: 1}], "the name of a column is text, not 5"),
+        ({"id": 1}, "the column 'id' is a single value, 1: give a list"),
+        ({"id": "abc"}, "the column 'id' is a single value, 'abc'"),
+        ({"id": {"a": 1}}, "the column 'id' is a single value"),
+        ({"id": None}, "the column 'id' is a single value, None"),
+        ({5: [1]}, "the name of a column must be text, not 5"),
+        ([{5: 1}], "the name of a column must be text, not 5"),
     ],
     ids=str,
 )
@@ -169,7 +169,7 @@ def test_what_a_scan_gives_is_data_and_its_errors_stay_what_they_are(tmp_path: P
 
 
 def test_a_stream_that_changes_its_mind_is_refused() -> None:
-    with pytest.raises(ValueError, match="has Arrow batches or dicts, all of one kind, not dict"):
+    with pytest.raises(ValueError, match="must have only Arrow batches or only dicts, not dict"):
         to_reader([TABLE.to_batches()[0], ROWS[0]]).read_all()
-    with pytest.raises(ValueError, match="has Arrow batches or dicts, all of one kind, not RecordBatch"):
+    with pytest.raises(ValueError, match="must have only Arrow batches or only dicts, not RecordBatch"):
         to_reader([ROWS[0], TABLE.to_batches()[0]]).read_all()

@@ -198,5 +198,5 @@ def test_what_is_set_is_a_dict(tmp_path: Path, given: Any) -> None:
     tables.create(str(tmp_path), {"id": [1]})
     merge = tables.merge(str(tmp_path), {"id": [1]}, "target.id = source.id")
     for change in (lambda: tables.update(str(tmp_path), given), lambda: merge.when_matched_update(given)):
-        with pytest.raises(ValueError, match="what is set is a dict of columns and their values"):
+        with pytest.raises(ValueError, match="the new values must be a dict of columns and values"):
             change()

@@ -182,7 +182,7 @@ def test_a_clustered_table_cannot_be_partitioned_too(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     data = pa.table({"a": [1], "b": [2]})
     tables.create(path, data, cluster_by=["a"])
-    with pytest.raises(ValueError, match="clustered, so that it cannot be partitioned"):
+    with pytest.raises(ValueError, match="clustered, so it cannot be partitioned"):
         tables.overwrite(path, data, overwrite_schema=True, partition_by=["b"])
     tables.overwrite(path, data, overwrite_schema=True, partition_by=[])
     assert "delta.clustering" in lakeport.scan(path).snapshot.domain_metadata

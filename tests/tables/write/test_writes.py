@@ -208,7 +208,7 @@ def test_rows_of_a_new_table_are_fitted_to_its_schema(tmp_path: Path) -> None:
 
 def test_a_table_that_exists_is_not_created_again(tmp_path: Path) -> None:
     tables.create(str(tmp_path), {"id": [1]})
-    with pytest.raises(ValueError, match="there is a table already, at version 0: append to it or overwrite it"):
+    with pytest.raises(ValueError, match="the table already exists, at version 0: append to it or overwrite it"):
         tables.create(str(tmp_path), {"id": [2]})
     assert ids(tmp_path) == [1]
     assert len(data_files(tmp_path)) == 1
@@ -445,7 +445,7 @@ def test_an_application_is_a_name_and_a_number(tmp_path: Path, application: Any)
         lambda: tables.merge(target, {"id": [1]}, "true", application=application).when_matched_delete().execute(),
     ]
     for operation in operations:
-        with pytest.raises(ValueError, match="an application is a name and a number"):
+        with pytest.raises(ValueError, match="an application must be a name and a number"):
             operation()
     assert (ids(target), len(data_files(tmp_path))) == ([1], 1)
 

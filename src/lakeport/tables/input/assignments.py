@@ -67,7 +67,7 @@ class Constant:
             own = own_scalar(plain(value))
         except (TypeError, OverflowError) as error:
             raise InvalidDataError(f"the column {field.name!r} cannot be set: {error}", column=field.name) from error
-        return cls(fit_column(pa.repeat(own, 1), target, lambda _: RowName("the value that is set")))
+        return cls(fit_column(pa.repeat(own, 1), target, lambda _: RowName("the new value")))
 
     def repeat(self, length: int) -> pa.Array:
         # Not pa.repeat: it fails for zero rows of some nested types.
@@ -93,7 +93,7 @@ Value = Expression | Constant
 def check_assignments(given: Any) -> None:
     """Raises `ValueError` unless given a mapping."""
     if not isinstance(given, Mapping):
-        raise ValueError(f"what is set is a dict of columns and their values, as {{'v': 'v + 1'}}, not {given!r:.80}")
+        raise ValueError(f"the new values must be a dict of columns and values, as {{'v': 'v + 1'}}, not {given!r:.80}")
 
 
 def parse_assignments(schema: StructType, given: Mapping[str, Any], now: int) -> dict[Path, Value]:
@@ -110,7 +110,7 @@ def parse_assignments(schema: StructType, given: Mapping[str, Any], now: int) ->
         fields = schema.resolve(schema.path_of(name))
         path = tuple(f.name for f in fields)
         if any(path[: len(other)] == other or other[: len(path)] == path for other in found):
-            raise ValueError(f"the column {name!r} is set twice, or beside a part of it")
+            raise ValueError(f"the column {name!r} is set twice, or together with one of its fields")
         found[path] = _parse_value(value, fields[-1], now)
     return found
 

@@ -81,7 +81,7 @@ def _from_items(items: Iterator[Any], table: StructType | None) -> pa.RecordBatc
     if first is not None:
         raise _mixed(first)
     if table is None:
-        raise ValueError("there is no data: not even its columns are known; give an empty Arrow table instead")
+        raise ValueError("the data is empty and has no columns; give an empty Arrow table instead")
     return pa.RecordBatchReader.from_batches(arrow_schema(table), [])
 
 
@@ -106,12 +106,12 @@ def _from_columns(columns: Mapping[Any, Any]) -> pa.RecordBatchReader:
 
 def _column(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
     if not isinstance(name, str):
-        raise InvalidDataError(f"the name of a column is text, not {name!r}")
+        raise InvalidDataError(f"the name of a column must be text, not {name!r}")
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidDataError(
-            f"the column {name!r} is one value, {values!r:.80}: give a list of the values of its rows", column=name
+            f"the column {name!r} is a single value, {values!r:.80}: give a list with a value per row", column=name
         )
     try:
         return pa.array(values)
@@ -121,7 +121,7 @@ def _column(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
         ) from error
 
 
-_ONE_TYPE = "give values of one type, integers of at most 64 bits, or an Arrow array of the type that is meant"
+_ONE_TYPE = "give values of one type, integers of at most 64 bits, or an Arrow array of the intended type"
 
 
 def _told(error: Exception) -> str:
@@ -137,4 +137,4 @@ def _batches(item: Any) -> Iterable[pa.RecordBatch]:
 
 
 def _mixed(item: Any) -> ValueError:
-    return ValueError(f"an iterable of data has Arrow batches or dicts, all of one kind, not {type(item).__name__}")
+    return ValueError(f"an iterable of data must have only Arrow batches or only dicts, not {type(item).__name__}")

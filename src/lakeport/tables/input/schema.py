@@ -59,8 +59,8 @@ def to_schema(given: SchemaInput) -> StructType:
         case Mapping():
             return _checked(StructType(tuple(StructField(name, to_type(kind)) for name, kind in given.items())))
     raise ValueError(
-        f"{type(given).__name__} is no schema: give text as 'id long not null, day date', a dict of names and types, a "
-        "pyarrow.Schema or a StructType"
+        f"{type(given).__name__} is not a schema: give text as 'id long not null, day date', a dict of names and "
+        "types, a pyarrow.Schema or a StructType"
     )
 
 
@@ -73,7 +73,7 @@ def to_type(given: TypeInput) -> DataType:
             return schema_from_arrow(pa.schema([pa.field("column", given)]), with_metadata=True).fields[0].type
         case PrimitiveType() | ArrayType() | MapType() | StructType():
             return given
-    raise ValueError(f"{given!r} is no type: give text as 'decimal(10,2)' or 'array<int>', or a type of pyarrow")
+    raise ValueError(f"{given!r} is not a type: give text as 'decimal(10,2)' or 'array<int>', or a pyarrow type")
 
 
 def _checked(schema: StructType) -> StructType:
@@ -91,13 +91,13 @@ def _checked(schema: StructType) -> StructType:
 def check_text(given: Any, what: str) -> None:
     """Raises `ValueError` unless given text."""
     if not isinstance(given, str):
-        raise ValueError(f"{what} is text, not {given!r:.80}")
+        raise ValueError(f"{what} must be text, not {given!r:.80}")
 
 
 def check_sql(given: Any, what: str) -> None:
     """Raises `ValueError` unless given SQL text: the log stores the text for every writer."""
     if isinstance(given, Expression):
-        raise ValueError(f"{what} is SQL text: write {format_expression(given)!r}")
+        raise ValueError(f"{what} must be SQL text: write {format_expression(given)!r}")
     check_text(given, f"{what} is SQL, which")
 
 
@@ -117,7 +117,7 @@ def check_default(engine: Engine, field: StructField, sql: str) -> None:
     expression = replace_now(parse_expression(sql), engine.now())
     for used in columns_in(expression):
         raise InvalidFilterError(
-            f"the default of {field.name!r} uses {'.'.join(used.path)!r}: a default cannot use columns; text is in "
+            f"the default of {field.name!r} uses {'.'.join(used.path)!r}: a default cannot use columns; put text in "
             "single quotes"
         )
     nothing = pa.schema([])

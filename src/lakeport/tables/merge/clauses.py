@@ -59,8 +59,8 @@ class Clauses:
         known: tuple[Clause, ...] = getattr(self, kind)
         if known and known[-1].condition is None:
             raise ValueError(
-                f"the clause before this one ({known[-1].action}) has no condition, so that this one would never apply:"
-                " only the last clause of a kind may lack a condition"
+                f"the clause before this one ({known[-1].action}) has no condition, so this one would never apply: "
+                "only the last clause of a kind can be without a condition"
             )
         return replace(self, **{kind: (*known, clause)})
 
@@ -169,7 +169,7 @@ class MergeDefinition:
         sides, target, source = Sides(engine, self.target, self.source), self.target, self.source
         condition = parse_condition(self.on, self.now)
         if condition is None:
-            raise ValueError("a merge needs a condition that tells which rows match")
+            raise ValueError("a merge needs a condition for rows to match")
         return BoundMerge(
             self,
             sides,
@@ -216,7 +216,7 @@ class MergeDefinition:
         missing = [f.name for f in self.table if (f.name,) not in found and not may_lack & f.metadata.keys()]
         if missing and not self.merge_schema:
             raise InvalidDataError(
-                f"{action}_all takes every column from the source, which lacks {', '.join(missing)}: say which values "
+                f"{action}_all takes every column from the source, which lacks {', '.join(missing)}: give the values "
                 f"to {action}, or allow it with merge_schema",
                 column=missing[0],
             )

@@ -116,7 +116,7 @@ class Merge:
         source rows would change the same table row (except to delete it unconditionally), `ConstraintError` for rows
         that the table rejects, and `CommitConflictError`."""
         if not any(self.clauses):
-            raise ValueError("the merge does nothing: say what to do with rows, as when_not_matched_insert_all does")
+            raise ValueError("the merge has no clauses: add one, such as when_not_matched_insert_all()")
         snapshot = open_snapshot(self.target, self.engine, self.storage_options)
         transaction = begin(snapshot, "MERGE", self.application)
         if transaction is None:

@@ -163,7 +163,7 @@ class _Search:
         shown = "; ".join(format_row(self._source, int(number), self._source.schema.names) for number in sources[:3])
         return InvalidDataError(
             f"the row of the target with {format_row(target, int(row), names)} is matched by {len(sources)} rows of "
-            f"the source, so that it is not clear what to make of it: {shown}; leave one row in the source for each "
-            "row of the target, or tell them apart in a condition",
+            f"the source, so its new values are ambiguous: {shown}; keep one row in the source for each row of the "
+            "target, or distinguish them in a condition",
             row=int(sources[1]),
         )

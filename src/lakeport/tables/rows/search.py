@@ -33,7 +33,7 @@ def parse_condition(where: str | Expression | None, now: int) -> Expression | No
         return None
     parsed = parse_filter(where) if isinstance(where, str) else where
     if not isinstance(parsed, Expression):
-        raise ValueError(f"a condition is SQL text or an expression, not {type(where).__name__}")
+        raise ValueError(f"a condition must be SQL text or an expression, not {type(where).__name__}")
     return replace_now(parsed, now)
 
 

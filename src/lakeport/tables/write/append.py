@@ -107,7 +107,7 @@ def _refuse_existing(table: Table) -> None:
     except TableNotFoundError:
         return
     raise ValueError(
-        f"there is a table already, at version {found.version}: append to it or overwrite it [{table.root}]"
+        f"the table already exists, at version {found.version}: append to it or overwrite it [{table.root}]"
     )
 
 

@@ -86,16 +86,15 @@ class Replacing:
 
     def __post_init__(self) -> None:
         if self.partitions not in ("all", "dynamic"):
-            raise ValueError(f'partitions is "all" or "dynamic", not {self.partitions!r}')
+            raise ValueError(f'partitions must be "all" or "dynamic", not {self.partitions!r}')
         if self.where is not None and self.partitions == "dynamic":
-            raise ValueError("either `where` tells which rows are replaced, or the partitions of the data do")
+            raise ValueError("`where` and dynamic partitions both choose the rows to replace: give only one of them")
         if self.overwrite_schema and (self.where is not None or self.partitions == "dynamic" or self.merge_schema):
             raise ValueError(
-                "with `overwrite_schema` the whole table is replaced: it goes with no `where`, no dynamic "
-                "partitions and no `merge_schema`"
+                "`overwrite_schema` replaces the whole table: leave out `where`, dynamic partitions and `merge_schema`"
             )
         if self.partition_by is not None and not self.overwrite_schema:
-            raise ValueError("a table is only partitioned anew with `overwrite_schema`")
+            raise ValueError("partitioning a table differently needs `overwrite_schema`")
 
     @property
     def constraints(self) -> dict[str, str]:
@@ -171,7 +170,7 @@ def _redefine(transaction: Transaction, given: StructType, partition_by: Sequenc
     before = transaction.definition
     if partition_by and before.clustering_columns:
         raise ValueError(
-            "the table is clustered, so that it cannot be partitioned: leave out `partition_by`, or write the rows "
+            "the table is clustered, so it cannot be partitioned: leave out `partition_by`, or write the rows "
             "into a new table"
         )
     schema = StructType(tuple(_as_known(field, before.schema) for field in given))

@@ -122,7 +122,7 @@ def check_columns(engine: Engine, planned: PlannedWrite, given: pa.Schema) -> No
         filled = field.nullable or not {DEFAULT, GENERATION_EXPRESSION}.isdisjoint(field.metadata)
         if not filled and field.name.lower() not in names:
             raise ConstraintError(
-                f"the data has no column {field.name!r}, but the table has it as NOT NULL [{planned.root}]",
+                f"the data has no column {field.name!r}, which is NOT NULL in the table [{planned.root}]",
                 constraint="NOT NULL",
                 column=field.name,
             )
