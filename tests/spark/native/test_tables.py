@@ -540,7 +540,7 @@ def test_settings_that_would_give_other_values_later_are_an_error(
     table = built(tmp_path, struct(id="long"))
     table.commit(table.add({"id": [1, 2]}))
     rows = native(spark, lakeport.scan(table.root))
-    with setting(spark, name, value), pytest.raises(Exception, match=f"the session has set {name} to other than"):
+    with setting(spark, name, value), pytest.raises(Exception, match=f"the session setting {name} is no longer"):
         rows.where("id > 0").collect()
     assert rows.where("id > 1").count() == 1
 
@@ -554,5 +554,5 @@ def test_files_that_spark_would_leave_out_or_read_otherwise_come_from_python(
         assert why_not_native(lakeport.scan(table.root), spark) == "its log has wrong file sizes"
     other = built(tmp_path / "other", struct(id="long"))
     other.commit(other.add(pa.table({"id": [1], "_tmp_metadata_row_index": [5]}), stats=None))
-    assert "which Spark has for itself" in str(why_not_native(lakeport.scan(other.root), spark))
+    assert "a name that Spark reserves" in str(why_not_native(lakeport.scan(other.root), spark))
     assert [row.id for row in lakeport.scan(other.root).to_spark(spark).collect()] == [1]

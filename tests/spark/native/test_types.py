@@ -84,7 +84,7 @@ def test_a_file_among_many_is_an_error_that_says_what_to_do(
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
     try:
         assert rows.select("id").count() == 42
-        with pytest.raises(Exception, match=r"holds the column 'c' as .*load the table.* with reader='python'"):
+        with pytest.raises(Exception, match=r"has the column 'c' as .*load the table.* with reader='python'"):
             rows.collect()
     finally:
         spark.conf.unset("spark.sql.parquet.enableVectorizedReader")

@@ -73,7 +73,7 @@ final class ScanFormat extends ParquetFileFormat {
         settings.forEach((name, needed) -> {
             if (!spark.conf().get(name, needed).equalsIgnoreCase(needed)) {
                 throw new IllegalStateException(
-                        "the session has set " + name + " to other than " + needed + " since the frame was made: set it back, or make the frame again");
+                        "the session setting " + name + " is no longer " + needed + " as when the frame was made: set it back, or make the frame again");
             }
         });
     }

@@ -45,8 +45,8 @@ public final class CheckedTypes extends AbstractFunction1<PartitionedFile, Itera
             throw CheckedTypes.<RuntimeException>as(error);
         }
         if (odd != null) {
-            throw new IllegalStateException("a file of the table holds " + odd
-                    + ", which Spark's own reader does not convert; Python does: load the table, or make the frame, with reader='python'");
+            throw new IllegalStateException("a file of the table has " + odd
+                    + ", which Spark's own reader cannot convert, but Python can: load the table, or make the frame, with reader='python'");
         }
         return reader.apply(file);
     }

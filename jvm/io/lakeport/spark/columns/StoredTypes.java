@@ -50,7 +50,7 @@ public final class StoredTypes {
 
     private String against(MessageType file) {
         if (file.getFields().stream().anyMatch(field -> field.getName().equalsIgnoreCase(MarkedRows.POSITION.name()))) {
-            return "a column '" + MarkedRows.POSITION.name() + "', which Spark has for itself";
+            return "a column '" + MarkedRows.POSITION.name() + "', a name that Spark reserves";
         }
         MessageType wanted = ParquetReadSupport.clipParquetSchema(file, stored, false, ParquetUtils.hasFieldIds(stored), true);
         for (int place = 0; place < stored.size(); place++) {

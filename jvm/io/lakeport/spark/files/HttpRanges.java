@@ -108,7 +108,7 @@ final class HttpRanges implements Ranges {
                 return REFUSED;
             }
             if (!mayPass(status)) {
-                throw new IOException("a file of the table cannot be read: the storage answers with status " + status);
+                throw new IOException("a file of the table cannot be read: the storage responds with status " + status);
             }
             return "status " + status;
         }
@@ -116,7 +116,7 @@ final class HttpRanges implements Ranges {
         private String take(HttpURLConnection connection) throws IOException {
             try (InputStream body = connection.getInputStream()) {
                 if (!isWanted(connection)) {
-                    return "other bytes than those that were asked for";
+                    return "other bytes than requested";
                 }
                 if (status == 200) {
                     body.skipNBytes(start);
@@ -124,7 +124,7 @@ final class HttpRanges implements Ranges {
                 while (length > 0 && !closed) {
                     int got = body.read(into, offset, length);
                     if (got < 0) {
-                        return "an answer that ends too early";
+                        return "a response that ends too early";
                     }
                     start += got;
                     offset += got;
@@ -148,7 +148,7 @@ final class HttpRanges implements Ranges {
             if (status == 404 || status == 410) {
                 return new FileNotFoundException("the storage no longer has a file of the table; it may have been vacuumed: read a later version");
             }
-            return new IOException("the storage refuses a file of the table, by a new URL too (status " + status + "); ask the provider");
+            return new IOException("the storage rejects a file of the table even by a new URL (status " + status + "); ask the provider");
         }
     }
 

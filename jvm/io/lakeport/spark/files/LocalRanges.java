@@ -20,7 +20,7 @@ final class LocalRanges implements Ranges {
         try {
             channel = FileChannel.open(path, StandardOpenOption.READ);
         } catch (NoSuchFileException error) {
-            throw new FileNotFoundException(path + " is not there; it may have been vacuumed, or this machine does not reach it");
+            throw new FileNotFoundException(path + " does not exist; it may have been vacuumed, or this machine cannot reach it");
         }
     }
 

@@ -115,6 +115,6 @@ public final class ScanFileSystem extends FileSystem {
     }
 
     private static IOException readOnly() {
-        return new IOException("a scan can only be read");
+        return new IOException("a scan is read-only");
     }
 }

@@ -20,7 +20,7 @@ final class Positions {
     static Positions decode(byte[] payload) throws IOException {
         ByteBuffer buffer = ByteBuffer.wrap(payload).order(ByteOrder.LITTLE_ENDIAN);
         if (buffer.getInt() != MAGIC) {
-            throw new IOException("a deletion vector of the table is not of the known kind");
+            throw new IOException("a deletion vector of the table has an unknown format");
         }
         Positions positions = new Positions();
         for (long count = buffer.getLong(); count > 0; count--) {

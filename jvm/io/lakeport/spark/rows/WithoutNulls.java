@@ -92,7 +92,7 @@ public final class WithoutNulls extends AbstractFunction1<PartitionedFile, Itera
             }
             if (position < 0 || !MarkedRows.isDeleted(row.getLong(position))) {
                 throw new IllegalStateException(
-                        "a file of the table has nulls in the column '" + column + "', which has none by the schema; ask who writes it");
+                        "a file of the table has nulls in the column '" + column + "', which is not nullable in the schema; ask the table's provider");
             }
             return false;
         }
