@@ -67,7 +67,7 @@ class TableSource(Protocol):
         """The commits up to a snapshot, newest first."""
 
     def latest_version(self) -> int:
-        """The latest version number, always fetched anew."""
+        """The latest version number, never cached."""
 
     def version_since(self, moment: Moment) -> int:
         """The first version at or after a time. If there is none, raises the error of this kind of table."""

@@ -64,7 +64,7 @@ class VersionPlan:
 
 
 def plan_version(live: Live, shared: Iterable[Wanted], lost: frozenset[str] = frozenset()) -> VersionPlan:
-    """`lost` are the paths of files missing from the copy's storage: they are removed and added anew."""
+    """`lost` are the paths of files missing from the copy's storage: they are removed and added again."""
     wanted = {one.key: one for one in shared}
     kept = {key: file for key, file in live.items() if file.path not in lost}
     return VersionPlan(

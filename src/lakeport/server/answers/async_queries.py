@@ -1,7 +1,7 @@
 """Async queries: if planning takes too long, the client gets an id and polls.
 
 The id is a signed token that holds the whole query, so any server with the same key can answer it. The server that is
-already planning the query continues; any other plans it anew.
+already planning the query continues; any other plans it again.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Caller:
         """Raises `SharingError` if one of the parameters is set and the table's history is not shared."""
         if any(parameter is not None for parameter in parameters) and not self.table.history_shared:
             raise invalid(
-                f"a version or timestamp cannot be read: the history of the table {self.table_name} is not shared; "
-                "ask its provider for historyShared"
+                f"reading by version or timestamp is not allowed: the history of the table {self.table_name} is not "
+                "shared; ask its provider for historyShared"
             )
 
     def check_start(self, version: int) -> None:

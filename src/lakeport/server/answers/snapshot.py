@@ -83,7 +83,7 @@ class SnapshotFiles:
         self._limit = None if request.predicate_hints or request.json_predicate_hints else request.limit_hint
 
     def plan(self, page: Page[Position], size: int | None) -> Plan:
-        """All files, in no order; with `size`, those of a page."""
+        """All files, unordered; with `size`, those of a page."""
         details = {
             "version": page.first,
             "predicateHints": self._request.predicate_hints,
@@ -163,7 +163,7 @@ def _smallest(paths: list[pa.Array], n: int) -> pa.Array:
 
 
 def _limited(rows: Iterable[FileRow], limit: int | None) -> Iterator[FileRow]:
-    """Files until they hold enough rows; a file with an unknown row count counts as empty."""
+    """Files until they hold enough rows; a file with an unknown row count is treated as empty."""
     if limit is None:
         yield from rows
         return

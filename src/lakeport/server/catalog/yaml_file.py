@@ -60,7 +60,7 @@ def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> 
 
 
 def convert(document: Mapping[str, Any], kind: type[T], path: str | Path) -> T:
-    """Convert the document to settings; null keys count as missing.
+    """Convert the document to settings; null means missing.
 
     Raises `CatalogError` that names the key but never shows its value."""
     try:
