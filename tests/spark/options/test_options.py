@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.pretty import pretty_repr
 
 from lakeport import tables
 from lakeport.frame import Changes, Frame
@@ -85,10 +86,10 @@ def test_what_makes_no_sense_for_a_shared_table_is_refused(options: dict[str, st
 def test_a_profile_may_be_given_by_options_and_is_never_shown() -> None:
     parsed = shared_options(path="a.b.c", **PROFILE)
     assert parsed.profile == {"shareCredentialsVersion": "1", **PROFILE}
-    assert "a secret" not in repr(parsed)
+    assert "a secret" not in repr(parsed) + pretty_repr(parsed)
     stored = path_options(**{"storage.aws_secret_access_key": "hidden", "storage.region": "eu"})
     assert stored.storage_options == {"aws_secret_access_key": "hidden", "region": "eu"}
-    assert "hidden" not in repr(stored)
+    assert "hidden" not in repr(stored) + pretty_repr(stored)
 
 
 def test_a_batch_is_rows_or_changes(tmp_path: Path) -> None:

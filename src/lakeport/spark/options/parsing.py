@@ -63,6 +63,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Without values: some are secrets."""
         return f"{type(self).__name__}(…)"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same in Rich's tracebacks."""
+        return []
+
 
 def _value(field: FieldInfo, text: str) -> Any:
     form = next((data for data in getattr(field.type, "__metadata__", ()) if isinstance(data, Form)), None)
