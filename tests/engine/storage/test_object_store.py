@@ -10,7 +10,8 @@ from obstore.store import MemoryStore
 
 from lakeport.engine.storage.failures import store_errors
 from lakeport.engine.storage.objects import ObjectFiles, open_object_files, open_store
-from lakeport.errors import AccessDeniedError, StorageError
+from lakeport.engine.storage.storage import Storage
+from lakeport.errors import AccessDeniedError, StorageError, UnusableStorageError
 from lakeport.testing.http import Asked, Pause, Stall, Steps, head, reply, scripted
 
 _S3 = {"aws_endpoint": "http://127.0.0.1:9000", "region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
@@ -155,3 +156,8 @@ def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_credentials_of_other_clouds_are_named(said: str, expected: str) -> None:
     with pytest.raises(AccessDeniedError, match=expected), store_errors("x://y"):
         raise OSError(said)
+
+
+def test_a_url_with_one_slash_is_named_in_the_error() -> None:
+    with pytest.raises(UnusableStorageError, match=r"needs two slashes .* \[s3:/bucket/table\]"):
+        Storage().status("s3:/bucket/table")

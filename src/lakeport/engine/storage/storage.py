@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeport.engine.storage.disk import LocalFiles
 from lakeport.engine.storage.objects import ObjectFiles, open_object_files
 from lakeport.engine.storage.signing import SignedUrl
-from lakeport.errors import StorageError
+from lakeport.errors import StorageError, UnusableStorageError
 from lakeport.kernel.engine import FileStatus, OutputFile
 from lakeport.locations import file_path, is_url, store_root
 
@@ -93,7 +93,8 @@ class Storage:
     def _for(self, path: str) -> LocalFiles | ObjectFiles:
         if not is_url(path):
             return self._disk
-        root = store_root(path)
+        if not (root := store_root(path)):
+            raise UnusableStorageError("a URL needs two slashes after its scheme, as in s3://bucket/table", path=path)
         with self._lock:
             if root not in self._stores:
                 self._stores[root] = open_object_files(root, self._options)
