@@ -55,6 +55,12 @@ def test_a_query_of_paths_needs_no_profile(lakeport: Run, shared: Shared, monkey
     assert lakeport("sql", "select max(id) as id from sales.eu.orders", "--json").documents == [{"id": 4}]
 
 
+def test_options_that_do_not_fit_together_are_refused_before_any_table_is_opened(lakeport: Run, tmp_path: Path) -> None:
+    result = lakeport("sql", "select 1", "--access", "dir", "--cache", str(tmp_path))
+    assert result.code == 2
+    assert "cache" in result.err
+
+
 def test_a_query_goes_over_several_profiles(lakeport: Run, shared: Shared, tmp_path: Path) -> None:
     with running(sharing({"stock.eu.items": shared.folder / "people", "HR.x.y": shared.folder / "people"})) as server:
         other = tmp_path / "other.share"

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import NamedTuple, Unpack
 
-from lakeport.client import ClientChoices, GivenProfile
+from lakeport.client import ClientChoices, ClientOptions, GivenProfile
 from lakeport.connection import Connection, connect
 from lakeport.frame import Frame, open_source, scan
 from lakeport.locations import cloud_of, file_path
@@ -56,6 +56,8 @@ class Catalog:
     """Opens frames over the tables that SQL names. Without profiles, uses the one in the environment when needed."""
 
     def __init__(self, profiles: Sequence[GivenProfile], **options: Unpack[ClientChoices]) -> None:
+        """Raises `ValueError` for options that do not fit together."""
+        ClientOptions(**options)
         self._profiles, self._options = profiles, options
 
     @cached_property
