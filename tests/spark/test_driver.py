@@ -94,7 +94,7 @@ def test_urls_are_asked_for_one_at_a_time_and_again_when_they_are_refused(served
 
 def test_a_url_that_is_none_of_http_is_not_handed_out(scan: PlannedScan, tmp_path: Path) -> None:
     """Who shares a table does not say which files of its own a machine reads."""
-    with pytest.raises(StorageError, match="not a URL of http or https"):
+    with pytest.raises(StorageError, match="not an http or https URL"):
         planned(scan.table_root, list(scan.files), tmp_path.as_uri()).url(1, None)
 
 
