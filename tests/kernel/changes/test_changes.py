@@ -508,6 +508,15 @@ def test_in_commit_timestamps_count_from_their_enablement_on() -> None:
     assert {moment: first_version_since(table.table(), moment) for moment in bounds} == bounds
 
 
+@pytest.mark.parametrize("operation", [{"name": "WRITE"}, 5, None])
+def test_writers_may_call_their_operation_anything(operation: Any) -> None:
+    """The protocol leaves it to them what a commitInfo has."""
+    table = builder(struct(id="long"))
+    table.create(table.add({"id": [0]}))
+    table.commit({"commitInfo": {"operation": operation}}, table.add({"id": [1]}))
+    assert found(feed(table)) == [(0, "insert", 0), (1, "insert", 1)]
+
+
 # Filters, columns, counting
 
 

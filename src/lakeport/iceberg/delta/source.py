@@ -176,7 +176,7 @@ class Increment:
 
     def _read(self, version: int) -> CommitActions:
         try:
-            return self._commits.read(version, COLUMNS)
+            return self._commits.read(version, COLUMNS, with_operation=True)
         except MissingFileError as error:
             raise _truncated(version, self._base.root) from error
 

@@ -68,9 +68,10 @@ class CommitRange:
         """The size of the commit files in bytes."""
         return sum(self.times.listing.commits[version].size for version in self.versions)
 
-    def read(self, version: int, columns: Mapping[str, FileColumns]) -> CommitActions:
+    def read(self, version: int, columns: Mapping[str, FileColumns], *, with_operation: bool = False) -> CommitActions:
         """Read a commit with the given columns of each kind of file action."""
-        return read_commit(self.engine, self.root, version, self.times.listing.commits[version], columns)
+        file = self.times.listing.commits[version]
+        return read_commit(self.engine, self.root, version, file, columns, with_operation=with_operation)
 
     def read_changes(self, version: int, columns: FileColumns) -> CommitActions:
         """Read a commit with the file actions that changed rows."""

@@ -23,7 +23,7 @@ from lakeport.kernel.log.state import STATE_FIELDS, TableState
 from lakeport.kernel.values import TRUE
 
 FILE_KINDS = ("add", "remove", "cdc")
-_COMMIT_INFO = pa.field("commitInfo", pa.struct([("operation", pa.string()), ("inCommitTimestamp", pa.int64())]))
+_TIME, _OPERATION = ("inCommitTimestamp", pa.int64()), ("operation", pa.string())
 
 
 def read_batches(
@@ -54,7 +54,7 @@ class CommitActions:
     """If there are any, they cover all changes made by the adds and removes."""
     state: TableState = field(default_factory=TableState)
     info: dict[str, Any] = field(default_factory=dict)
-    """The commit's `operation` and `inCommitTimestamp`, if it has them."""
+    """The commit's `inCommitTimestamp` and, if wanted, its `operation`; without those it lacks."""
 
     def changing(self) -> CommitActions:
         """Drop adds and removes that only rearrange rows or add information about them."""
@@ -75,13 +75,21 @@ class CommitActions:
 
 
 def read_commit(
-    engine: Engine, root: str, version: int, file: FileStatus, columns: Mapping[str, FileColumns]
+    engine: Engine,
+    root: str,
+    version: int,
+    file: FileStatus,
+    columns: Mapping[str, FileColumns],
+    *,
+    with_operation: bool = False,
 ) -> CommitActions:
     """Read a commit file in one pass: the given columns of each kind of file action, and all other actions. Raises
-    `CorruptTableError`, and `MissingFileError` if the file is gone."""
+    `CorruptTableError`, also for an `operation` that is wanted but not text, and `MissingFileError` if the file is
+    gone."""
     commit = CommitActions(version, file)
     lists = {"add": commit.adds, "remove": commit.removes, "cdc": commit.cdc}
-    fields = [*(pa.field(kind, wanted.commit_type) for kind, wanted in columns.items()), _COMMIT_INFO]
+    info_field = pa.field("commitInfo", pa.struct([_TIME, _OPERATION] if with_operation else [_TIME]))
+    fields = [*(pa.field(kind, wanted.commit_type) for kind, wanted in columns.items()), info_field]
     for found in read_batches(engine, root, [file], fields, commit.state):
         for kind in columns:
             if len(found[kind]):
