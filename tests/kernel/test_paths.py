@@ -114,7 +114,7 @@ def test_a_log_names_files_of_its_table_and_absolute_ones_in_the_same_storage(pa
     ],
 )
 def test_a_log_reaches_no_other_storage_and_does_not_climb(path: str, root: str) -> None:
-    with pytest.raises(CorruptTableError, match="outside of the table"):
+    with pytest.raises(CorruptTableError, match="outside the table"):
         within_reach(path, root)
 
 

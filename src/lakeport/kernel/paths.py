@@ -58,7 +58,7 @@ def within_reach(path: str, root: str) -> str:
     if reaches:
         return path
     raise CorruptTableError(
-        f"the log names {path!r}, which is outside of the table and not in its storage; a file there is never read. "
+        f"the log names {path!r}, which is outside the table and not in its storage; a file there is never read. "
         "Restore the log from a backup, or copy the file into the table and rewrite the log",
         path=root,
     )

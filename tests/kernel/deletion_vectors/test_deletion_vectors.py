@@ -108,13 +108,13 @@ def test_the_location_follows_from_the_storage_type(storage_type: str, text: str
 def test_an_absolute_location_on_a_disk_is_one_of_tables_on_disks() -> None:
     descriptor = DeletionVectorDescriptor("p", f"file:/x/{UUID_FILE}", 40, 6)
     assert descriptor.location("/t") == f"/x/{UUID_FILE}"
-    with pytest.raises(CorruptTableError, match="outside of the table"):
+    with pytest.raises(CorruptTableError, match="outside the table"):
         descriptor.location("s3://mytable")
 
 
 @pytest.mark.parametrize("text", [f"../{UUID_TEXT}", f"a/../../b{UUID_TEXT}"])
 def test_a_prefix_does_not_lead_out_of_the_table(text: str) -> None:
-    with pytest.raises(CorruptTableError, match="outside of the table"):
+    with pytest.raises(CorruptTableError, match="outside the table"):
         DeletionVectorDescriptor("u", text, 40, 6).location("/t/")
 
 

@@ -86,7 +86,7 @@ class ConfinedStorage(ReadOnlyStorage):
     def _check_name(self, path: str) -> None:
         if not any(is_within(path, directory) for directory in self._directories):
             raise AccessDeniedError(
-                "the table's log names a file outside of its location: to share such files, add their directory to the "
+                "the table's log names a file outside its location: to share such files, add their directory to the "
                 "table's auxiliaryLocations",
                 path=path,
             )

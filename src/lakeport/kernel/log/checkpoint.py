@@ -51,7 +51,7 @@ def _sidecars(batch: pa.RecordBatch, checkpoint: Checkpoint) -> Iterator[FileSta
         path = resolve_path(directory, row["path"])
         if not is_within(path, directory):
             raise CorruptTableError(
-                f"the checkpoint names a sidecar outside of the table's {directory!r}: {path!r}; it is not read. "
+                f"the checkpoint names a sidecar outside the table's {directory!r}: {path!r}; it is not read. "
                 "Remove the checkpoint if all commits are still there, or restore it from a backup",
                 path=checkpoint.files[0].path,
             )
