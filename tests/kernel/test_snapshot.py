@@ -240,6 +240,13 @@ def test_enablement_properties_that_are_no_numbers_are_an_error() -> None:
         table.table().snapshot_at_timestamp(5)
 
 
+@pytest.mark.parametrize("since", ["", "-1"])
+def test_enablement_properties_may_say_that_it_was_always_on(since: str) -> None:
+    none = {f"delta.inCommitTimestampEnablement{what}": since for what in ("Version", "Timestamp")}
+    table = new_table(properties=enabled() | none).create({"commitInfo": {"inCommitTimestamp": 10_000}})
+    assert table.table().version_at_timestamp(10_000) == 0
+
+
 def test_history_tells_of_the_commits_newest_first() -> None:
     table = new_table().create({"commitInfo": {"operation": "CREATE", "operationParameters": {"a": [1, {"b": None}]}}})
     table.commit({"commitInfo": {"operation": "WRITE"}})

@@ -175,9 +175,14 @@ TRANSACTION_RETENTION: Property[int | None] = Property(
 )
 ROW_ID_COLUMN = _stored_column("RowId")
 ROW_COMMIT_VERSION_COLUMN = _stored_column("RowCommitVersion")
-TIMESTAMPS_SINCE_VERSION = Property("delta.inCommitTimestampEnablementVersion", 0, _parse_int(0), "a version")
+TIMESTAMPS_SINCE_VERSION = Property(
+    "delta.inCommitTimestampEnablementVersion", 0, lambda text: int(text or 0), "a version"
+)
 TIMESTAMPS_SINCE: Property[int | None] = Property(
-    "delta.inCommitTimestampEnablementTimestamp", None, int, "milliseconds since the epoch"
+    "delta.inCommitTimestampEnablementTimestamp",
+    None,
+    lambda text: int(text) if text else None,
+    "milliseconds since the epoch",
 )
 TIMESTAMP_ENABLEMENT = (TIMESTAMPS_SINCE_VERSION.name, TIMESTAMPS_SINCE.name)
 """Since when all commits have in-commit timestamps, in a table that has older ones."""
