@@ -5,6 +5,8 @@ Null and empty fields are omitted; unknown fields are ignored.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -106,17 +108,27 @@ class CredentialsRequest(WireModel, frozen=True):
     location: str | None = None
 
 
-class AwsTempCredentials(WireModel, frozen=True):
+class Secret(WireModel, frozen=True):
+    """Shown without its values, in Rich's tracebacks too."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class AwsTempCredentials(Secret, frozen=True):
     access_key_id: str
     secret_access_key: str
     session_token: str
 
 
-class AzureUserDelegationSas(WireModel, frozen=True):
+class AzureUserDelegationSas(Secret, frozen=True):
     sas_token: str
 
 
-class GcpOauthToken(WireModel, frozen=True):
+class GcpOauthToken(Secret, frozen=True):
     oauth_token: str
 
 
