@@ -255,6 +255,16 @@ def test_history_tells_of_the_commits_newest_first() -> None:
     assert [(c.version, c.operation) for c in history] == [(2, None), (1, "WRITE"), (0, "CREATE")]
     assert history[2].info["operationParameters"] == {"a": [1, {"b": None}]}
     assert [c.version for c in table.snapshot().history(limit=1)] == [2]
+
+
+def test_history_does_not_depend_on_other_actions() -> None:
+    table = new_table().create()
+    lines = [
+        r'{"add": {"path": "a.parquet", "tags": {"city": "Z\u00fcrich"}}}',  # without its size
+        '{"commitInfo": {"operation": "WRITE"}}',
+    ]
+    table.write(table.log_file(commit_name(1)), "\n".join(lines))
+    assert [c.operation for c in table.table().latest_snapshot().history()] == ["WRITE", None]
     assert [c.version for c in table.snapshot(1).history()] == [1, 0]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -109,7 +109,13 @@ def _that_change(columns: list[pa.StructArray]) -> list[pa.StructArray]:
     return [actions for actions in kept if len(actions)]
 
 
-class ActionLine(msgspec.Struct, rename={"info": "commitInfo", "domain": "domainMetadata", "metadata": "metaData"}):
+class _InfoLine(msgspec.Struct, rename={"info": "commitInfo"}):
+    """A line of a commit file of which only a `commitInfo` matters."""
+
+    info: dict[str, Any] | None = None
+
+
+class ActionLine(_InfoLine, rename={"info": "commitInfo", "domain": "domainMetadata", "metadata": "metaData"}):
     """A line of a commit file: one action."""
 
     add: Add | None = None
@@ -118,7 +124,9 @@ class ActionLine(msgspec.Struct, rename={"info": "commitInfo", "domain": "domain
     domain: DomainMetadata | None = None
     protocol: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
-    info: dict[str, Any] | None = None
+
+
+_Line = TypeVar("_Line", bound=_InfoLine)
 
 
 @dataclass(frozen=True)
@@ -129,12 +137,11 @@ class CommitLines:
     data: bytes
 
     def __iter__(self) -> Iterator[ActionLine]:
-        return self._decoded(line for line in self.data.splitlines() if line.strip())
+        return self._decoded(ActionLine, (line for line in self.data.splitlines() if line.strip()))
 
     def with_any(self, *kinds: str) -> Iterator[ActionLine]:
         """The lines that may be actions of these kinds. Raises `CorruptTableError` for an invalid one."""
-        if _may_name(self.data, kinds):
-            yield from self._decoded(line for line in self.data.splitlines() if _may_name(line, kinds))
+        return self._decoded(ActionLine, self._naming(*kinds))
 
     @property
     def may_have_vectors(self) -> bool:
@@ -144,7 +151,8 @@ class CommitLines:
     @property
     def info(self) -> dict[str, Any]:
         """The whole `commitInfo`; empty if there is none."""
-        return next((line.info for line in self.with_any("commitInfo") if line.info is not None), {})
+        lines = self._decoded(_InfoLine, self._naming("commitInfo"))
+        return next((line.info for line in lines if line.info is not None), {})
 
     def state(self) -> tuple[Protocol | None, Metadata | None]:
         """The protocol and the metadata that the commit sets."""
@@ -156,8 +164,12 @@ class CommitLines:
                 metadata = to_action(line.metadata, Metadata, self.path)
         return protocol, metadata
 
-    def _decoded(self, lines: Iterator[bytes]) -> Iterator[ActionLine]:
-        decoder = msgspec.json.Decoder(ActionLine)
+    def _naming(self, *kinds: str) -> Iterator[bytes]:
+        if _may_name(self.data, kinds):
+            yield from (line for line in self.data.splitlines() if _may_name(line, kinds))
+
+    def _decoded(self, kind: type[_Line], lines: Iterator[bytes]) -> Iterator[_Line]:
+        decoder = msgspec.json.Decoder(kind)
         try:
             yield from map(decoder.decode, lines)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
