@@ -107,20 +107,26 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def with_json_variants(table: pa.Table) -> pa.Table:
-    """The table with variants as JSON text with sorted keys."""
+def with_json_variants(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
+    """The table with variants as JSON text with sorted keys. A table that has them as JSON text needs the schema that
+    says where they are."""
     columns = [
-        pa.array([_as_json(value, field) for value in table.column(number).to_pylist()], _json_type(field))
-        for number, field in enumerate(table.schema)
+        column if (as_text := _json_type(field)) == field.type else _json_column(column, field, as_text)
+        for column, field in zip(table.columns, schema or table.schema, strict=True)
     ]
     return pa.table(columns, names=table.schema.names)
+
+
+def _json_column(column: pa.ChunkedArray, field: pa.Field, as_text: pa.DataType) -> pa.Array:
+    return pa.array([_as_json(value, field) for value in column.to_pylist()], as_text)
 
 
 def _as_json(value: Any, field: pa.Field) -> Any:
     if value is None:
         return None
     if is_variant_field(field):
-        return json.dumps(json.loads(format_variant_json(value["metadata"], value["value"])), sort_keys=True)
+        text = value if isinstance(value, str) else format_variant_json(value["metadata"], value["value"])
+        return json.dumps(json.loads(text), sort_keys=True)
     if pa.types.is_struct(field.type):
         return {child.name: _as_json(value[child.name], child) for child in field.type}
     if pa.types.is_list(field.type):
