@@ -362,7 +362,7 @@ def test_a_range_that_cannot_be_read_is_refused(name: str, case: Entry) -> None:
         assert "feed is off" in str(caught.value)
     else:
         assert "schema" in case["error"]
-        assert "under the schema of version" in str(caught.value)
+        assert "cannot be read with the schema of version" in str(caught.value)
 
 
 @cache
