@@ -61,12 +61,14 @@ def mirrors(tmp_path_factory: pytest.TempPathFactory) -> Mirrors:
     return make
 
 
-def compare(reader: Reader, conversion: Conversion, name: str, wrong: tuple[str, ...] = ()) -> None:
+def compare(
+    reader: Reader, conversion: Conversion, name: str, wrong: tuple[str, ...] = (), sometimes: bool = False
+) -> None:
     is_wrong = [
         assert_rows(reader.read(conversion.metadata_location, snapshot_id), name, version, wrong)
         for version, snapshot_id in ids_of(conversion).items()
     ]
-    assert any(is_wrong) == bool(wrong), "it reads these columns rightly by now"
+    assert sometimes or any(is_wrong) == bool(wrong), "it reads these columns rightly by now"
 
 
 @without_faults("pyiceberg")
@@ -76,8 +78,9 @@ def test_pyiceberg_sees_the_rows_of_every_version(mirrors: Mirrors, name: str, f
 
 @with_faults("pyiceberg")
 def test_pyiceberg_has_faults_of_its_own(mirrors: Mirrors, name: str, format_version: int) -> None:
-    with failing(PYICEBERG_FAULTS[format_version][name]) as wrong:
-        compare(PyIceberg(), mirrors(name, format_version), name, wrong)
+    fault = PYICEBERG_FAULTS[format_version][name]
+    with failing(fault) as wrong:
+        compare(PyIceberg(), mirrors(name, format_version), name, wrong, fault.sometimes)
 
 
 @without_faults("duckdb")
