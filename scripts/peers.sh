@@ -59,14 +59,18 @@ iceberg() {
 # Compiled quickly rather than well: the tests wait longer for the compiler than for these servers.
 go_program() { CGO_ENABLED=0 GOBIN="$peers/bin" go install -ldflags="-s -w" -gcflags="all=-N -l" "$1"; }
 
+go_programs() {
+    once minio "$MINIO" go_program "github.com/minio/minio@$MINIO"
+    once fake-gcs-server "$FAKE_GCS_SERVER" go_program "github.com/fsouza/fake-gcs-server@$FAKE_GCS_SERVER"
+}
+
 case "${1:-all}" in
 duckdb) once duckdb-with-iceberg "$DUCKDB" duckdb ;;
 delta) once delta "$DELTA" delta ;;
 all)
     "$0" duckdb
     if need go golang-go; then
-        once minio "$MINIO" go_program "github.com/minio/minio@$MINIO"
-        once fake-gcs-server "$FAKE_GCS_SERVER" go_program "github.com/fsouza/fake-gcs-server@$FAKE_GCS_SERVER"
+        go_programs & # compiles while the others are fetched
     else
         say "The S3 and GCS servers need Go 1.25 or newer: install it and run make interop again."
     fi
@@ -91,6 +95,7 @@ all)
     # In environments of their own: they ask for older versions than ours.
     once delta-sharing "$DELTA_SHARING" environment "$peers/delta-sharing" "delta-sharing==$DELTA_SHARING"
     once moto "$MOTO" environment "$peers/moto" "moto[glue,server]==$MOTO"
+    wait
     ;;
 *)
     say "There is no peer named $1 that can be had alone: run scripts/peers.sh, or scripts/peers.sh duckdb or delta."
