@@ -129,9 +129,19 @@ def _imports(node: ast.AST, package: list[str], in_function: bool, for_types: bo
             source = ".".join([*above, *filter(None, [child.module])])
             for alias in child.names:
                 yield Import(f"{source}.{alias.name}", child.lineno, in_function, for_types)
+        elif isinstance(child, ast.Constant) and is_module(child.value):
+            yield Import(child.value, child.lineno)  # imported lazily, by its name
         else:
             function = in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             yield from _imports(child, package, function, for_types or _is_type_checking(child))
+
+
+def is_module(value: object) -> bool:
+    """Whether a constant is the name of one of lakeport's modules."""
+    if not isinstance(value, str) or not re.fullmatch(r"lakeport(\.\w+)+", value):
+        return False
+    path = SOURCES.joinpath(*value.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
 
 
 def _is_type_checking(node: ast.AST) -> bool:

@@ -6,29 +6,47 @@
     lakeport.connect("config.share").shares()
     lakeport.scan("config.share#sales.eu.orders").to_pandas()
 
-Every error that Lakeport raises on purpose is a `LakeportError`; `lakeport.errors` has the tree.
+Every error that Lakeport raises on purpose is a `LakeportError`; `lakeport.errors` has the tree. Names and packages are
+imported lazily.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lakeport.connection import Connection, connect
 from lakeport.errors import LakeportError
-from lakeport.frame import Changes, Frame, scan
-from lakeport.kernel.expressions import col, lit
 from lakeport.version import __version__
 
 if TYPE_CHECKING:
     from lakeport.client.sync import sync_table as sync
+    from lakeport.connection import Connection, connect
+    from lakeport.frame import Changes, Frame, scan
+    from lakeport.kernel.expressions import col, lit
 
 __all__ = ["Changes", "Connection", "Frame", "LakeportError", "__version__", "col", "connect", "lit", "scan", "sync"]
 
+_HOMES = {
+    "Changes": "lakeport.frame",
+    "Connection": "lakeport.connection",
+    "Frame": "lakeport.frame",
+    "col": "lakeport.kernel.expressions",
+    "connect": "lakeport.connection",
+    "lit": "lakeport.kernel.expressions",
+    "scan": "lakeport.frame",
+    "sync": "lakeport.client.sync",
+}
+_PACKAGES = ("client", "engine", "frame", "iceberg", "kernel", "sharing", "spark", "tables", "testing", "workers")
+
 
 def __getattr__(name: str) -> Any:
-    """Import `sync` lazily: reading a local table should not pay for the client's memory."""
-    if name != "sync":
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lakeport.client.sync import sync_table
+    globals()[name] = value = getattr(import_module(_HOMES[name]), "sync_table" if name == "sync" else name)
+    return value
 
-    return sync_table
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

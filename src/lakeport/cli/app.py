@@ -10,26 +10,15 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import pyarrow as pa
 import typer
 
-from lakeport import __version__
-from lakeport.cli.iceberg import clean, convert, verify
-from lakeport.cli.sharing import recipients, schemas, shares
-from lakeport.cli.sharing import tables as shared_tables
-from lakeport.cli.sharing.listing import ls
-from lakeport.cli.sharing.serve import serve
-from lakeport.cli.sharing.sync import sync
-from lakeport.cli.sql.command import sql
-from lakeport.cli.tables.describe import files, history
-from lakeport.cli.tables.export import export
-from lakeport.cli.tables.maintain import checkpoint, optimize, restore, set_properties, vacuum
-from lakeport.cli.tables.rows import changes, count, head
-from lakeport.cli.tables.write import append, create, delete, merge, overwrite, update
 from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError, visible
+from lakeport.version import __version__
 
 _DEBUG = "--debug"
 _KILLED = 128
@@ -45,34 +34,64 @@ _OPTIONS = {
     "allow it with merge_schema": "allow it with --merge-schema",
 }
 
-app = typer.Typer(
-    help="Share, read, write and convert Delta tables.",
-    epilog=f"Add {_DEBUG} anywhere on the line to see the traceback of a failure.",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Read tables": (ls, head, count, sql, files, history, changes, export, sync),
-    "Write rows": (create, append, overwrite, delete, update, merge),
-    "Maintain tables": (optimize, vacuum, restore, set_properties, checkpoint),
-    "Mirror tables to Iceberg": (convert, verify, clean),
+_PANELS = {
+    "Read tables": {
+        "ls": "lakeport.cli.sharing.listing",
+        "head": "lakeport.cli.tables.rows",
+        "count": "lakeport.cli.tables.rows",
+        "sql": "lakeport.cli.sql.command",
+        "files": "lakeport.cli.tables.describe",
+        "history": "lakeport.cli.tables.describe",
+        "changes": "lakeport.cli.tables.rows",
+        "export": "lakeport.cli.tables.export",
+        "sync": "lakeport.cli.sharing.sync",
+        "schema": "lakeport.cli.sharing.schemas",
+    },
+    "Write rows": dict.fromkeys(
+        ("create", "append", "overwrite", "delete", "update", "merge"), "lakeport.cli.tables.write"
+    ),
+    "Maintain tables": dict.fromkeys(
+        ("optimize", "vacuum", "restore", "set", "checkpoint"), "lakeport.cli.tables.maintain"
+    ),
+    "Mirror tables to Iceberg": dict.fromkeys(("convert", "verify", "clean"), "lakeport.cli.iceberg"),
+    "Share tables": {
+        "serve": "lakeport.cli.sharing.serve",
+        "share": "lakeport.cli.sharing.shares",
+        "table": "lakeport.cli.sharing.tables",
+        "recipient": "lakeport.cli.sharing.recipients",
+        "grant": "lakeport.cli.sharing.recipients",
+    },
 }
-_SHARING: dict[typer.Typer, str] = {
-    shares.app: "share",
-    shared_tables.app: "table",
-    recipients.app: "recipient",
-    recipients.grant_app: "grant",
+"""The commands, as `lakeport --help` lists them, and their modules. Only the command that runs is imported."""
+_OTHER_NAMES = {
+    "set": "set_properties",
+    "grant": "grant_app",
+    **dict.fromkeys(("schema", "share", "table", "recipient"), "app"),
 }
-for panel, commands in _PANELS.items():
-    for command in commands:
-        app.command("set" if command is set_properties else None, rich_help_panel=panel)(command)
-app.add_typer(schemas.app, name="schema", rich_help_panel="Read tables")
-app.command(rich_help_panel="Share tables")(serve)
-for group, name in _SHARING.items():
-    app.add_typer(group, name=name, rich_help_panel="Share tables")
 
 
-@app.callback(invoke_without_command=True)
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """The application with the command that the arguments begin with; without one, with all commands."""
+    app = typer.Typer(
+        help="Share, read, write and convert Delta tables.",
+        epilog=f"Add {_DEBUG} anywhere on the line to see the traceback of a failure.",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(lakeport)
+    called = arguments[0] if arguments else None
+    is_known = any(called in commands for commands in _PANELS.values())
+    for panel, commands in _PANELS.items():
+        for name, module in commands.items():
+            if name == called or not is_known:
+                command = getattr(import_module(module), _OTHER_NAMES.get(name, name))
+                if isinstance(command, typer.Typer):
+                    app.add_typer(command, name=name, rich_help_panel=panel)
+                else:
+                    app.command(name, rich_help_panel=panel)(command)
+    return app
+
+
 def lakeport(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print Lakeport's version and exit.")] = False,
@@ -117,7 +136,8 @@ def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; print a failure to stderr."""
     try:
-        code = app([a for a in arguments if a != _DEBUG], prog_name="lakeport", standalone_mode=False)
+        given = [a for a in arguments if a != _DEBUG]
+        code = application(given)(given, prog_name="lakeport", standalone_mode=False)
     except BrokenPipeError:
         raise
     except Exception as error:
