@@ -12,7 +12,7 @@ from lakeport.engine import memory_engine
 from lakeport.iceberg.encoding.avro import decoder
 from lakeport.iceberg.encoding.values import decode_value
 from lakeport.iceberg.manifests.schema import entry_schema
-from lakeport.iceberg.snapshots.metrics import MetricsEncoder
+from lakeport.iceberg.snapshots.entries import MetricsEncoder
 from lakeport.iceberg.table.schema import FieldIds, convert_schema
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType
 from lakeport.testing.builder import mapped, struct

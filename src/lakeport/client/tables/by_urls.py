@@ -1,4 +1,7 @@
-"""A shared table as a frame's source: server responses, opened by the kernel."""
+"""A shared table as a frame's source: server responses, opened by the kernel, and the renewal of their URLs.
+
+Renewals are picklable, so another process can renew by itself.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_directory import check_offered_by_urls
 from lakeport.client.tables.file_cache import FileCache
 from lakeport.client.tables.local_log import LOG, LineReader, Told, changes_log, snapshot_log, with_feed
-from lakeport.client.tables.renewals import ChangesRenewal, SnapshotRenewal, check_version, version_changed
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.client.tables.urls import FreshUrls
 from lakeport.engine import engine_over
@@ -30,6 +32,50 @@ from lakeport.sharing.names import TableName
 from lakeport.sharing.predicates import format_json_predicate
 from lakeport.sharing.timestamps import format_timestamp
 from lakeport.source import LATEST, At, Moment
+
+
+class SnapshotRenewal:
+    """Requests the files of a version. Each response has the token for the next request."""
+
+    def __init__(self, server: SharingServer, name: TableName, request: QueryRequest, version: int) -> None:
+        self._server, self._name, self._request, self._version = server, name, request, version
+
+    def __call__(self) -> Mapping[str, SignedUrl]:
+        """Raises `SharingError` if the server no longer has the version."""
+        answer = self._server.query(self._name, self._request)
+        check_version(answer.version, self._version, self._name)
+        urls = _urls(answer, self._name)
+        if answer.end is not None and answer.end.refresh_token:
+            self._request = msgspec.structs.replace(self._request, refresh_token=answer.end.refresh_token)
+        return urls
+
+
+class ChangesRenewal:
+    """Requests the change files between two versions."""
+
+    def __init__(self, server: SharingServer, name: TableName, request: ChangesRequest) -> None:
+        self._server, self._name, self._request = server, name, request
+
+    def __call__(self) -> Mapping[str, SignedUrl]:
+        return _urls(self._server.changes(self._name, self._request), self._name)
+
+
+def check_version(found: int, wanted: int, name: TableName) -> None:
+    """Raises `SharingError` if a response is for another version than the one being read."""
+    if found != wanted:
+        raise version_changed(found, wanted, name)
+
+
+def version_changed(found: int, wanted: int, name: TableName) -> SharingError:
+    message = f"this reads version {wanted} of {name}, but the server now serves version {found}; scan the table again"
+    return SharingError(message, status=409, code="VERSION_CHANGED")
+
+
+def _urls(answer: TableAnswer, name: TableName) -> Mapping[str, SignedUrl]:
+    reader = LineReader(answer.response_format, str(name))
+    for _ in reader.read(answer.lines()):
+        pass
+    return reader.urls
 
 
 @dataclass

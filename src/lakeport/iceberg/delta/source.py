@@ -7,16 +7,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from lakeport.errors import MissingFileError, VersionNotFoundError
-from lakeport.iceberg.delta.change import InternalDeletionVector, KnownFiles, TableChange, VectorId
-from lakeport.iceberg.delta.change import squash as squashed
-from lakeport.iceberg.delta.commit_diff import (
+from lakeport.iceberg.delta.change import (
     COLUMNS,
     CommitDiff,
+    InternalDeletionVector,
+    KnownFiles,
+    TableChange,
+    VectorId,
     added_files,
     diff_commit,
     live_keys,
     removed_keys,
 )
+from lakeport.iceberg.delta.change import squash as squashed
 from lakeport.iceberg.delta.kept_version import OtherHistoryError, open_kept
 from lakeport.iceberg.table.metadata import is_in_step, mirrored_time
 from lakeport.iceberg.table.schema import Json

@@ -7,8 +7,19 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.kernel.schema.keys import COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS, MAPPING_PREFIX
-from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema.types import (
+    COMMENT,
+    DEFAULT,
+    GENERATION_EXPRESSION,
+    INVARIANTS,
+    MAPPING_PREFIX,
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
 from lakeport.kernel.schema.walks import parts_of
 from lakeport.kernel.values import is_any_list, is_bytes, is_text
 

@@ -1,4 +1,4 @@
-"""Delta's types and schemas, name lookup, and type widening."""
+"""Delta's types and schemas, name lookup, type widening, keys in column metadata, and columns outside the schema."""
 
 from __future__ import annotations
 
@@ -8,8 +8,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeport.errors import UnknownColumnError
-from lakeport.kernel.schema.keys import COLUMN_ID, PHYSICAL_NAME
 from lakeport.kernel.schema.names import parse_path
+
+COMMENT = "comment"
+DEFAULT = "CURRENT_DEFAULT"
+"""The SQL text of the default value."""
+GENERATION_EXPRESSION = "delta.generationExpression"
+"""The SQL text of the generated value."""
+INVARIANTS = "delta.invariants"
+"""JSON with the SQL text of a condition."""
+TYPE_CHANGES = "delta.typeChanges"
+MAPPING_PREFIX = "delta.columnMapping."
+"""Prefix of all keys about column mapping."""
+COLUMN_ID = "delta.columnMapping.id"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+NESTED_IDS = "delta.columnMapping.nested.ids"
+"""The ids of list elements, map keys and map values, by path."""
+
 
 DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
@@ -139,3 +154,16 @@ def widens(before: str, after: str) -> bool:
         source = integers.get(before) or PrimitiveType(before).decimal
         return source is not None and target[0] - source[0] >= target[1] - source[1] >= 0
     return False
+
+
+ROW_ID = StructField("_row_id", PrimitiveType("long"))
+ROW_COMMIT_VERSION = StructField("_row_commit_version", PrimitiveType("long"))
+"""Columns that a scan can request in tables with row tracking."""
+ROW_POSITION = StructField("__lakeport_row_index", PrimitiveType("long"), nullable=False)
+"""A column that a scan can request: the position of each row in its file."""
+
+CHANGE_TYPE = StructField("_change_type", PrimitiveType("string"))
+COMMIT_VERSION = StructField("_commit_version", PrimitiveType("long"))
+COMMIT_TIMESTAMP = StructField("_commit_timestamp", PrimitiveType("timestamp"))
+CHANGE_COLUMNS = StructType((CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP))
+"""The columns of a change besides the table's."""

@@ -21,9 +21,20 @@ from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import CommitActions, FileColumns
 from lakeport.kernel.paths import whole_path
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.server.answers.file_rows import FileRow, chunked, rows_of_actions
 from lakeport.server.answers.formats import needs_of_range, protocol_of_range
-from lakeport.server.answers.plan import ADD, CDC, REMOVE, Files, Page, Part, Plan, State
+from lakeport.server.answers.plan import (
+    ADD,
+    CDC,
+    REMOVE,
+    FileRow,
+    Files,
+    Page,
+    Part,
+    Plan,
+    State,
+    chunked,
+    rows_of_actions,
+)
 
 _COLUMNS = FileColumns(row_tracking=True, stats=True)
 
