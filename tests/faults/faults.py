@@ -368,7 +368,7 @@ FAULTS = (
     Fault(
         "spark-filter-nan",
         feature="filter pushdown of floats",
-        file="src/lakeport/spark/formats/filters.py",
+        file="src/lakeport/spark/formats.py",
         old="isinstance(found, pushed.GreaterThan | pushed.GreaterThanOrEqual)",
         new="isinstance(found, pushed.GreaterThan)",
         seen="A filter with >= on a double misses NaN, which Spark has above all numbers.",

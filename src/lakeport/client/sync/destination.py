@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from lakeport.client.opening import AccessMode
-from lakeport.client.sync.names import parse_copy
-from lakeport.client.sync.plan import Live, VersionPlan, Wanted, live_files
+from lakeport.client.sync.plan import Live, VersionPlan, Wanted, live_files, parse_copy
 from lakeport.engine import ComposedEngine
 from lakeport.errors import SyncError, TableNotFoundError
 from lakeport.kernel.actions import Add, AddCdc, DomainMetadata, Format, Metadata, Protocol, Remove

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from lakeport.client.opening import AccessMode
 from lakeport.client.rest.server import SharingServer
-from lakeport.client.sync.names import name_of
-from lakeport.client.sync.plan import Wanted
+from lakeport.client.sync.plan import Wanted, name_of
 from lakeport.client.tables.by_directory import DirectoryStorage
 from lakeport.client.tables.by_urls import SharedTable
 from lakeport.client.tables.local_log import LineReader

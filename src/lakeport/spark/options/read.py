@@ -74,7 +74,7 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
     """A path, or `profile#share.schema.table`; with an inline profile, just `share.schema.table`."""
     columns: Annotated[tuple[str, ...] | None, Form("a list of columns, as 'id, day'", _columns)] = None
     push_filters: Flag = False
-    """Whether to accept Spark's pushed filters; see `lakeport.spark.formats.sources.FilteringReader`."""
+    """Whether to accept Spark's pushed filters; see `lakeport.spark.formats.FilteringReader`."""
     version_as_of: Number = None
     timestamp_as_of: str | None = None
     read_change_feed: Flag = False
