@@ -67,7 +67,7 @@ def _unreadable(kind: Format, name: str, error: Exception) -> InvalidDataError:
 
 def _open_parquet(file: BinaryFile, name: str, types: StructType | None) -> Reader:
     opened = pa.parquet.ParquetFile(file.raw if isinstance(file.raw, pa.NativeFile) else file)
-    batches = _told(opened.iter_batches(_BATCH_ROWS), Format.parquet, name)
+    batches = _named_errors(opened.iter_batches(_BATCH_ROWS), Format.parquet, name)
     return Reader(opened.schema_arrow.remove_metadata(), batches, lambda: int(opened.metadata.num_rows))
 
 
@@ -75,10 +75,10 @@ def _open_arrow(file: BinaryFile, name: str, types: StructType | None) -> Reader
     if file.peek(len(_ARROW_FILE))[: len(_ARROW_FILE)] == _ARROW_FILE:
         file.read(8)  # a file is a stream between two magic numbers
     opened = pa.ipc.open_stream(file)
-    return Reader(opened.schema.remove_metadata(), _told(iter(opened), Format.arrow, name))
+    return Reader(opened.schema.remove_metadata(), _named_errors(iter(opened), Format.arrow, name))
 
 
-def _told(batches: Iterator[pa.RecordBatch], kind: Format, name: str) -> Iterator[pa.RecordBatch]:
+def _named_errors(batches: Iterator[pa.RecordBatch], kind: Format, name: str) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
     except pa.ArrowException as error:

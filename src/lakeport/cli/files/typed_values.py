@@ -81,9 +81,9 @@ def _converted(values: _Values, field: StructField, convert: Callable[[_Values],
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
         row, error = _first_failure(values, convert)
     shown = str(values[row])
-    told = str(error).partition(" - at ")[0].splitlines()[0]
+    problem = str(error).partition(" - at ")[0].splitlines()[0]
     raise InvalidDataError(
-        f"{shown[:_SHOWN]!r} in column {field.name!r} is not a valid {format_type(field.type)}: {told}",
+        f"{shown[:_SHOWN]!r} in column {field.name!r} is not a valid {format_type(field.type)}: {problem}",
         column=field.name,
         row=row,
     ) from error
@@ -207,8 +207,8 @@ def infer_from_values(values: list[Any], name: str) -> DataType:
         return ArrayType(infer_from_values(list(chain.from_iterable(known)), f"{name}.element"))
     if kinds == {dict} and any(known):
         return StructType(tuple(infer_fields(known, f"{name}.")))
-    told = " and ".join(sorted(_NAMES[kind] for kind in kinds))
-    raise ValueError(f"the column {name!r} holds {told}, which have no common type: pass --schema")
+    types = " and ".join(sorted(_NAMES[kind] for kind in kinds))
+    raise ValueError(f"the column {name!r} holds {types}, which have no common type: pass --schema")
 
 
 _NAMES = {str: "strings", bool: "booleans", int: "numbers", float: "numbers", list: "lists", dict: "objects"}

@@ -32,7 +32,7 @@ _thread = _Thread()
 
 
 @contextmanager
-def untold_targets() -> Iterator[None]:
+def private_logs() -> Iterator[None]:
     """Strip paths and queries from urllib3's log lines about requests of this thread while in the block: those of a
     signed URL are as good as a password. Lines about other requests are unchanged."""
     _thread.sends_for_us = True
@@ -186,7 +186,7 @@ class Connections:
         origin = origin_of(url)
         manager = self._manager(origin)
         try:
-            with untold_targets():
+            with private_logs():
                 response = manager.urlopen(
                     method,
                     url,

@@ -141,13 +141,13 @@ class UrlSource:
         request = QueryRequest(starting_version=first, ending_version=last)
         try:
             answer = self._server.query(self.name, request)
-            told = list(LineReader(answer.response_format, str(self.name)).read(answer.lines()))
+            logged = list(LineReader(answer.response_format, str(self.name)).read(answer.lines()))
         except SharingError as error:
             if error.status not in _REFUSED:
                 raise
             return None
         return frozenset(
-            name_of(resolve_path("", one.action.path), "") for one in told if isinstance(one.action, Add | Remove)
+            name_of(resolve_path("", one.action.path), "") for one in logged if isinstance(one.action, Add | Remove)
         )
 
     def change_files(self, version: int) -> ChangeFiles | None:

@@ -15,7 +15,7 @@ from lakeport.client.rest.answers import TableAnswer
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_directory import check_offered_by_urls
 from lakeport.client.tables.file_cache import FileCache
-from lakeport.client.tables.local_log import LOG, LineReader, Told, changes_log, snapshot_log, with_feed
+from lakeport.client.tables.local_log import LOG, LineReader, LogLine, changes_log, snapshot_log, with_feed
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.client.tables.urls import FreshUrls
 from lakeport.engine import engine_over
@@ -194,7 +194,7 @@ class SharedTable:
         if answer.response_format == "parquet":
             head, lines = [*map(with_feed, head)], [*map(with_feed, lines)]
         first = answer.version
-        last = max([first, *(told.version for told in lines if told.version is not None)])
+        last = max([first, *(logged.version for logged in lines if logged.version is not None)])
         pinned = ChangesRequest(starting_version=first, ending_version=last, include_historical_metadata=True)
         renewal = ChangesRenewal(self._server, self._name, pinned)
         snapshot = self._open(last, changes_log(first, last, head, lines), reader.urls, renewal)
@@ -244,7 +244,7 @@ class SharedTable:
             self._storage.add_files(urls, FreshUrls(urls, renewed or dict), table, root)
         return snapshot
 
-    def _head(self, reader: LineReader, answer: TableAnswer) -> list[Told]:
+    def _head(self, reader: LineReader, answer: TableAnswer) -> list[LogLine]:
         check_offered_by_urls(answer.metadata_line, self._name)
         return list(reader.read([answer.protocol_line, answer.metadata_line]))
 

@@ -99,13 +99,13 @@ def plan_full(snapshot: Snapshot) -> TableChange:
 
 def open_increment(table: Table, after_version: int, time: int | None = None) -> Increment:
     """See `Increment` for `time`. Raises `LogTruncatedError`."""
-    with _truncation_told():
+    with _as_truncation():
         base = table.snapshot_at_version(after_version)
     return Increment(base, time)
 
 
 @contextmanager
-def _truncation_told() -> Iterator[None]:
+def _as_truncation() -> Iterator[None]:
     try:
         yield
     except VersionNotFoundError as error:
@@ -128,7 +128,7 @@ class Increment:
     def __init__(self, base: Snapshot, time: int | None = None) -> None:
         """See `CommitRange.after` for `time`. Raises `LogTruncatedError`."""
         self._base = base
-        with _truncation_told():
+        with _as_truncation():
             self._commits = CommitRange.after(base, time)
         self._read_ahead: dict[int, CommitActions] = {}
 

@@ -194,10 +194,10 @@ class EntryMaker:
             yield self._data_batch(files[start : start + batch_size], metrics)
 
     def _data_batch(self, files: Sequence[ScanFile], metrics: MetricsEncoder) -> Batch:
-        told = list(metrics.encode([file.stats for file in files]))
-        counted = self._count_rows([file for file, (rows, _) in zip(files, told, strict=True) if rows is None])
+        encoded_stats = list(metrics.encode([file.stats for file in files]))
+        counted = self._count_rows([file for file, (rows, _) in zip(files, encoded_stats, strict=True) if rows is None])
         entries, partitions = [], set()
-        for file, (rows, encoded) in zip(files, told, strict=True):
+        for file, (rows, encoded) in zip(files, encoded_stats, strict=True):
             values, partition = self._partition(file.partition_values)
             partitions.add(values)
             tail = b"".join((encode_bytes(file.path.encode()), PARQUET, partition, encoded))

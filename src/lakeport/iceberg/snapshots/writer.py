@@ -104,8 +104,8 @@ def summarise(
         "total-equality-deletes": 0,
     }
     delta = {DELTA_VERSION: change.version, DELTA_TIMESTAMP: change.timestamp, DELTA_OPERATION: change.operation}
-    told = {**{name: count for name, count in changes.items() if count}, **totals, **delta}
-    return {"operation": _operation(change, gone), **{name: str(value) for name, value in told.items()}}
+    values = {**{name: count for name, count in changes.items() if count}, **totals, **delta}
+    return {"operation": _operation(change, gone), **{name: str(value) for name, value in values.items()}}
 
 
 def _removed_by_kind(deletes: Removed) -> dict[str, int]:
