@@ -29,7 +29,7 @@ from lakeport.kernel.deletion_vectors import (
     read_deletion_vector,
     union,
 )
-from lakeport.kernel.deletion_vectors.z85 import decode_z85
+from lakeport.kernel.deletion_vectors.vector import decode_z85
 from tests.acceptance.real_tables import BY_NAME, Entry, chosen, is_shareable, path_of
 
 UUID_TEXT = "^-aqEH.-t@S}K{vb[*k^"

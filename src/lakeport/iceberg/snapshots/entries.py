@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeport.errors import CorruptTableError
-from lakeport.iceberg.encoding.avro import NULL, PRESENT, encode_array, encode_bytes, encode_long
-from lakeport.iceberg.encoding.values import encode_unscaled, unscaled
+from lakeport.iceberg.avro import NULL, PRESENT, encode_array, encode_bytes, encode_long
 from lakeport.iceberg.manifests.manifest import PARQUET, Entry, hash_path
 from lakeport.iceberg.snapshots.deletes import (
     DeleteFile,
@@ -26,7 +25,7 @@ from lakeport.iceberg.snapshots.deletes import (
     new_delete_entry,
 )
 from lakeport.iceberg.snapshots.shape import Shape
-from lakeport.iceberg.table.partitions import Values
+from lakeport.iceberg.table.partitions import Values, encode_unscaled, unscaled
 from lakeport.iceberg.table.schema import Json
 from lakeport.kernel.data_files import Bounds, FileStatistics, stats_type
 from lakeport.kernel.engine import Engine

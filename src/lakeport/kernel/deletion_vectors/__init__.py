@@ -5,7 +5,6 @@ May import `engine` and `paths`.
 
 from lakeport.kernel.deletion_vectors.vector import (
     FILE_VERSION, DeletionVector, DeletionVectorDescriptor, encode_bitmap, encode_deletion_vector, encode_inline,
-    frame_payload, positions_in, read_bitmap, read_deletion_vector, union,
+    encode_z85, frame_payload, positions_in, read_bitmap, read_deletion_vector, union,
 )  # fmt: skip
 from lakeport.kernel.deletion_vectors.writing import write_deletion_vectors
-from lakeport.kernel.deletion_vectors.z85 import encode_z85

@@ -18,9 +18,9 @@ from lakeport.kernel.deletion_vectors.vector import (
     FILE_VERSION,
     DeletionVectorDescriptor,
     encode_deletion_vector,
+    encode_z85,
     frame_payload,
 )
-from lakeport.kernel.deletion_vectors.z85 import encode_z85
 from lakeport.kernel.engine import StorageClient
 
 _FILE_BYTES = 8 << 20

@@ -13,8 +13,6 @@ from lakeport.kernel.schema.text import format_type, kind_of, parse_schema_text,
 from lakeport.kernel.schema.types import (
     CHANGE_COLUMNS, CHANGE_TYPE, COMMENT, COMMIT_TIMESTAMP, COMMIT_VERSION, DEFAULT, GENERATION_EXPRESSION, INVARIANTS,
     MAPPING_PREFIX, NESTED_IDS, ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION, TYPE_CHANGES, VOID, ArrayType, DataType,
-    MapType, PrimitiveType, StructField, StructType, widens,
-)  # fmt: skip
-from lakeport.kernel.schema.walks import (
-    Place, all_nullable, fields_in, leaves_of, logical_path, map_fields, parts_of, places_in, same_shape, types_in,
+    MapType, Place, PrimitiveType, StructField, StructType, all_nullable, fields_in, leaves_of, logical_path,
+    map_fields, parts_of, places_in, same_shape, types_in, widens,
 )  # fmt: skip

@@ -19,8 +19,8 @@ from lakeport.kernel.schema.types import (
     PrimitiveType,
     StructField,
     StructType,
+    parts_of,
 )
-from lakeport.kernel.schema.walks import parts_of
 from lakeport.kernel.values import is_any_list, is_bytes, is_text
 
 VARIANT_METADATA = {b"ARROW:extension:name": b"arrow.parquet.variant", b"ARROW:extension:metadata": b""}

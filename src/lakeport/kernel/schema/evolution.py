@@ -24,9 +24,11 @@ from lakeport.kernel.schema.types import (
     PrimitiveType,
     StructField,
     StructType,
+    all_nullable,
+    parts_of,
     widens,
+    with_parts,
 )
-from lakeport.kernel.schema.walks import all_nullable, parts_of, with_parts
 
 _INTEGERS = ("byte", "short", "integer", "long")
 
