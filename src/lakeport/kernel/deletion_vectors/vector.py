@@ -1,7 +1,7 @@
 """Deletion vectors, the deleted rows of a file: their descriptors, files and encoding.
 
-See "Deletion Vectors" and "Deletion Vector Format" in Delta's protocol. Inline vectors and file names are in Z85, a text
-encoding for bytes: five characters for every four bytes (ZeroMQ RFC 32).
+See "Deletion Vectors" and "Deletion Vector Format" in Delta's protocol. Inline vectors and file names are in Z85, a
+text encoding for bytes: five characters for every four bytes (ZeroMQ RFC 32).
 """
 
 from __future__ import annotations
