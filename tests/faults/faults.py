@@ -70,7 +70,7 @@ FAULTS = (
     Fault(
         "kernel-vector-last-row",
         feature="deletion vectors on rows with gaps",
-        file="src/lakeport/kernel/deletion_vectors/vector.py",
+        file="src/lakeport/kernel/deletion_vectors.py",
         old="self._between(first, last + 1)",
         new="self._between(first, last)",
         seen="A deleted row stays, if it is the last of a batch that has other rows missing.",
@@ -149,7 +149,7 @@ FAULTS = (
     Fault(
         "kernel-vector-in-parts",
         feature="deletion vectors in the mirror",
-        file="src/lakeport/kernel/deletion_vectors/vector.py",
+        file="src/lakeport/kernel/deletion_vectors.py",
         old="yield _to_numpy(bitmap[start : start + _PART_LENGTH])",
         new="yield _to_numpy(bitmap[start : start + _PART_LENGTH - 1])",
         seen="Deleted rows come back in the mirror, if a file has more than 65,535 of them.",

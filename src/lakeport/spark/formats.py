@@ -29,7 +29,7 @@ from lakeport.frame import Changes, Frame
 from lakeport.kernel.expressions import Column, Comparison, Expression, In, IsNull, Like, Literal, Not, bind, col, lit
 from lakeport.kernel.schema import PrimitiveType, StructType
 from lakeport.spark.failures import plain_errors, with_plain_errors
-from lakeport.spark.options.read import ReadOptions
+from lakeport.spark.options import ReadOptions
 from lakeport.spark.schemas import FIRST_CERTAIN_YEAR, selected_columns, spark_arrow_schema, to_spark_schema
 from lakeport.spark.stream.reader import TableStreamReader
 from lakeport.spark.tasks import TaskPartition, plan_tasks

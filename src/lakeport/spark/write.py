@@ -26,7 +26,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.schema import StructType as TableSchema
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.spark.failures import with_plain_errors
-from lakeport.spark.options.write import WriteOptions
+from lakeport.spark.options import WriteOptions
 from lakeport.spark.schemas import spark_arrow_schema, to_table_schema
 from lakeport.tables.write.overwrite import Replacing
 from lakeport.tables.write.planned import (

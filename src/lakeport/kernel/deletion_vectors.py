@@ -1,7 +1,8 @@
 """Deletion vectors, the deleted rows of a file: their descriptors, files and encoding.
 
-See "Deletion Vectors" and "Deletion Vector Format" in Delta's protocol. Inline vectors and file names are in Z85, a
-text encoding for bytes: five characters for every four bytes (ZeroMQ RFC 32).
+See "Deletion Vectors", "Deletion Vector Format" and "Deletion Vector File Storage Format" in Delta's protocol. Inline
+vectors and file names are in Z85, a text encoding for bytes: five characters for every four bytes (ZeroMQ RFC 32). All
+vectors of a commit are written together, packed into few files.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import array
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from lakeport.errors import CorruptTableError
+from lakeport.errors import CorruptTableError, StorageError
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.paths import resolve_path, within_reach
 
@@ -303,3 +305,58 @@ def frame_payload(payload: bytes) -> bytes:
 def encode_inline(payload: bytes) -> str:
     """Encode a deletion vector as inline text; the descriptor's size is that of the bytes."""
     return encode_z85(payload)
+
+
+_FILE_BYTES = 8 << 20
+"""Files of at least this size get no further vector."""
+
+
+def write_deletion_vectors(
+    storage: StorageClient, table_root: str, vectors: Iterable[npt.NDArray[np.uint64]]
+) -> list[DeletionVectorDescriptor | None]:
+    """The written vectors in order; None for one that deletes nothing. On failure, deletes the files."""
+    written: list[str] = []
+    descriptors: list[DeletionVectorDescriptor | None] = []
+    file = _VectorFile()
+    try:
+        for positions in vectors:
+            if file.size >= _FILE_BYTES:
+                file.write(storage, table_root, written)
+                file = _VectorFile()
+            descriptors.append(file.add(positions) if len(positions) else None)
+        if file.frames:
+            file.write(storage, table_root, written)
+    except BaseException:
+        with suppress(StorageError):  # report the original error
+            storage.delete(written)
+        raise
+    return descriptors
+
+
+@dataclass
+class _VectorFile:
+    """A file in memory: a version byte, then each vector, preceded by its size and followed by its CRC-32."""
+
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    frames: list[bytes] = field(default_factory=list)
+    size: int = 1
+
+    def add(self, positions: npt.NDArray[np.uint64]) -> DeletionVectorDescriptor:
+        payload = encode_deletion_vector(positions)
+        descriptor = DeletionVectorDescriptor(
+            storage_type="u",
+            path_or_inline_dv=encode_z85(self.id.bytes),
+            size_in_bytes=len(payload),
+            cardinality=len(positions),
+            offset=self.size,
+        )
+        frame = frame_payload(payload)
+        self.frames.append(frame)
+        self.size += len(frame)
+        return descriptor
+
+    def write(self, storage: StorageClient, table_root: str, written: list[str]) -> None:
+        """Write it atomically and add its path to `written`: it may exist even if this raises."""
+        path = f"{table_root}/deletion_vector_{self.id}.bin"
+        written.append(path)
+        storage.write(path, b"".join([bytes([FILE_VERSION]), *self.frames]))
