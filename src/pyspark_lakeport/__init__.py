@@ -1,5 +1,5 @@
 """Spark finds the format `lakeport` by this module's name."""
 
-from lakeport.spark.formats.sources import LakeportSource as DefaultSource
+from lakeport.spark.formats import LakeportSource as DefaultSource
 
 __all__ = ["DefaultSource"]

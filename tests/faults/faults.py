@@ -70,7 +70,7 @@ FAULTS = (
     Fault(
         "kernel-vector-last-row",
         feature="deletion vectors on rows with gaps",
-        file="src/lakeport/kernel/deletion_vectors/vector.py",
+        file="src/lakeport/kernel/deletion_vectors.py",
         old="self._between(first, last + 1)",
         new="self._between(first, last)",
         seen="A deleted row stays, if it is the last of a batch that has other rows missing.",
@@ -149,7 +149,7 @@ FAULTS = (
     Fault(
         "kernel-vector-in-parts",
         feature="deletion vectors in the mirror",
-        file="src/lakeport/kernel/deletion_vectors/vector.py",
+        file="src/lakeport/kernel/deletion_vectors.py",
         old="yield _to_numpy(bitmap[start : start + _PART_LENGTH])",
         new="yield _to_numpy(bitmap[start : start + _PART_LENGTH - 1])",
         seen="Deleted rows come back in the mirror, if a file has more than 65,535 of them.",
@@ -295,7 +295,7 @@ FAULTS = (
     Fault(
         "client-second-renewal",
         feature="renewal of URLs",
-        file="src/lakeport/client/tables/renewals.py",
+        file="src/lakeport/client/tables/by_urls.py",
         old="if answer.end is not None and answer.end.refresh_token:",
         new="if answer.end is not None and self._request.refresh_token is None:",
         seen="A read that outlives its first refresh token fails, or is refused as another version.",
@@ -340,7 +340,7 @@ FAULTS = (
     Fault(
         "iceberg-nan-upper-bound",
         feature="metrics of floats in the mirror",
-        file="src/lakeport/iceberg/snapshots/metrics.py",
+        file="src/lakeport/iceberg/snapshots/entries.py",
         old='return [b""] * len(bounds) if upper else _encode_lower_floats(key, bounds, iceberg_type)',
         new="return _encode_lower_floats(key, bounds, iceberg_type)",
         seen="Iceberg readers miss NaN in filters with >, because an upper bound leaves it out.",
@@ -349,7 +349,7 @@ FAULTS = (
     Fault(
         "iceberg-expires-too-early",
         feature="clean-up of snapshots",
-        file="src/lakeport/iceberg/cleaning/clean.py",
+        file="src/lakeport/iceberg/cleaning.py",
         old='snapshot["snapshot-id"]: following["timestamp-ms"]',
         new='snapshot["snapshot-id"]: snapshot["timestamp-ms"]',
         seen="Clean removes a snapshot that was the latest one yesterday, because it was made long ago.",
@@ -358,7 +358,7 @@ FAULTS = (
     Fault(
         "iceberg-restored-rows",
         feature="deletion vectors that a restore takes away",
-        file="src/lakeport/iceberg/delta/commit_diff.py",
+        file="src/lakeport/iceberg/delta/change.py",
         old="elif former:",
         new="elif former and now:",
         seen="Rows stay deleted in the mirror after a restore brought all rows of a file back.",
@@ -368,7 +368,7 @@ FAULTS = (
     Fault(
         "spark-filter-nan",
         feature="filter pushdown of floats",
-        file="src/lakeport/spark/formats/filters.py",
+        file="src/lakeport/spark/formats.py",
         old="isinstance(found, pushed.GreaterThan | pushed.GreaterThanOrEqual)",
         new="isinstance(found, pushed.GreaterThan)",
         seen="A filter with >= on a double misses NaN, which Spark has above all numbers.",
@@ -401,7 +401,7 @@ FAULTS = (
     Fault(
         "spark-feed-split-update",
         feature="limits of a stream of changes",
-        file="src/lakeport/spark/stream/limits.py",
+        file="src/lakeport/spark/stream/offsets.py",
         old="((whole and end > first) or self._has_room())",
         new="self._has_room()",
         seen="A batch has what an update made of a row, and the next batch what the row was before.",

@@ -21,9 +21,9 @@ from lakeport import tables
 from lakeport.cli.app import run
 from lakeport.client import ClientOptions
 from lakeport.client.sync import SyncResult
-from lakeport.client.sync.by_directory import DirectorySource
 from lakeport.client.sync.destination import Destination
 from lakeport.client.sync.run import sync_from
+from lakeport.client.sync.sources import DirectorySource
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, MissingFileError, SharingError, SyncError
 from lakeport.sharing.names import parse_table_name

@@ -23,7 +23,7 @@ from lakeport.errors import (
 )
 from lakeport.kernel.engine import FileStatus
 from lakeport.server.answers.caller import Caller
-from lakeport.server.files.opening import open_file
+from lakeport.server.files import open_file
 from lakeport.testing.builder import TableBuilder
 from lakeport.testing.http import reply, scripted
 from tests.server.asking import DELTA, FEED, PARQUET, built, caller, changes, ids, lines, pretended, query, service

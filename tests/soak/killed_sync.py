@@ -28,7 +28,7 @@ import pyarrow as pa
 
 import lakeport
 from lakeport import tables
-from lakeport.client.sync.names import parse_copy
+from lakeport.client.sync.plan import parse_copy
 from lakeport.engine import engine_over
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import TableNotFoundError

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.spark.options.read import ReadOptions
+from lakeport.spark.options import ReadOptions
 from lakeport.spark.schemas import to_spark_schema
 from lakeport.spark.stream.reader import StreamPartition, TableStreamReader
 from tests.client.shares import profile_text

@@ -18,9 +18,7 @@ from lakeport import tables
 from lakeport.engine.storage.signing import SignedUrl
 from lakeport.errors import StorageError
 from lakeport.kernel.scan import ScanFile
-from lakeport.spark.driver.document import FileEntry, ScanDocument, UrlAnswer
-from lakeport.spark.driver.scans import PlannedScan
-from lakeport.spark.driver.service import ScanService
+from lakeport.spark.driver import FileEntry, PlannedScan, ScanDocument, ScanService, UrlAnswer
 
 SCHEMA = msgspec.Raw(b'{"type":"struct","fields":[]}')
 URL = "https://storage/0?signed"

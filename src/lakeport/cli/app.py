@@ -144,7 +144,7 @@ def run(arguments: Sequence[str]) -> int:
         if _DEBUG in arguments:
             traceback.print_exc()
         else:
-            print(f"lakeport: {_told(error)}", file=sys.stderr)
+            print(f"lakeport: {_describe_error(error)}", file=sys.stderr)
         return _exit_code(error)
     return code if isinstance(code, int) else 0
 
@@ -156,7 +156,7 @@ def _exit_code(error: Exception) -> int:
     return 2 if isinstance(error, ValueError) and not isinstance(error, pa.ArrowException | InvalidDataError) else 1
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, typer.TyperException):
         return f"{_one_line(error.format_message())} (see lakeport --help)"
     if isinstance(error, InvalidFilterError):

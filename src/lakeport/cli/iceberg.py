@@ -92,16 +92,16 @@ def convert(
     places = _find_places(target, datasets, out, _parse_catalog(catalog, catalog_option), table)
     settings: dict[str, Any] = {"format_version": format_version, "since": since, "full": full, "squash": squash}
     is_first = True
-    with _told_if_interrupted():
+    with _reported_interrupt():
         while is_first or watch:
-            _convert_all(places, settings, option, json, tell_always=is_first)
+            _convert_all(places, settings, option, json, report_always=is_first)
             if watch:
                 time.sleep(every)
             is_first, settings["full"] = False, False
 
 
 def _convert_all(
-    places: list[_Place], settings: dict[str, Any], option: list[str] | None, json: bool, *, tell_always: bool
+    places: list[_Place], settings: dict[str, Any], option: list[str] | None, json: bool, *, report_always: bool
 ) -> None:
     """Convert each table. If one of several fails, convert the others, then exit with 1."""
     from lakeport.iceberg import convert as convert_table  # imported late to save the other commands memory
@@ -117,7 +117,7 @@ def _convert_all(
             is_failed = True
             _print_failure(place.target, error, json)
         else:
-            if tell_always or result.versions:
+            if report_always or result.versions:
                 _print_conversion(place.target, result, json)
     if is_failed:
         raise typer.Exit(1)
@@ -221,7 +221,7 @@ def _find_places(
 
 
 @contextmanager
-def _told_if_interrupted() -> Iterator[None]:
+def _reported_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:

@@ -27,7 +27,7 @@ _COMMIT = re.compile(r"/_delta_log/(\d{20})\.json$")
 
 @dataclass(frozen=True)
 class Work:
-    """What an operation on a table needs."""
+    """The engine, progress bar and options of an operation on a table."""
 
     engine: Engine
     bar: Bar
@@ -81,7 +81,7 @@ class _WatchedParquet:
     """Reports the size of each file it writes."""
 
     parquet: ParquetHandler
-    told: Callable[[int], None]
+    count: Callable[[int], None]
 
     def read_parquet_files(
         self,
@@ -96,7 +96,7 @@ class _WatchedParquet:
         return self.parquet.split(file, parts)
 
     def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> DataFileWriter:
-        return _WatchedWriter(self.parquet.open_writer(path, schema, compression), self.told)
+        return _WatchedWriter(self.parquet.open_writer(path, schema, compression), self.count)
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
         return self.parquet.encode_parquet(batches, schema)
@@ -105,7 +105,7 @@ class _WatchedParquet:
 @dataclass(frozen=True)
 class _WatchedWriter:
     writer: DataFileWriter
-    told: Callable[[int], None]
+    count: Callable[[int], None]
 
     @property
     def size(self) -> int:
@@ -116,7 +116,7 @@ class _WatchedWriter:
 
     def close(self) -> FileStatus:
         file = self.writer.close()
-        self.told(file.size)
+        self.count(file.size)
         return file
 
     def abort(self) -> None:

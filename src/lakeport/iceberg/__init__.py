@@ -9,7 +9,7 @@
 A mirror follows its table version by version; data files are shared, deletion vectors become delete files.
 """
 
-from lakeport.iceberg.cleaning.clean import Cleaning, ExpiredSnapshot, clean
+from lakeport.iceberg.cleaning import Cleaning, ExpiredSnapshot, clean
 from lakeport.iceberg.convert import Conversion, convert
 from lakeport.iceberg.verification.verify import Difference, Verification, verify
 

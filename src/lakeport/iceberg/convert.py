@@ -119,7 +119,7 @@ def convert(
 
 @dataclass(frozen=True)
 class _Learned:
-    """What attempts to convert have shown."""
+    """The findings of failed attempts to convert."""
 
     obstacle: Exception | None = None
     """Why new versions cannot be mirrored one by one."""

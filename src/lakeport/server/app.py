@@ -22,8 +22,7 @@ from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig, open_catalog, signing_key
 from lakeport.server.credentials import CredentialVendor
 from lakeport.server.files import FilesApp
-from lakeport.server.http.asgi import JSON
-from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.exchange import JSON, exchange_of
 from lakeport.server.http.lanes import Workers
 from lakeport.server.http.refusals import error_reply
 from lakeport.server.observing import Observed

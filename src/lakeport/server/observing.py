@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lakeport.server.http.asgi import Application, Message, Receive, Scope, Send
-from lakeport.server.http.exchange import REQUEST_ID, Exchange
+from lakeport.server.http.exchange import REQUEST_ID, Application, Exchange, Message, Receive, Scope, Send
 from lakeport.server.http.refusals import Refusal, error_reply
 from lakeport.server.records.audit import AuditLog
 from lakeport.server.records.logs import log_request

@@ -13,8 +13,7 @@ from lakeport.server.catalog.index import CatalogView
 from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig
 from lakeport.server.credentials import CredentialVendor
-from lakeport.server.http.asgi import Scope
-from lakeport.server.http.exchange import Exchange
+from lakeport.server.http.exchange import Exchange, Scope
 from lakeport.server.http.lanes import Workers
 from lakeport.server.http.refusals import refusal_of
 from lakeport.server.records.audit import AuditLog

@@ -10,7 +10,7 @@ from lakeport.frame import Changes, Frame
 from lakeport.sharing.names import is_table_url
 from lakeport.spark.frames import Reader, to_spark
 from lakeport.spark.native.frames import why_not_native
-from lakeport.spark.options.read import ReadOptions
+from lakeport.spark.options import ReadOptions
 
 OptionValue = str | int | float | bool | Sequence[str]
 """How a value of an option may be written in Python: `columns=["id", "day"]` is `columns="id, day"`."""

@@ -19,9 +19,9 @@ from lakeport.client.auth.profiles import open_profile
 from lakeport.client.http.pool import HttpPool
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync import SyncResult
-from lakeport.client.sync.by_urls import UrlSource
 from lakeport.client.sync.destination import Destination
 from lakeport.client.sync.run import sync_from
+from lakeport.client.sync.sources import UrlSource
 from lakeport.engine import default_engine, engine_over, memory_engine
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import (

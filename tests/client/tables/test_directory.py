@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from lakeport.client.rest.server import SharingServer
-from lakeport.client.tables.by_directory import DirectoryStorage, check_offered_by_urls
-from lakeport.client.tables.temporary import TemporaryStorage, storage_options
+from lakeport.client.tables.by_directory import (
+    DirectoryStorage,
+    TemporaryStorage,
+    check_offered_by_urls,
+    storage_options,
+)
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, SharingError, UnsupportedFeatureError
 from lakeport.kernel.engine import FileStatus

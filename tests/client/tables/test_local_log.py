@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport import tables
 from lakeport.client.http.pool import HttpPool
-from lakeport.client.tables.local_log import LineReader, Told, changes_log, snapshot_log
+from lakeport.client.tables.local_log import LineReader, LogLine, changes_log, snapshot_log
 from lakeport.errors import LakeportError, SharingError
 from lakeport.frame import Frame
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove
@@ -210,15 +210,16 @@ def test_signed_urls_are_not_in_the_log(answer: Answer) -> None:
 # Changes.
 
 
-def told(version: int, name: str, timestamp: int | None = None) -> Told:
-    return Told(Add(path=name, partition_values={}, size=1, modification_time=0, data_change=True), version, timestamp)
+def logged(version: int, name: str, timestamp: int | None = None) -> LogLine:
+    action = Add(path=name, partition_values={}, size=1, modification_time=0, data_change=True)
+    return LogLine(action, version, timestamp)
 
 
-HEAD = [Told(Protocol(min_reader_version=1, min_writer_version=2)), Told(Metadata(id="t", schema_string="{}"))]
+HEAD = [LogLine(Protocol(min_reader_version=1, min_writer_version=2)), LogLine(Metadata(id="t", schema_string="{}"))]
 
 
 def test_each_version_of_a_range_is_a_commit() -> None:
-    log = changes_log(3, 6, HEAD, [told(5, "b", 500), told(3, "a", 300)])
+    log = changes_log(3, 6, HEAD, [logged(5, "b", 500), logged(3, "a", 300)])
     assert [name.partition(".")[0][-1] for name in sorted(log)] == ["2", "3", "4", "5", "6"]
     times = [log[f"{version:020d}.json"][1] for version in range(3, 7)]
     assert times[0] == 300
@@ -235,13 +236,13 @@ def test_a_range_from_the_first_version_needs_no_checkpoint() -> None:
 @pytest.mark.parametrize("version", [2, 7, None])
 def test_a_change_of_another_version_is_an_error(version: int | None) -> None:
     with pytest.raises(SharingError, match=f"a change of version {version}, which was not requested"):
-        changes_log(3, 6, HEAD, [Told(told(0, "a").action, version)])
+        changes_log(3, 6, HEAD, [LogLine(logged(0, "a").action, version)])
 
 
 def test_a_file_that_is_told_twice_of_a_version_is_an_error() -> None:
-    changes_log(3, 6, HEAD, [told(3, "a"), told(4, "a")])
+    changes_log(3, 6, HEAD, [logged(3, "a"), logged(4, "a")])
     with pytest.raises(SharingError, match="sent a file of the table twice"):
-        changes_log(3, 6, HEAD, [told(3, "a"), told(3, "a")])
+        changes_log(3, 6, HEAD, [logged(3, "a"), logged(3, "a")])
 
 
 def test_vectors_without_an_id_of_their_own_are_told_apart() -> None:
@@ -265,7 +266,7 @@ def test_every_kind_of_change_is_taken(tmp_path: Path) -> None:
 def test_the_local_log_is_read_by_path_too(tmp_path: Path) -> None:
     """What is built is a real log: written to a disk, it can be opened like any other."""
     schema = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
-    head = [HEAD[0], Told(Metadata(id="t", schema_string=schema))]
+    head = [HEAD[0], LogLine(Metadata(id="t", schema_string=schema))]
     folder = tmp_path / "t" / "_delta_log"
     folder.mkdir(parents=True)
     for name, (content, _) in snapshot_log(4, head, []).items():

@@ -15,7 +15,7 @@ from lakeport import tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.errors import ConversionError, MissingFileError
 from lakeport.iceberg import convert
-from lakeport.iceberg.cleaning.clean import Cleaning, clean
+from lakeport.iceberg.cleaning import Cleaning, clean
 from lakeport.iceberg.table.metadata import snapshots_by_version
 from lakeport.iceberg.targets.target import PathTarget, Published
 from lakeport.iceberg.verification.verify import verify

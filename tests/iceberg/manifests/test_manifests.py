@@ -17,7 +17,7 @@ import lakeport
 from lakeport import iceberg, tables
 from lakeport.engine import default_engine, engine_over
 from lakeport.errors import CorruptTableError
-from lakeport.iceberg.encoding.avro import decode_header, encode_file
+from lakeport.iceberg.avro import decode_header, encode_file
 from lakeport.iceberg.manifests.manifest import (
     OutOfStepError,
     Status,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from lakeport.engine import memory_engine
-from lakeport.iceberg.encoding.avro import decoder
-from lakeport.iceberg.encoding.values import decode_value
-from lakeport.iceberg.manifests.schema import entry_schema
-from lakeport.iceberg.snapshots.metrics import MetricsEncoder
+from lakeport.iceberg.avro import decoder
+from lakeport.iceberg.manifests.manifest import entry_schema
+from lakeport.iceberg.snapshots.entries import MetricsEncoder
+from lakeport.iceberg.table.partitions import decode_value
 from lakeport.iceberg.table.schema import FieldIds, convert_schema
 from lakeport.kernel.schema import ArrayType, PrimitiveType, StructType
 from lakeport.testing.builder import mapped, struct

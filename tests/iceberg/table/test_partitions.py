@@ -13,9 +13,15 @@ from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.schema import Schema
 
 from lakeport.errors import ConversionError, CorruptTableError
-from lakeport.iceberg.encoding.avro import decoder
-from lakeport.iceberg.encoding.values import decode_value, encode_value
-from lakeport.iceberg.table.partitions import Partitioning, check_spec_names, merge_summaries, plan_spec
+from lakeport.iceberg.avro import decoder
+from lakeport.iceberg.table.partitions import (
+    Partitioning,
+    check_spec_names,
+    decode_value,
+    encode_value,
+    merge_summaries,
+    plan_spec,
+)
 from lakeport.iceberg.table.schema import Json, iceberg_primitive
 from lakeport.kernel.schema import PrimitiveType, StructField
 

@@ -13,7 +13,7 @@ import pytest
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError
 from lakeport.iceberg import convert
-from lakeport.iceberg.encoding.avro import decode_header, decode_records, encode_file, encoder
+from lakeport.iceberg.avro import decode_header, decode_records, encode_file, encoder
 from lakeport.iceberg.verification.verify import verify
 from lakeport.testing.builder import TableBuilder, protocol, struct
 

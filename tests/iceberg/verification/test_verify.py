@@ -19,7 +19,7 @@ from lakeport.engine import default_engine
 from lakeport.errors import ConversionError, CorruptTableError, VersionNotFoundError
 from lakeport.iceberg import convert
 from lakeport.iceberg.snapshots import deletes
-from lakeport.iceberg.verification.fingerprint import Fingerprint
+from lakeport.iceberg.verification.delta_reader import Fingerprint
 from lakeport.iceberg.verification.verify import Verification, verify
 from lakeport.testing.builder import Action, TableBuilder, protocol, struct
 from tests.acceptance.real_tables import path_of

@@ -23,13 +23,13 @@ from lakeport.errors import CorruptTableError, MissingFileError
 from lakeport.kernel.deletion_vectors import (
     DeletionVector,
     DeletionVectorDescriptor,
+    decode_z85,
     encode_deletion_vector,
     encode_inline,
     encode_z85,
     read_deletion_vector,
     union,
 )
-from lakeport.kernel.deletion_vectors.z85 import decode_z85
 from tests.acceptance.real_tables import BY_NAME, Entry, chosen, is_shareable, path_of
 
 UUID_TEXT = "^-aqEH.-t@S}K{vb[*k^"

@@ -8,8 +8,8 @@ import pytest
 
 from lakeport.engine import default_engine
 from lakeport.errors import StorageError
+from lakeport.kernel import deletion_vectors
 from lakeport.kernel.deletion_vectors import read_deletion_vector, write_deletion_vectors
-from lakeport.kernel.deletion_vectors import writing as deletion_vector_writer
 from tests.tables.modelled import FailingStorage
 
 STORAGE = default_engine().storage
@@ -62,7 +62,7 @@ def test_no_vectors_make_no_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_large_enough_gets_no_further_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion_vector_writer, "_FILE_BYTES", 200)
+    monkeypatch.setattr(deletion_vectors, "_FILE_BYTES", 200)
     vectors = [positions(*range(0, 100 * i, 7)) for i in range(1, 6)]
     written = write_deletion_vectors(STORAGE, str(tmp_path), vectors)
     assert 1 < len(names(tmp_path)) < 5
@@ -72,7 +72,7 @@ def test_a_file_that_is_large_enough_gets_no_further_vector(tmp_path: Path, monk
 
 
 def test_if_a_later_file_fails_the_earlier_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion_vector_writer, "_FILE_BYTES", 1)
+    monkeypatch.setattr(deletion_vectors, "_FILE_BYTES", 1)
     with pytest.raises(StorageError):
         write_deletion_vectors(FailingStorage(".bin", after=2), str(tmp_path), [positions(i) for i in range(4)])
     assert names(tmp_path) == []

@@ -11,7 +11,7 @@ from lakeport.errors import CorruptTableError
 from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import read_sidecars
 from lakeport.kernel.maintenance import write_checkpoint
-from lakeport.kernel.maintenance.log_cleanup import clean_up_log, find_expired_log
+from lakeport.kernel.maintenance.after_commit import clean_up_log, find_expired_log
 from lakeport.testing.builder import TableBuilder, protocol, rows, struct
 
 DAY = 86_400_000

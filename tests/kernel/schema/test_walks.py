@@ -16,7 +16,7 @@ from lakeport.kernel.schema import (
     same_shape,
     types_in,
 )
-from lakeport.kernel.schema.walks import with_parts
+from lakeport.kernel.schema.types import with_parts
 
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")
 POINT = StructType((StructField("x", LONG, nullable=False, metadata={"comment": "c", "delta.invariants": "{}"}),))

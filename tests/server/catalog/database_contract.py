@@ -9,13 +9,12 @@ from sqlalchemy import select, update
 
 from lakeport.errors import CatalogError, SharingError
 from lakeport.server.catalog.admin import ShareAdmin
-from lakeport.server.catalog.database import Database
+from lakeport.server.catalog.database import STATE, Database
 from lakeport.server.catalog.index import Catalog, token_digest
 from lakeport.server.catalog.model import CatalogContent, Recipient
 from lakeport.server.catalog.recipient_admin import RecipientAdmin
 from lakeport.server.catalog.rules import check_content
 from lakeport.server.catalog.sql_source import SqlSource
-from lakeport.server.catalog.sql_tables import STATE
 from lakeport.server.catalog.watcher import CatalogWatcher
 
 NOW = 1_800_000_000_000

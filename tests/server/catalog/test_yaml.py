@@ -8,8 +8,7 @@ import pytest
 
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.index import Catalog
-from lakeport.server.catalog.locations import normalize_location
-from lakeport.server.catalog.model import CatalogContent
+from lakeport.server.catalog.model import CatalogContent, normalize_location
 from lakeport.server.catalog.yaml_source import YamlSource
 
 

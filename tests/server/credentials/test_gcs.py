@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakeport.locations import parse_location
-from lakeport.server.credentials.cloud import Grant, Granted
+from lakeport.server.credentials.cloud import GcsOptions, Grant, Granted
 from lakeport.server.credentials.gcs import GcsVendor, access_boundary
-from lakeport.server.credentials.options import GcsOptions
 from lakeport.sharing.models import GcpOauthToken
 from tests.server.endpoints import Answer, Endpoint, Received, as_json, endpoint
 

@@ -26,8 +26,7 @@ from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.frame import Frame
 from lakeport.kernel.schema import ArrayType, PrimitiveType
-from lakeport.spark.formats.batch import FilteringReader
-from lakeport.spark.formats.filters import split_filters, to_condition
+from lakeport.spark.formats import FilteringReader, split_filters, to_condition
 from lakeport.spark.schemas import to_spark_schema
 from lakeport.spark.tasks import TaskPartition
 from lakeport.testing.builder import TableBuilder, protocol, struct

@@ -21,7 +21,7 @@ from lakeport.client.http.connections import ConnectionOptions
 from lakeport.client.http.pool import HttpOptions, HttpPool
 from lakeport.client.http.retrying import RetryOptions
 from lakeport.frame import Frame
-from lakeport.spark.driver.service import service_for
+from lakeport.spark.driver import service_for
 from tests.client.faulty_proxy import PASSING, Choose, Fault, Proxy, at_random, faulty_proxy
 from tests.client.reading import frame_of, server_at
 from tests.client.shares import Shared

@@ -9,7 +9,7 @@ from rich.pretty import pretty_repr
 
 from lakeport import tables
 from lakeport.frame import Changes, Frame
-from lakeport.spark.options.read import ReadOptions
+from lakeport.spark.options import ReadOptions
 from tests.client.shares import sharing_tables
 
 PROFILE = {"endpoint": "https://host/api", "bearerToken": "a secret"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakeport.spark.options.write import WriteOptions
+from lakeport.spark.options import WriteOptions
 
 
 def parse(**options: str) -> WriteOptions:

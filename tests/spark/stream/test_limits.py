@@ -1,7 +1,7 @@
 import pytest
 
 from lakeport.kernel.scan import ScanFile
-from lakeport.spark.stream.limits import Admission, Limits
+from lakeport.spark.stream.offsets import Admission, Limits
 
 FILES = [ScanFile(path=f"part-{number}", size=10) for number in range(5)]
 

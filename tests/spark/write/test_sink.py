@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakeport
 from lakeport import tables
-from lakeport.spark.write.stream import stream_writer
+from lakeport.spark.write import stream_writer
 from tests.rows import ids
 from tests.spark.write.written import data_files, rows
 

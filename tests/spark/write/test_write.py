@@ -19,7 +19,7 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import default_engine
 from lakeport.errors import CommitConflictError
-from lakeport.spark.write.batch import batch_writer
+from lakeport.spark.write import batch_writer
 from tests.rows import ids
 from tests.spark.write.written import Rows, data_files, rows
 

@@ -15,8 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from lakeport.cli.files.formats import Format
-from lakeport.cli.files.inference import infer_fields, infer_from_texts
-from lakeport.cli.files.typed_values import json_column, text_column
+from lakeport.cli.files.typed_values import infer_fields, infer_from_texts, json_column, text_column
 from lakeport.cli.progress import Expected
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.data_files import make_batch
@@ -68,7 +67,7 @@ def _unreadable(kind: Format, name: str, error: Exception) -> InvalidDataError:
 
 def _open_parquet(file: BinaryFile, name: str, types: StructType | None) -> Reader:
     opened = pa.parquet.ParquetFile(file.raw if isinstance(file.raw, pa.NativeFile) else file)
-    batches = _told(opened.iter_batches(_BATCH_ROWS), Format.parquet, name)
+    batches = _named_errors(opened.iter_batches(_BATCH_ROWS), Format.parquet, name)
     return Reader(opened.schema_arrow.remove_metadata(), batches, lambda: int(opened.metadata.num_rows))
 
 
@@ -76,10 +75,10 @@ def _open_arrow(file: BinaryFile, name: str, types: StructType | None) -> Reader
     if file.peek(len(_ARROW_FILE))[: len(_ARROW_FILE)] == _ARROW_FILE:
         file.read(8)  # a file is a stream between two magic numbers
     opened = pa.ipc.open_stream(file)
-    return Reader(opened.schema.remove_metadata(), _told(iter(opened), Format.arrow, name))
+    return Reader(opened.schema.remove_metadata(), _named_errors(iter(opened), Format.arrow, name))
 
 
-def _told(batches: Iterator[pa.RecordBatch], kind: Format, name: str) -> Iterator[pa.RecordBatch]:
+def _named_errors(batches: Iterator[pa.RecordBatch], kind: Format, name: str) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
     except pa.ArrowException as error:

@@ -78,14 +78,14 @@ def _print(target: str, dest: str, result: SyncResult, vacuumed: VacuumResult | 
         deleted = None if vacuumed is None else len(vacuumed.files)
         print_json({"target": target, "dest": dest, **vars(result), "vacuumed_files": deleted})
         return
-    print_text(_told(dest, result))
+    print_text(_summary(dest, result))
     if result.verified_files is not None:
         print_text(f"verified: {counted(result.verified_files, 'file')}, identical to the shared ones")
     if vacuumed is not None:
         print_text(f"deleted {counted(len(vacuumed.files), 'file')} ({format_size(vacuumed.bytes)})")
 
 
-def _told(dest: str, result: SyncResult) -> str:
+def _summary(dest: str, result: SyncResult) -> str:
     shared = f"version {result.source_version} of the shared table"
     if not result.commits:
         return f"nothing to do: {printable(dest)} already has {shared}"

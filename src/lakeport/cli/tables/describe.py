@@ -131,9 +131,9 @@ def _file_document(file: ScanFile, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _commit_document(commit: CommitInfo) -> dict[str, Any]:
-    told = ("operation", "operationParameters", "operationMetrics", "engineInfo", "userName")
+    names = ("operation", "operationParameters", "operationMetrics", "engineInfo", "userName")
     return {"version": commit.version, "timestamp": format_time(commit.timestamp)} | {
-        name: commit.info.get(name) for name in told
+        name: commit.info.get(name) for name in names
     }
 
 

@@ -227,8 +227,8 @@ def _reading(texts: list[str], kind: Format | None, types: StructType | None, wo
         except InvalidDataError as error:
             if error.row is None:
                 raise
-            told = str(error).removeprefix(f"row {error.row}")
-            raise InvalidDataError(rows.place_of(error.row) + told, column=error.column, row=error.row) from error
+            problem = str(error).removeprefix(f"row {error.row}")
+            raise InvalidDataError(rows.place_of(error.row) + problem, column=error.column, row=error.row) from error
 
 
 def _schema(target: str, work: Work) -> StructType:

@@ -1,23 +1,115 @@
-"""Pooled connections: with proxies, verified certificates and redirects."""
+"""Pooled connections: with proxies, verified certificates, redirects, whole response heads and discreet logs."""
 
 from __future__ import annotations
 
+import http.client
+import logging
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, local
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from lakeport.client.http.answer import HttpAnswer
-from lakeport.client.http.heads import read_whole_heads
-from lakeport.client.http.log_lines import untold_targets
 from lakeport.client.http.retrying import HTTP_ERRORS, connection_error
 from lakeport.errors import SharingError
+
+_LOGGERS = ("connection", "connectionpool", "poolmanager", "response", "util.retry")
+"""The urllib3 modules that log; filters are not inherited."""
+
+
+class _Thread(local):
+    sends_for_us = False
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def private_logs() -> Iterator[None]:
+    """Strip paths and queries from urllib3's log lines about requests of this thread while in the block: those of a
+    signed URL are as good as a password. Lines about other requests are unchanged."""
+    _thread.sends_for_us = True
+    try:
+        yield
+    finally:
+        _thread.sends_for_us = False
+
+
+def _shorten(record: logging.LogRecord) -> bool:
+    if _thread.sends_for_us and isinstance(record.args, tuple):
+        record.args = tuple(map(_shortened, record.args))
+        record.exc_info = None  # an error about a response's head quotes it, and it may redirect to a signed URL
+    return True
+
+
+def _shortened(argument: Any) -> Any:
+    if isinstance(argument, Exception):
+        return type(argument).__name__
+    return "…" if isinstance(argument, str) and (argument.startswith("/") or "://" in argument) else argument
+
+
+for _name in _LOGGERS:
+    logging.getLogger(f"urllib3.{_name}").addFilter(_shorten)
+
+
+class _WholeLines:
+    """The connection, as `http.client` reads the head: by lines. A partial line raises `RemoteDisconnected`.
+
+    `http.client` would end the head where the connection ends, even within a number: version 12 without its last digit
+    would be version 1."""
+
+    def __init__(self, incoming: Any) -> None:
+        self._incoming = incoming
+
+    def readline(self, limit: int = -1) -> bytes:
+        line: bytes = self._incoming.readline(limit)
+        if not line.endswith(b"\n") and len(line) != limit:
+            raise http.client.RemoteDisconnected("the connection ended within the head of the answer")
+        return line
+
+    def close(self) -> None:
+        self._incoming.close()
+
+
+class _Response(http.client.HTTPResponse):
+    def begin(self) -> None:
+        incoming = self.fp
+        self.fp = _WholeLines(incoming)  # type: ignore[assignment]  # all that is used of it
+        try:
+            super().begin()
+        finally:
+            if self.fp is not None:  # a response without a body closes it
+                self.fp = incoming
+
+
+class _HttpConnection(HTTPConnection):
+    response_class = _Response
+
+
+class _HttpsConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _HttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _HttpConnection
+
+
+class _HttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _HttpsConnection
+
+
+def read_whole_heads(manager: urllib3.PoolManager) -> urllib3.PoolManager:
+    """Make the manager use these connections, and return it."""
+    manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+    return manager
+
 
 _PORTS = {"http": 80, "https": 443}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -94,7 +186,7 @@ class Connections:
         origin = origin_of(url)
         manager = self._manager(origin)
         try:
-            with untold_targets():
+            with private_logs():
                 response = manager.urlopen(
                     method,
                     url,

@@ -275,8 +275,8 @@ def _decode_line(line: bytes, number: int | None, server: str, about: str) -> _L
         raise invalid_answer(server, about, f"{where} is not a JSON object of the protocol") from None
 
 
-def _together(*told: EndStreamAction | None) -> EndStreamAction | None:
-    ends = [end for end in told if end is not None]
+def _together(*given: EndStreamAction | None) -> EndStreamAction | None:
+    ends = [end for end in given if end is not None]
     if not ends:
         return None
     expirations = [end.min_url_expiration_timestamp for end in ends if end.min_url_expiration_timestamp is not None]

@@ -1,27 +1,172 @@
-"""Fetch a shared table's files: find those already present, and copy the rest by threads or workers."""
+"""Fetch a shared table's files: find those already present, and copy the rest by threads or workers, by ranges. Each
+file is checked before it becomes complete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from threading import Lock
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event, Lock
 
-from lakeport.client.sync.copying import (
-    AT_ONCE,
-    TAIL,
-    Copier,
-    Copy,
-    DeliverFiles,
-    check_end,
-    copy_all,
-    delivery,
-    vector_path,
-)
-from lakeport.client.sync.names import parse_copy
-from lakeport.client.sync.plan import VersionPlan, Wanted
+from lakeport.client.sync.plan import VersionPlan, Wanted, copy_path, new_run, parse_copy
+from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.errors import CorruptTableError
+from lakeport.kernel.deletion_vectors import FILE_VERSION
 from lakeport.kernel.engine import FileStatus, StorageClient
-from lakeport.workers import Workers
+from lakeport.workers import Workers, Workplace
 from lakeport.workers.ordered import map_ordered
+
+AT_ONCE = 8
+"""Files copied in parallel."""
+TAIL = 8
+"""The end of a Parquet file: the footer length and the magic number."""
+_PIECE = 8 << 20
+"""How much of a file is in memory at a time."""
+_MAGIC = (b"PAR1", b"PARE")
+_LEAST = 12
+_AROUND_A_VECTOR = 8
+
+
+class _StoppedError(Exception):
+    """Another file could not be copied."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A data file to copy into a directory of the table, or only its deletion vector."""
+
+    wanted: Wanted
+    directory: str = ""
+    is_vector: bool = False
+
+    @property
+    def size(self) -> int:
+        vector = self.wanted.file.deletion_vector
+        return vector.size_in_bytes if self.is_vector and vector else self.wanted.file.size
+
+    @property
+    def origin(self) -> str:
+        """Its path in the share."""
+        path = self.wanted.vector_path if self.is_vector else self.wanted.file.path
+        assert path is not None
+        return path
+
+
+class Copier:
+    """Copies files below `root`, under unique names. Thread-safe."""
+
+    def __init__(self, storage: StorageClient, root: str, advance: Callable[[int], object]) -> None:
+        """`advance` receives the number of bytes copied."""
+        self._storage, self._root, self._advance, self._run = storage, root, advance, new_run()
+
+    def copy(self, source: StorageClient, copy: Copy, stop: Event) -> str:
+        """Copy a file and return its path relative to the table.
+
+        Raises `MissingFileError` if the share no longer has it, `CorruptTableError` if it is damaged, and storage
+        errors."""
+        return self._copy_vector(source, copy) if copy.is_vector else self._copy_file(source, copy, stop)
+
+    def _copy_file(self, source: StorageClient, copy: Copy, stop: Event) -> str:
+        relative = "/".join(filter(None, [copy.directory, copy_path(copy.wanted.name, self._run)]))
+        output = self._storage.open_output(f"{self._root}/{relative}")
+        try:
+            # The end is written last, once verified: other syncs consider a file with an end complete, and may commit
+            # it before this one could remove it.
+            tail = b""
+            for piece in pieces_of(source, copy.origin, copy.size):
+                if stop.is_set():
+                    raise _StoppedError
+                waiting = tail + piece
+                tail = waiting[-TAIL:]
+                output.write(waiting[:-TAIL])
+                self._advance(len(piece))
+            check_end(tail, copy.size, copy.origin)
+            output.write(tail)
+            output.close()
+        except BaseException:
+            output.abort()
+            raise
+        return relative
+
+    def _copy_vector(self, source: StorageClient, copy: Copy) -> str:
+        path = vector_path(copy.wanted, self._root)
+        vector = copy.wanted.file.deletion_vector
+        assert vector is not None
+        frame = source.read(copy.origin, vector.offset or 1, vector.size_in_bytes + _AROUND_A_VECTOR)
+        size, payload, checksum = frame[:4], frame[4:-4], frame[-4:]
+        if int.from_bytes(size, "big") != len(payload) or int.from_bytes(checksum, "big") != zlib.crc32(payload):
+            raise CorruptTableError("the deletion vector is damaged", path=copy.origin)
+        with suppress(FileExistsError):  # another sync was faster, with the same bytes
+            self._storage.write(path, bytes([FILE_VERSION]) + frame)
+        return path.removeprefix(f"{self._root}/")
+
+
+def copy_all(
+    copier: Copier, source: StorageClient, copies: Sequence[Copy], arrived: Callable[[Copy, str], object]
+) -> None:
+    """Copy files in parallel; `arrived` is called with each and its path. Raises an error after all other
+    copies have stopped."""
+    stop = Event()
+
+    def run(copy: Copy) -> None:
+        arrived(copy, copier.copy(source, copy, stop))
+
+    for _ in map_ordered(run, copies, AT_ONCE, "sync", stop):
+        pass
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The copies of one task, and the storage to read them from."""
+
+    source: StorageClient
+    copies: list[Copy]
+
+
+def delivery(source: StorageClient, copies: list[Copy]) -> Delivery:
+    """Send another process only what it needs."""
+    return Delivery(
+        source.part(copy.origin for copy in copies) if isinstance(source, SharedStorage) else source, copies
+    )
+
+
+@dataclass(frozen=True)
+class DeliverFiles:
+    """A task: copy files below the root. Complete files stay, even if another fails."""
+
+    root: str
+
+    def __call__(self, place: Workplace, delivery: Delivery) -> list[tuple[Copy, str]]:
+        there: list[tuple[Copy, str]] = []
+        copier = Copier(place.engine.storage, self.root, lambda size: None)
+        copy_all(copier, delivery.source, delivery.copies, lambda copy, path: there.append((copy, path)))
+        return there
+
+
+def vector_path(wanted: Wanted, root: str) -> str:
+    """Where the copy at `root` has the deletion vector."""
+    location = wanted.vector.location(root) if wanted.vector else None
+    assert location is not None
+    return location
+
+
+def pieces_of(storage: StorageClient, path: str, size: int) -> Iterator[bytes]:
+    """The bytes of a file, one piece in memory at a time. Raises `CorruptTableError` if there are fewer than `size`."""
+    for start in range(0, size, _PIECE):
+        length = min(_PIECE, size - start)
+        piece = storage.read(path, start, length)
+        if len(piece) != length:
+            raise CorruptTableError(f"the file ends before byte {start + length}", path=path)
+        yield piece
+
+
+def check_end(tail: bytes, size: int, path: str) -> None:
+    """Raises `CorruptTableError` unless this is a valid end of a Parquet file of this size."""
+    footer = int.from_bytes(tail[:4], "little")
+    if size < _LEAST or tail[4:] not in _MAGIC or footer + _LEAST > size:
+        raise CorruptTableError("the file does not end with a valid Parquet footer", path=path)
+
 
 Progress = Callable[[int, int], object]
 """Called now and then with the bytes copied and the total."""

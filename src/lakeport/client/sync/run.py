@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.client.opening import AccessMode, ClientOptions, open_server
 from lakeport.client.rest.server import SharingServer
-from lakeport.client.sync.by_directory import DirectorySource
-from lakeport.client.sync.by_urls import UrlSource
 from lakeport.client.sync.destination import Arrived, Destination
 from lakeport.client.sync.fetch import Fetcher, Progress
 from lakeport.client.sync.plan import VersionPlan, plan_version, planned_files
-from lakeport.client.sync.source import SharedVersion, SyncSource
+from lakeport.client.sync.sources import DirectorySource, SharedVersion, SyncSource, UrlSource
 from lakeport.client.sync.verify import find_lost, verify_copy
 from lakeport.client.tables.offered import read_offered
 from lakeport.engine import default_engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lakeport.client.sync.copying import AT_ONCE, pieces_of
+from lakeport.client.sync.fetch import AT_ONCE, pieces_of
 from lakeport.client.sync.plan import Live, Wanted
 from lakeport.errors import SyncError
 from lakeport.kernel.deletion_vectors import read_bitmap

@@ -1,4 +1,7 @@
-"""A shared table as a frame's source: server responses, opened by the kernel."""
+"""A shared table as a frame's source: server responses, opened by the kernel, and the renewal of their URLs.
+
+Renewals are picklable, so another process can renew by itself.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,7 @@ from lakeport.client.rest.answers import TableAnswer
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_directory import check_offered_by_urls
 from lakeport.client.tables.file_cache import FileCache
-from lakeport.client.tables.local_log import LOG, LineReader, Told, changes_log, snapshot_log, with_feed
-from lakeport.client.tables.renewals import ChangesRenewal, SnapshotRenewal, check_version, version_changed
+from lakeport.client.tables.local_log import LOG, LineReader, LogLine, changes_log, snapshot_log, with_feed
 from lakeport.client.tables.shared_storage import SharedStorage
 from lakeport.client.tables.urls import FreshUrls
 from lakeport.engine import engine_over
@@ -30,6 +32,50 @@ from lakeport.sharing.names import TableName
 from lakeport.sharing.predicates import format_json_predicate
 from lakeport.sharing.timestamps import format_timestamp
 from lakeport.source import LATEST, At, Moment
+
+
+class SnapshotRenewal:
+    """Requests the files of a version. Each response has the token for the next request."""
+
+    def __init__(self, server: SharingServer, name: TableName, request: QueryRequest, version: int) -> None:
+        self._server, self._name, self._request, self._version = server, name, request, version
+
+    def __call__(self) -> Mapping[str, SignedUrl]:
+        """Raises `SharingError` if the server no longer has the version."""
+        answer = self._server.query(self._name, self._request)
+        check_version(answer.version, self._version, self._name)
+        urls = _urls(answer, self._name)
+        if answer.end is not None and answer.end.refresh_token:
+            self._request = msgspec.structs.replace(self._request, refresh_token=answer.end.refresh_token)
+        return urls
+
+
+class ChangesRenewal:
+    """Requests the change files between two versions."""
+
+    def __init__(self, server: SharingServer, name: TableName, request: ChangesRequest) -> None:
+        self._server, self._name, self._request = server, name, request
+
+    def __call__(self) -> Mapping[str, SignedUrl]:
+        return _urls(self._server.changes(self._name, self._request), self._name)
+
+
+def check_version(found: int, wanted: int, name: TableName) -> None:
+    """Raises `SharingError` if a response is for another version than the one being read."""
+    if found != wanted:
+        raise version_changed(found, wanted, name)
+
+
+def version_changed(found: int, wanted: int, name: TableName) -> SharingError:
+    message = f"this reads version {wanted} of {name}, but the server now serves version {found}; scan the table again"
+    return SharingError(message, status=409, code="VERSION_CHANGED")
+
+
+def _urls(answer: TableAnswer, name: TableName) -> Mapping[str, SignedUrl]:
+    reader = LineReader(answer.response_format, str(name))
+    for _ in reader.read(answer.lines()):
+        pass
+    return reader.urls
 
 
 @dataclass
@@ -148,7 +194,7 @@ class SharedTable:
         if answer.response_format == "parquet":
             head, lines = [*map(with_feed, head)], [*map(with_feed, lines)]
         first = answer.version
-        last = max([first, *(told.version for told in lines if told.version is not None)])
+        last = max([first, *(logged.version for logged in lines if logged.version is not None)])
         pinned = ChangesRequest(starting_version=first, ending_version=last, include_historical_metadata=True)
         renewal = ChangesRenewal(self._server, self._name, pinned)
         snapshot = self._open(last, changes_log(first, last, head, lines), reader.urls, renewal)
@@ -198,7 +244,7 @@ class SharedTable:
             self._storage.add_files(urls, FreshUrls(urls, renewed or dict), table, root)
         return snapshot
 
-    def _head(self, reader: LineReader, answer: TableAnswer) -> list[Told]:
+    def _head(self, reader: LineReader, answer: TableAnswer) -> list[LogLine]:
         check_offered_by_urls(answer.metadata_line, self._name)
         return list(reader.read([answer.protocol_line, answer.metadata_line]))
 

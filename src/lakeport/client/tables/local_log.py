@@ -90,7 +90,7 @@ class _ParquetLine(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LogLine:
     """A parsed line: a log action, and its version and time, if given."""
 
     action: Action
@@ -107,25 +107,25 @@ class LineReader:
         self._read = self._delta if response_format == "delta" else self._parquet
         self._decoder = msgspec.json.Decoder(_DeltaLine if response_format == "delta" else _ParquetLine)
 
-    def read(self, lines: Iterable[bytes]) -> Iterator[Told]:
+    def read(self, lines: Iterable[bytes]) -> Iterator[LogLine]:
         """Raises `SharingError` for a line that violates the protocol; skips unknown kinds of lines."""
         for line in lines:
             try:
                 decoded = self._decoder.decode(line)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 raise _malformed(f"an invalid line: {error}") from error
-            told = self._read(decoded)
-            if told is not None:
-                yield told
+            logged = self._read(decoded)
+            if logged is not None:
+                yield logged
 
-    def _delta(self, line: Any) -> Told | None:
+    def _delta(self, line: Any) -> LogLine | None:
         if line.file is not None:
             return self._delta_file(line.file)
         if line.metaData is not None:
-            return Told(line.metaData.delta_metadata, line.metaData.version)
-        return None if line.protocol is None else Told(line.protocol.delta_protocol, line.protocol.version)
+            return LogLine(line.metaData.delta_metadata, line.metaData.version)
+        return None if line.protocol is None else LogLine(line.protocol.delta_protocol, line.protocol.version)
 
-    def _delta_file(self, file: _DeltaFile) -> Told | None:
+    def _delta_file(self, file: _DeltaFile) -> LogLine | None:
         single = file.delta_single_action
         found = single.add or single.remove or single.cdc
         if found is None:
@@ -139,7 +139,7 @@ class LineReader:
             deletion_vector=self._vector(file, found.deletion_vector),
         )
         kind = "add" if single.add else "remove" if single.remove else "cdc"
-        return Told(_action(kind, action), file.version, file.timestamp)
+        return LogLine(_action(kind, action), file.version, file.timestamp)
 
     def _vector(self, file: _DeltaFile, vector: DeletionVectorDescriptor | None) -> DeletionVectorDescriptor | None:
         if vector is None or vector.storage_type == "i":
@@ -152,11 +152,11 @@ class LineReader:
         path = self._place(identity, size, vector.path_or_inline_dv, file.expiration_timestamp)
         return msgspec.structs.replace(vector, storage_type="p", path_or_inline_dv=path)
 
-    def _parquet(self, line: Any) -> Told | None:
+    def _parquet(self, line: Any) -> LogLine | None:
         if line.metaData is not None:
-            return Told(_metadata(line.metaData), line.metaData.version)
+            return LogLine(_metadata(line.metaData), line.metaData.version)
         if line.protocol is not None:
-            return Told(Protocol(min_reader_version=line.protocol.min_reader_version, min_writer_version=4))
+            return LogLine(Protocol(min_reader_version=line.protocol.min_reader_version, min_writer_version=4))
         kinds = {"add": line.file or line.add, "remove": line.remove, "cdc": line.cdf}
         kind = next((kind for kind, file in kinds.items() if file is not None), None)
         if kind is None:
@@ -164,7 +164,7 @@ class LineReader:
         file = kinds[kind]
         path = self._place(file.id, file.size, file.url, file.expiration_timestamp)
         action = _FileAction(path=path, partition_values=file.partition_values, size=file.size, stats=file.stats)
-        return Told(_action(kind, action), file.version, file.timestamp)
+        return LogLine(_action(kind, action), file.version, file.timestamp)
 
     def _place(self, identity: str, size: int, url: str, expires: int | None) -> str:
         """The path of a file, as the log writes it. Raises `SharingError` for an impossible size: readers plan and
@@ -211,30 +211,30 @@ def _metadata(found: wire.Metadata) -> Metadata:
     )
 
 
-def with_feed(told: Told) -> Told:
+def with_feed(logged: LogLine) -> LogLine:
     """Add the change data feed property: a table with changes has one, but the parquet format may not say so."""
-    if not isinstance(told.action, Metadata):
-        return told
-    configuration = {ENABLE_CHANGE_DATA_FEED.name: "true", **told.action.configuration}
-    return replace(told, action=msgspec.structs.replace(told.action, configuration=configuration))
+    if not isinstance(logged.action, Metadata):
+        return logged
+    configuration = {ENABLE_CHANGE_DATA_FEED.name: "true", **logged.action.configuration}
+    return replace(logged, action=msgspec.structs.replace(logged.action, configuration=configuration))
 
 
-def snapshot_log(version: int, head: Iterable[Told], files: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
+def snapshot_log(version: int, head: Iterable[LogLine], files: Iterable[LogLine]) -> dict[str, tuple[bytes, int]]:
     """The log of one version: a checkpoint with protocol, metadata and files, dated as the version if the lines say.
     Raises `SharingError` for a duplicate file, for partition values that would be ignored, and for a different protocol
     or metadata among the files."""
     lines = [*head, *files]
     _check_one_head(lines)
-    _check_told_once(told.action for told in lines)
+    _check_told_once(logged.action for logged in lines)
     _check_partition_values(lines)
-    time = max((told.timestamp for told in lines if told.timestamp is not None), default=0)
+    time = max((logged.timestamp for logged in lines if logged.timestamp is not None), default=0)
     return {_checkpoint_name(version): (_checkpoint(version, lines), time)}
 
 
-def _check_one_head(lines: Iterable[Told]) -> None:
+def _check_one_head(lines: Iterable[LogLine]) -> None:
     """Raises `SharingError` unless the version has one protocol and one metadata."""
     for kind in (Protocol, Metadata):
-        found = [told.action for told in lines if isinstance(told.action, kind)]
+        found = [logged.action for logged in lines if isinstance(logged.action, kind)]
         if any(one != found[0] for one in found):
             raise _malformed("a second protocol or metadata, different from the first, for one version")
 
@@ -246,19 +246,19 @@ def _check_told_once(actions: Iterable[Action]) -> None:
         raise _malformed("a file of the table twice")
 
 
-def _check_partition_values(lines: Iterable[Told]) -> None:
+def _check_partition_values(lines: Iterable[LogLine]) -> None:
     """Raises `SharingError` for a value of a non-partition column: it would read as null."""
-    actions = [told.action for told in lines]
+    actions = [logged.action for logged in lines]
     metadata = [action for action in actions if isinstance(action, Metadata)]
     if any(COLUMN_MAPPING_MODE.name in one.configuration for one in metadata):
         return  # values are keyed by physical names
     known = {name.lower() for one in metadata for name in one.partition_columns}
-    told = {name for action in actions if isinstance(action, Add) for name in action.partition_values}
-    if unknown := sorted(name for name in told if name.lower() not in known):
+    logged = {name for action in actions if isinstance(action, Add) for name in action.partition_values}
+    if unknown := sorted(name for name in logged if name.lower() not in known):
         raise _malformed(f"a file with a partition value of {unknown[0]!r}, which is not a partition column")
 
 
-def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -> dict[str, tuple[bytes, int]]:
+def changes_log(start: int, end: int, head: list[LogLine], lines: Iterable[LogLine]) -> dict[str, tuple[bytes, int]]:
     """The log of versions `start` to `end`: each line in its version, on top of an empty table. Raises `SharingError`
     for more versions than fit into memory, and for a duplicate file in a version."""
     if end - start >= VERSIONS:
@@ -270,15 +270,15 @@ def changes_log(start: int, end: int, head: list[Told], lines: Iterable[Told]) -
         )
     commits: dict[int, list[Action]] = {version: [] for version in range(start, end + 1)}
     times: dict[int, int] = {}
-    for told in lines:
-        if told.version is None or told.version not in commits:
-            raise _malformed(f"a change of version {told.version}, which was not requested")
-        commits[told.version].append(told.action)
-        if told.timestamp is not None:
-            times[told.version] = told.timestamp
+    for logged in lines:
+        if logged.version is None or logged.version not in commits:
+            raise _malformed(f"a change of version {logged.version}, which was not requested")
+        commits[logged.version].append(logged.action)
+        if logged.timestamp is not None:
+            times[logged.version] = logged.timestamp
     for actions in commits.values():
         _check_told_once(actions)
-    first = [told.action for told in head]
+    first = [logged.action for logged in head]
     files = {}
     if start > 0:
         files[_checkpoint_name(start - 1)] = (_checkpoint(start - 1, head), 0)
@@ -311,6 +311,6 @@ def _checkpoint_name(version: int) -> str:
     return f"{version:020d}.checkpoint.00000000-0000-4000-8000-000000000000.json"
 
 
-def _checkpoint(version: int, told: Iterable[Told]) -> bytes:
+def _checkpoint(version: int, logged: Iterable[LogLine]) -> bytes:
     mark = msgspec.json.encode({"checkpointMetadata": {"version": version}})
-    return mark + b"\n" + encode_actions(one.action for one in told)
+    return mark + b"\n" + encode_actions(one.action for one in logged)

@@ -7,16 +7,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from lakeport.errors import MissingFileError, VersionNotFoundError
-from lakeport.iceberg.delta.change import InternalDeletionVector, KnownFiles, TableChange, VectorId
-from lakeport.iceberg.delta.change import squash as squashed
-from lakeport.iceberg.delta.commit_diff import (
+from lakeport.iceberg.delta.change import (
     COLUMNS,
     CommitDiff,
+    InternalDeletionVector,
+    KnownFiles,
+    TableChange,
+    VectorId,
     added_files,
     diff_commit,
     live_keys,
     removed_keys,
 )
+from lakeport.iceberg.delta.change import squash as squashed
 from lakeport.iceberg.delta.kept_version import OtherHistoryError, open_kept
 from lakeport.iceberg.table.metadata import is_in_step, mirrored_time
 from lakeport.iceberg.table.schema import Json
@@ -96,13 +99,13 @@ def plan_full(snapshot: Snapshot) -> TableChange:
 
 def open_increment(table: Table, after_version: int, time: int | None = None) -> Increment:
     """See `Increment` for `time`. Raises `LogTruncatedError`."""
-    with _truncation_told():
+    with _as_truncation():
         base = table.snapshot_at_version(after_version)
     return Increment(base, time)
 
 
 @contextmanager
-def _truncation_told() -> Iterator[None]:
+def _as_truncation() -> Iterator[None]:
     try:
         yield
     except VersionNotFoundError as error:
@@ -125,7 +128,7 @@ class Increment:
     def __init__(self, base: Snapshot, time: int | None = None) -> None:
         """See `CommitRange.after` for `time`. Raises `LogTruncatedError`."""
         self._base = base
-        with _truncation_told():
+        with _as_truncation():
             self._commits = CommitRange.after(base, time)
         self._read_ahead: dict[int, CommitActions] = {}
 

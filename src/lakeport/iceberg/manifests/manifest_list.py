@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from lakeport.errors import CorruptTableError
-from lakeport.iceberg.encoding.avro import Schema, decode_records, encode_file, encoder
+from lakeport.iceberg.avro import Schema, decode_records, encode_file, encoder
 from lakeport.kernel.engine import StorageClient
 
 DATA, DELETES = 0, 1

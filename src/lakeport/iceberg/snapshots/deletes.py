@@ -22,10 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeport.iceberg.avro import NULL, PRESENT, decoder, encode_array, encode_bytes, encode_long, encoder
 from lakeport.iceberg.delta.change import InternalDeletionVector
-from lakeport.iceberg.encoding.avro import NULL, PRESENT, decoder, encode_array, encode_bytes, encode_long, encoder
-from lakeport.iceberg.manifests.manifest import PARQUET, PUFFIN, Entry, ManifestLayout, Member, hash_path
-from lakeport.iceberg.manifests.schema import partition_fields
+from lakeport.iceberg.manifests.manifest import (
+    PARQUET,
+    PUFFIN,
+    Entry,
+    ManifestLayout,
+    Member,
+    hash_path,
+    partition_fields,
+)
 from lakeport.iceberg.table.partitions import Values, has_nan
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor, encode_deletion_vector, encode_inline
 from lakeport.kernel.engine import FIELD_ID, Engine, FileStatus

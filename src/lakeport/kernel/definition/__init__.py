@@ -8,8 +8,8 @@ from lakeport.kernel.definition.definition import (
     CLUSTERING_DOMAIN, TableDefinition, clustering_domain, define_table, parse_clustering, with_history,
 )  # fmt: skip
 from lakeport.kernel.definition.features import (
-    CATALOG_MANAGED, READER_FEATURES, check_readable, check_type_changes, column_mapping_mode, is_catalog_managed,
-    reader_features,
+    CATALOG_MANAGED, READER_FEATURES, check_readable, check_type_changes, check_writable, column_mapping_mode,
+    is_catalog_managed, protocol_for, reader_features, supported_features,
 )  # fmt: skip
 from lakeport.kernel.definition.layout import Layout, find_incompatibility, layout_of
 from lakeport.kernel.definition.properties import (
@@ -23,4 +23,3 @@ from lakeport.kernel.definition.properties import (
 from lakeport.kernel.definition.row_tracking import (
     ROW_TRACKING_DOMAIN, assign_row_ids, assigns_row_ids, high_water_mark, row_tracking_domain,
 )  # fmt: skip
-from lakeport.kernel.definition.writer_features import check_writable, protocol_for, supported_features

@@ -11,7 +11,7 @@ import msgspec
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import DomainMetadata, Format, Metadata, Protocol
-from lakeport.kernel.definition.features import column_mapping_mode
+from lakeport.kernel.definition.features import check_writable, column_mapping_mode, protocol_for
 from lakeport.kernel.definition.properties import (
     COLUMN_MAPPING_MAX_ID,
     COLUMN_MAPPING_MODE,
@@ -26,7 +26,6 @@ from lakeport.kernel.definition.properties import (
 )
 from lakeport.kernel.definition.row_tracking import with_materialised_names
 from lakeport.kernel.definition.soundness import check_sound
-from lakeport.kernel.definition.writer_features import check_writable, protocol_for
 from lakeport.kernel.schema import (
     StructType,
     assign_mapping,

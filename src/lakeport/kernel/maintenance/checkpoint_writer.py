@@ -40,12 +40,13 @@ from lakeport.kernel.log import (
 from lakeport.kernel.maintenance.checkpoint_actions import (
     REMOVE,
     Actions,
+    AddColumns,
     SurvivingActions,
     action_batch,
     file_batch,
+    known_stats_type,
     state_actions,
 )
-from lakeport.kernel.maintenance.checkpoint_adds import AddColumns, known_stats_type
 from lakeport.kernel.snapshot import Snapshot
 
 SIDECAR_ROWS = 100_000

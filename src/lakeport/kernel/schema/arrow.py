@@ -7,9 +7,20 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.kernel.schema.keys import COMMENT, DEFAULT, GENERATION_EXPRESSION, INVARIANTS, MAPPING_PREFIX
-from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
-from lakeport.kernel.schema.walks import parts_of
+from lakeport.kernel.schema.types import (
+    COMMENT,
+    DEFAULT,
+    GENERATION_EXPRESSION,
+    INVARIANTS,
+    MAPPING_PREFIX,
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    parts_of,
+)
 from lakeport.kernel.values import is_any_list, is_bytes, is_text
 
 VARIANT_METADATA = {b"ARROW:extension:name": b"arrow.parquet.variant", b"ARROW:extension:metadata": b""}

@@ -9,9 +9,17 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from lakeport.kernel.schema.keys import COLUMN_ID, MAPPING_PREFIX, NESTED_IDS, PHYSICAL_NAME
-from lakeport.kernel.schema.types import StructField, StructType
-from lakeport.kernel.schema.walks import fields_in, map_fields, types_in
+from lakeport.kernel.schema.types import (
+    COLUMN_ID,
+    MAPPING_PREFIX,
+    NESTED_IDS,
+    PHYSICAL_NAME,
+    StructField,
+    StructType,
+    fields_in,
+    map_fields,
+    types_in,
+)
 
 
 def assign_mapping(schema: StructType, mode: str, max_id: int, *, keep_names: bool) -> tuple[StructType, int]:

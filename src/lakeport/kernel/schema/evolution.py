@@ -12,9 +12,11 @@ from typing import Any
 
 from lakeport.errors import UnknownColumnError
 from lakeport.kernel.schema.column_mapping import without_mapping
-from lakeport.kernel.schema.keys import DEFAULT, GENERATION_EXPRESSION, TYPE_CHANGES
 from lakeport.kernel.schema.text import kind_of
 from lakeport.kernel.schema.types import (
+    DEFAULT,
+    GENERATION_EXPRESSION,
+    TYPE_CHANGES,
     VOID,
     ArrayType,
     DataType,
@@ -22,9 +24,11 @@ from lakeport.kernel.schema.types import (
     PrimitiveType,
     StructField,
     StructType,
+    all_nullable,
+    parts_of,
     widens,
+    with_parts,
 )
-from lakeport.kernel.schema.walks import all_nullable, parts_of, with_parts
 
 _INTEGERS = ("byte", "short", "integer", "long")
 

@@ -8,8 +8,18 @@ import msgspec
 
 from lakeport.errors import CorruptTableError, UnsupportedFeatureError
 from lakeport.kernel.schema.arrow import ARROW_PRIMITIVES
-from lakeport.kernel.schema.keys import COLUMN_ID, PHYSICAL_NAME, TYPE_CHANGES
-from lakeport.kernel.schema.types import DECIMAL, ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema.types import (
+    COLUMN_ID,
+    DECIMAL,
+    PHYSICAL_NAME,
+    TYPE_CHANGES,
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
 
 _ALIASES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte", "null": "void"}
 _METADATA_KINDS = {PHYSICAL_NAME: str, COLUMN_ID: int, TYPE_CHANGES: list}

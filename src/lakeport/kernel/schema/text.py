@@ -11,9 +11,18 @@ from collections.abc import Callable, Iterator
 
 from lakeport.errors import UnsupportedFeatureError
 from lakeport.kernel.schema.json import parse_primitive
-from lakeport.kernel.schema.keys import COMMENT, DEFAULT, GENERATION_EXPRESSION
 from lakeport.kernel.schema.names import unquoted
-from lakeport.kernel.schema.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakeport.kernel.schema.types import (
+    COMMENT,
+    DEFAULT,
+    GENERATION_EXPRESSION,
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
 
 _NAME = re.compile(r"\s*(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)")
 _CLAUSE = re.compile(

@@ -1,15 +1,33 @@
-"""Delta's types and schemas, name lookup, and type widening."""
+"""Delta's types and schemas: name lookup, type widening, keys in column metadata, columns outside a schema, walks.
+
+`parts_of` and `with_parts` take one level of a type apart and put it together again.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from lakeport.errors import UnknownColumnError
-from lakeport.kernel.schema.keys import COLUMN_ID, PHYSICAL_NAME
 from lakeport.kernel.schema.names import parse_path
+
+COMMENT = "comment"
+DEFAULT = "CURRENT_DEFAULT"
+"""The SQL text of the default value."""
+GENERATION_EXPRESSION = "delta.generationExpression"
+"""The SQL text of the generated value."""
+INVARIANTS = "delta.invariants"
+"""JSON with the SQL text of a condition."""
+TYPE_CHANGES = "delta.typeChanges"
+MAPPING_PREFIX = "delta.columnMapping."
+"""Prefix of all keys about column mapping."""
+COLUMN_ID = "delta.columnMapping.id"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+NESTED_IDS = "delta.columnMapping.nested.ids"
+"""The ids of list elements, map keys and map values, by path."""
+
 
 DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
@@ -139,3 +157,126 @@ def widens(before: str, after: str) -> bool:
         source = integers.get(before) or PrimitiveType(before).decimal
         return source is not None and target[0] - source[0] >= target[1] - source[1] >= 0
     return False
+
+
+ROW_ID = StructField("_row_id", PrimitiveType("long"))
+ROW_COMMIT_VERSION = StructField("_row_commit_version", PrimitiveType("long"))
+"""Columns that a scan can request in tables with row tracking."""
+ROW_POSITION = StructField("__lakeport_row_index", PrimitiveType("long"), nullable=False)
+"""A column that a scan can request: the position of each row in its file."""
+
+CHANGE_TYPE = StructField("_change_type", PrimitiveType("string"))
+COMMIT_VERSION = StructField("_commit_version", PrimitiveType("long"))
+COMMIT_TIMESTAMP = StructField("_commit_timestamp", PrimitiveType("timestamp"))
+CHANGE_COLUMNS = StructType((CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP))
+"""The columns of a change besides the table's."""
+
+
+_Type = TypeVar("_Type", bound=DataType)
+_Path = tuple[str, ...]
+
+
+def parts_of(data_type: DataType) -> tuple[StructField, ...]:
+    """The fields directly in a type; those of lists and maps are called `element`, `key` and `value`, as in the
+    protocol's field paths."""
+    match data_type:
+        case StructType(fields):
+            return fields
+        case ArrayType(element, contains_null):
+            return (StructField("element", element, contains_null),)
+        case MapType(key, value, contains_null):
+            return StructField("key", key, nullable=False), StructField("value", value, contains_null)
+    return ()
+
+
+def with_parts(data_type: _Type, parts: Iterable[StructField]) -> _Type:
+    """The same kind of type over other parts."""
+    whole: DataType = data_type
+    match whole:
+        case StructType():
+            whole = StructType(tuple(parts))
+        case ArrayType():
+            (element,) = parts
+            whole = ArrayType(element.type, element.nullable)
+        case MapType():
+            key, value = parts
+            whole = MapType(key.type, value.type, value.nullable)
+    return cast("_Type", whole)
+
+
+def types_in(data_type: DataType) -> Iterator[DataType]:
+    """A type and all types nested in it, outer ones first."""
+    yield data_type
+    for part in parts_of(data_type):
+        yield from types_in(part.type)
+
+
+def fields_in(data_type: DataType) -> list[StructField]:
+    """All fields in a type, including those of structs in lists and maps, outer ones first."""
+    return [f for inner in types_in(data_type) if isinstance(inner, StructType) for f in inner]
+
+
+def leaves_of(struct: StructType, parents: tuple[StructField, ...] = ()) -> Iterator[tuple[StructField, ...]]:
+    """The fields along the path to each non-struct column; lists, maps and variants are leaves."""
+    for child in struct:
+        way = (*parents, child)
+        if isinstance(child.type, StructType):
+            yield from leaves_of(child.type, way)
+        else:
+            yield way
+
+
+@dataclass(frozen=True)
+class Place:
+    """A struct field and its path; through lists and maps by `element`, `key` and `value`."""
+
+    path: _Path
+    field: StructField
+    is_repeated: bool
+    """Whether it is in a list or map, so that a row has any number of values for it."""
+
+
+def places_in(data_type: DataType, parents: _Path = (), is_repeated: bool = False) -> Iterator[Place]:
+    """All struct fields in a type, each followed by those in it."""
+    is_struct = isinstance(data_type, StructType)
+    for part in parts_of(data_type):
+        path = (*parents, part.name)
+        if is_struct:
+            yield Place(path, part, is_repeated)
+        yield from places_in(part.type, path, is_repeated or not is_struct)
+
+
+def map_fields(data_type: _Type, change: Callable[[StructField], StructField]) -> _Type:
+    """Change each struct field in a type, then those in it."""
+    parts: Iterable[StructField] = parts_of(data_type)
+    changed = map(change, parts) if isinstance(data_type, StructType) else parts
+    return with_parts(data_type, (replace(part, type=map_fields(part.type, change)) for part in changed))
+
+
+def all_nullable(data_type: _Type, keep: Collection[str] | None = None) -> _Type:
+    """The type with nulls allowed everywhere. `keep` lists the metadata to keep; None keeps all."""
+
+    def relaxed(part: StructField) -> StructField:
+        metadata = {key: value for key, value in part.metadata.items() if keep is None or key in keep}
+        return StructField(part.name, all_nullable(part.type, keep), metadata=metadata)
+
+    return with_parts(data_type, map(relaxed, parts_of(data_type)))
+
+
+def same_shape(left: DataType, right: DataType) -> bool:
+    """Whether two types are equal, ignoring nullability and metadata of fields."""
+    return all_nullable(left, keep=()) == all_nullable(right, keep=())
+
+
+def logical_path(schema: StructType, physical: _Path, mapping_mode: str) -> _Path | None:
+    """The names on a path given by physical names; None if there is no such column."""
+    names: list[str] = []
+    struct: DataType = schema
+    for part in physical:
+        fields = struct.fields if isinstance(struct, StructType) else ()
+        found = next((f for f in fields if f.physical_name(mapping_mode) == part), None)
+        if found is None:
+            return None
+        names.append(found.name)
+        struct = found.type
+    return tuple(names)

@@ -13,8 +13,7 @@ from typing import TypeAlias
 from lakeport.server.access.rates import FailedTokens, RateLimiter
 from lakeport.server.catalog.index import Catalog, token_digest
 from lakeport.server.catalog.model import Recipient
-from lakeport.server.http.asgi import Scope, header
-from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.exchange import Scope, exchange_of, header
 from lakeport.server.http.refusals import Refusal
 
 _log = logging.getLogger(__name__)

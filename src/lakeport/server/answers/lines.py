@@ -12,11 +12,9 @@ import msgspec
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove
 from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.server.answers.file_rows import FileRow
 from lakeport.server.answers.formats import PARQUET, metadata_for, protocol_for
-from lakeport.server.answers.plan import ADD, CDC, FILE, REMOVE, Files, State
-from lakeport.server.catalog.locations import shown_places
-from lakeport.server.catalog.model import Table
+from lakeport.server.answers.plan import ADD, CDC, FILE, REMOVE, FileRow, Files, State
+from lakeport.server.catalog.model import Table, shown_places
 from lakeport.sharing import lines
 from lakeport.sharing.capabilities import Capabilities
 

@@ -26,8 +26,7 @@ from lakeport.kernel.log import CommitTimes
 from lakeport.kernel.scan import Scan
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.snapshot import Table as DeltaTable
-from lakeport.server.catalog.locations import table_roots
-from lakeport.server.catalog.model import Table
+from lakeport.server.catalog.model import Table, table_roots
 
 T = TypeVar("T")
 

@@ -21,9 +21,20 @@ from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import CommitActions, FileColumns
 from lakeport.kernel.paths import whole_path
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.server.answers.file_rows import FileRow, chunked, rows_of_actions
 from lakeport.server.answers.formats import needs_of_range, protocol_of_range
-from lakeport.server.answers.plan import ADD, CDC, REMOVE, Files, Page, Part, Plan, State
+from lakeport.server.answers.plan import (
+    ADD,
+    CDC,
+    REMOVE,
+    FileRow,
+    Files,
+    Page,
+    Part,
+    Plan,
+    State,
+    chunked,
+    rows_of_actions,
+)
 
 _COLUMNS = FileColumns(row_tracking=True, stats=True)
 
@@ -79,7 +90,7 @@ class SharedRange(CommitRange):
                 yield version, (protocol, metadata)
 
 
-def _files_told(commit: CommitActions, feed: bool) -> list[tuple[str, pa.StructArray]]:
+def _file_actions(commit: CommitActions, feed: bool) -> list[tuple[str, pa.StructArray]]:
     """The file actions of a commit that belong in an answer, in order."""
     if feed and commit.cdc:
         return [(CDC, column) for column in commit.cdc]
@@ -87,7 +98,7 @@ def _files_told(commit: CommitActions, feed: bool) -> list[tuple[str, pa.StructA
 
 
 def _has_vector(commit: CommitActions, feed: bool) -> bool:
-    vectors = [column.field("deletionVector") for _, column in _files_told(commit, feed)]
+    vectors = [column.field("deletionVector") for _, column in _file_actions(commit, feed)]
     return any(vector.null_count < len(vector) for vector in vectors)
 
 
@@ -150,7 +161,7 @@ class RangeFiles:
         replaced: frozenset[str] = frozenset()
         if not (self.feed and commit.cdc):
             replaced = frozenset(whole_path(path, root) for path in commit.replaced_paths(root).to_pylist())
-        for kind, column in _files_told(commit, self.feed):
+        for kind, column in _file_actions(commit, self.feed):
             rest = column.slice(index)
             index = max(0, index - len(column))
             for rows in chunked(rows_of_actions(rest, root)):

@@ -15,10 +15,9 @@ from lakeport.kernel.expressions import Expression, all_of
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.values import scalar_of
-from lakeport.server.answers.file_rows import FileRow, chunked, rows_of_scan
 from lakeport.server.answers.formats import needs_of_snapshot
 from lakeport.server.answers.opened_tables import SharedSnapshot
-from lakeport.server.answers.plan import FILE, Files, Page, Part, Plan, State
+from lakeport.server.answers.plan import FILE, FileRow, Files, Page, Part, Plan, State, chunked, rows_of_scan
 from lakeport.sharing.models import QueryRequest
 from lakeport.sharing.predicates import parse_json_predicate, parse_sql_predicate
 

@@ -9,8 +9,17 @@ from threading import Lock
 
 from lakeport.errors import SharingError
 from lakeport.server.answers.answer import Answer, error_line
-from lakeport.server.http.asgi import NDJSON, Header, Receive, Scope, Send, abort, disconnection
-from lakeport.server.http.exchange import Exchange, exchange_of
+from lakeport.server.http.exchange import (
+    NDJSON,
+    Exchange,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    abort,
+    disconnection,
+    exchange_of,
+)
 from lakeport.server.http.lanes import Lane
 
 _log = logging.getLogger(__name__)

@@ -15,12 +15,10 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy import Table as SqlTable
 
 from lakeport.errors import CatalogError
-from lakeport.server.catalog.database import Database
-from lakeport.server.catalog.locations import normalize_location
-from lakeport.server.catalog.model import Share, Table
+from lakeport.server.catalog.database import RECIPIENTS, SCHEMAS, SHARES, TABLES, Database
+from lakeport.server.catalog.model import Share, Table, normalize_location
 from lakeport.server.catalog.rules import check_content, check_object_name, check_share, check_table
 from lakeport.server.catalog.sql_source import read_content, read_share, read_table
-from lakeport.server.catalog.sql_tables import RECIPIENTS, SCHEMAS, SHARES, TABLES
 
 
 def new_id() -> str:

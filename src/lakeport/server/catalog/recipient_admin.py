@@ -16,11 +16,10 @@ from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from lakeport.errors import CatalogError
 from lakeport.server.catalog.admin import find_recipient, find_schema, find_share, find_table, new_id, refuse_taken
-from lakeport.server.catalog.database import Database
+from lakeport.server.catalog.database import GRANTS, PROFILES, RECIPIENTS, TOKENS, Database
 from lakeport.server.catalog.index import EVERYTHING, token_digest
 from lakeport.server.catalog.model import Recipient
 from lakeport.server.catalog.rules import check_recipient
-from lakeport.server.catalog.sql_tables import GRANTS, PROFILES, RECIPIENTS, TOKENS
 
 _TOKEN_BYTES = 32
 _KINDS: tuple[tuple[int, str, Callable[..., Row[Any]]], ...] = (

@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from lakeport.server.catalog.database import Database
+from lakeport.server.catalog.database import GRANTS, RECIPIENTS, SCHEMAS, SHARES, STATE, TABLES, TOKENS, Database
 from lakeport.server.catalog.index import EVERYTHING
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
-from lakeport.server.catalog.sql_tables import GRANTS, RECIPIENTS, SCHEMAS, SHARES, STATE, TABLES, TOKENS
 
 
 class SqlSource(Database):

@@ -12,8 +12,7 @@ import msgspec
 
 from lakeport.errors import CatalogError, SharingError
 from lakeport.server.catalog.index import EVERYTHING, token_digest
-from lakeport.server.catalog.locations import normalize_location
-from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
+from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table, normalize_location
 from lakeport.server.catalog.rules import check_content, default_id
 from lakeport.server.catalog.yaml_file import convert, empty_keys, read_yaml, unknown_keys
 from lakeport.sharing.timestamps import parse_timestamp

@@ -16,9 +16,8 @@ from lakeport.server.catalog.model import Table
 from lakeport.server.credentials import azure
 from lakeport.server.credentials.aws import AwsVendor
 from lakeport.server.credentials.azure import AzureVendor
-from lakeport.server.credentials.cloud import CloudVendor, Grant, Granted
+from lakeport.server.credentials.cloud import CloudVendor, Grant, Granted, StoreOptions, parse_options
 from lakeport.server.credentials.gcs import GcsVendor
-from lakeport.server.credentials.options import StoreOptions, parse_options
 from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken
 
 _log = logging.getLogger(__name__)

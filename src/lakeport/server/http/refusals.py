@@ -22,8 +22,7 @@ from lakeport.errors import (
     UnusableStorageError,
     VersionNotFoundError,
 )
-from lakeport.server.http.asgi import Header, Reply, json_reply
-from lakeport.server.http.exchange import Exchange
+from lakeport.server.http.exchange import Exchange, Header, Reply, json_reply
 from lakeport.sharing.models import ErrorBody
 
 _log = logging.getLogger(__name__)

@@ -12,9 +12,8 @@ from litestar import get
 
 from lakeport.server.catalog import model
 from lakeport.server.catalog.index import CatalogView
-from lakeport.server.catalog.locations import shown_places
-from lakeport.server.http.asgi import Reply, json_reply
-from lakeport.server.http.exchange import exchange_of
+from lakeport.server.catalog.model import shown_places
+from lakeport.server.http.exchange import Reply, exchange_of, json_reply
 from lakeport.server.http.refusals import invalid
 from lakeport.server.routes.parsing import HttpRequest, query_parameters, scope_of
 from lakeport.server.services import Services, services_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from litestar import get, route
 from litestar.enums import HttpMethod
 
-from lakeport.server.http.asgi import JSON, Reply, Scope, json_reply
-from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.exchange import JSON, Reply, Scope, exchange_of, json_reply
 from lakeport.server.records.metrics import CONTENT_TYPE
 from lakeport.server.routes.api_page import render_page
 from lakeport.server.routes.parsing import HttpRequest, scope_of

@@ -10,8 +10,7 @@ from litestar import Request
 from litestar.exceptions import InternalServerException
 
 from lakeport.server.answers.caller import Caller
-from lakeport.server.http.asgi import Scope, header
-from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.exchange import Scope, exchange_of, header
 from lakeport.server.http.refusals import Refusal, invalid, unavailable
 from lakeport.server.services import services_of
 from lakeport.sharing.capabilities import parse_capabilities

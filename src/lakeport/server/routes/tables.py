@@ -17,8 +17,7 @@ from lakeport.server.answers.answer import Answer
 from lakeport.server.answers.async_queries import AsyncQuery, Begun, Job
 from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.streaming import LinesReply, begin
-from lakeport.server.http.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply
-from lakeport.server.http.exchange import exchange_of
+from lakeport.server.http.exchange import NDJSON, Header, Reply, Replying, Scope, exchange_of, header, json_reply
 from lakeport.server.http.lanes import Lane, Workers
 from lakeport.server.routes.parsing import (
     CAPABILITIES,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lakeport.engine.storage.objects import open_store
 from lakeport.locations import is_url, store_root
-from lakeport.server.catalog.locations import table_roots
-from lakeport.server.catalog.model import Table
+from lakeport.server.catalog.model import Table, table_roots
 from lakeport.server.signing.disk import DiskPlace, FileUrls
 from lakeport.server.signing.objects import object_place
 from lakeport.server.signing.table_signer import Place, TableSigner

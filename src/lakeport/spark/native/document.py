@@ -14,7 +14,7 @@ from lakeport.kernel.data_files import format_partition_value, parse_partition_v
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.schema import VOID, PrimitiveType, StructField, StructType
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.spark.driver.document import FileEntry, ScanDocument
+from lakeport.spark.driver import FileEntry, ScanDocument
 from lakeport.spark.native.readable import needed_settings, physical_schema
 from lakeport.spark.schemas import to_spark_schema
 

@@ -14,8 +14,7 @@ from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import StructField, StructType, quoted
 from lakeport.locations import is_url
-from lakeport.spark.driver.scans import PlannedScan
-from lakeport.spark.driver.service import service_for
+from lakeport.spark.driver import PlannedScan, service_for
 from lakeport.spark.native.conditions import to_spark_condition
 from lakeport.spark.native.document import describe_scan
 from lakeport.spark.native.jar import scan_frames, why_not

@@ -11,8 +11,7 @@ from lakeport.kernel.changes import ChangeFile
 from lakeport.kernel.scan import ScanFile
 from lakeport.source import TableSource
 from lakeport.spark.stream.files import Supply, VersionFiles, Window
-from lakeport.spark.stream.limits import Admission
-from lakeport.spark.stream.offsets import StreamOffset
+from lakeport.spark.stream.offsets import Admission, StreamOffset
 
 
 class Backlog:

@@ -17,11 +17,10 @@ from pyspark.sql.types import StructType
 from lakeport.errors import StreamError, VersionNotFoundError
 from lakeport.source import LATEST, PathTable, TableSource
 from lakeport.spark.failures import plain_errors, with_plain_errors
-from lakeport.spark.options.read import ReadOptions
+from lakeport.spark.options import ReadOptions
 from lakeport.spark.stream.backlog import Backlog, LatestVersion
 from lakeport.spark.stream.files import ChangeSupply, FromNow, RowSupply, Supply, Tolerance
-from lakeport.spark.stream.limits import Admission, Limits
-from lakeport.spark.stream.offsets import StreamOffset, format_offset, parse_offset
+from lakeport.spark.stream.offsets import Admission, Limits, StreamOffset, format_offset, parse_offset
 from lakeport.spark.stream.schema import StreamSchema
 from lakeport.spark.tasks import ReadTask, plan_tasks
 from lakeport.workers.reading import RowReader

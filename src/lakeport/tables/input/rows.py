@@ -67,7 +67,7 @@ def _from_pandas(data: Any) -> pa.RecordBatchReader:
     try:
         return pa.Table.from_pandas(data, preserve_index=False).to_reader()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InvalidDataError(f"the frame cannot be read: {_told(error)}; {_ONE_TYPE}") from error
+        raise InvalidDataError(f"the frame cannot be read: {_describe_error(error)}; {_ONE_TYPE}") from error
 
 
 def _from_items(items: Iterator[Any], table: StructType | None) -> pa.RecordBatchReader:
@@ -117,14 +117,14 @@ def _column(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidDataError(
-            f"the column {name!r} cannot be read: {_told(error)}; {_ONE_TYPE}", column=name
+            f"the column {name!r} cannot be read: {_describe_error(error)}; {_ONE_TYPE}", column=name
         ) from error
 
 
 _ONE_TYPE = "give values of one type, integers of at most 64 bits, or an Arrow array of the intended type"
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return "; ".join(str(part) for part in error.args) or str(error)
 
 

@@ -1,4 +1,4 @@
-"""What every contract of an engine starts from."""
+"""The base class of all engine contracts."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The driver's Python process that planned a scan. It answers the questions of `spark/driver/document.py` about the
+ * The driver's Python process that planned a scan. It answers the questions of `spark/driver.py` about the
  * scan, its signed URLs and deletion vectors. Answers are cached for all tasks of this process. Messages never contain
  * a URL.
  */

@@ -15,7 +15,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** What a scan is, told once by the driver's Python process: `ScanDocument` in `spark/driver/document.py`. */
+/** The description of a scan, sent once by the driver's Python process: `ScanDocument` in `spark/driver.py`. */
 public record ScanDocument(
         List<Entry> files, StructType table, StructType stored, StructType selected, StructType checked, Map<String, String> settings) {
     public static final String WITH_DELETED = "/with-deleted";

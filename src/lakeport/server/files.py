@@ -1,23 +1,184 @@
-"""Serves GET and HEAD for signed URLs of files on disk."""
+"""Serves table files on a local disk by signed URL: GET and HEAD, with ranges and conditions (RFC 9110, sections 13 and
+14). Files are opened below a root, resolving links; changes while a file is read are detected.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
+import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+from io import FileIO
+from stat import S_ISREG
+from threading import Lock
 
+from lakeport.engine.storage.confined import open_within
 from lakeport.errors import AccessDeniedError, MissingFileError, SharingError, StorageError
 from lakeport.server.access.recipients import check_address
 from lakeport.server.catalog.index import Catalog
-from lakeport.server.catalog.locations import table_roots
-from lakeport.server.files.conditions import Part, requested_part
-from lakeport.server.files.opening import FileState, OpenFile, open_file
-from lakeport.server.http.asgi import Header, Receive, Scope, Send, abort, disconnection
-from lakeport.server.http.exchange import Exchange
+from lakeport.server.catalog.model import table_roots
+from lakeport.server.http.exchange import Exchange, Header, Receive, Scope, Send, abort, disconnection, header
 from lakeport.server.http.lanes import Lane, Workers
 from lakeport.server.http.refusals import Refusal, error_reply, not_found, unavailable
 from lakeport.server.signing.disk import FileUrl, FileUrls
+from lakeport.server.signing.table_signer import is_clean
+
+_MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
+_DENIED = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """Distinguishes one content of a file from the next."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.inode:x}-{self.size:x}-{self.modified_ns:x}"'
+
+    @property
+    def last_modified(self) -> str:
+        return formatdate(self.modified_ns // 1_000_000_000, usegmt=True)
+
+
+class OpenFile:
+    """A file and its state when it was opened. `close` waits for a `read` in another thread."""
+
+    def __init__(self, descriptor: int, path: str, state: FileState) -> None:
+        self.path, self.state = path, state
+        self._file = FileIO(descriptor)  # closes the file even if the waiting task was cancelled
+        self._lock = Lock()
+
+    def read(self, start: int, length: int) -> bytes:
+        """Read exactly this range. Raises `StorageError` if the file has changed since it was opened."""
+        with self._lock:
+            try:
+                data = _read_whole(self._file.fileno(), start, length)
+                state = _state(os.fstat(self._file.fileno()))
+            except OSError as error:
+                raise StorageError(f"the file cannot be read: {error.strerror}", path=self.path) from error
+        if state != self.state or len(data) != length:
+            raise StorageError("the file changed while it was read", path=self.path)
+        return data
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+
+def open_file(root: str, relative: str) -> OpenFile:
+    """Open the regular file at a clean path below `root`.
+
+    Raises `MissingFileError`; `AccessDeniedError` if it is not a regular file, or links lead out of the root;
+    `StorageError` if the disk fails.
+    """
+    path = f"{root}/{relative}"
+    if not is_clean(relative) or "\0" in relative:
+        raise AccessDeniedError("the path leads outside its directory", path=repr(path))
+    try:
+        descriptor, real_path = open_within([root], path)
+        status = os.fstat(descriptor)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise _translated(error, path) from error
+    if not S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise AccessDeniedError("this is not a regular file", path=path)
+    return OpenFile(descriptor, real_path, _state(status))
+
+
+def _state(status: os.stat_result) -> FileState:
+    return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _read_whole(descriptor: int, start: int, length: int) -> bytes:
+    """Returns fewer bytes only at the end of the file."""
+    data = os.pread(descriptor, length, start)
+    while len(data) < length and (more := os.pread(descriptor, length - len(data), start + len(data))):
+        data += more
+    return data
+
+
+def _translated(error: OSError, path: str) -> StorageError | MissingFileError:
+    if error.errno in _MISSING:
+        return MissingFileError("the file does not exist", path=path)
+    if error.errno in _DENIED:
+        return AccessDeniedError(f"the file cannot be opened: {error.strerror}", path=path)
+    return StorageError(f"the file cannot be opened: {error.strerror}", path=path)
+
+
+# Possessive: with backtracking, a header of blanks would take quadratic time.
+_RANGE = re.compile(r"\s*+bytes\s*+=\s*+([0-9]*+)\s*+-\s*+([0-9]*+)\s*+", re.ASCII | re.IGNORECASE)
+_TAG = re.compile(r'(?:W/)?("[^"]*")')
+_LONGEST_NUMBER = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The response: 200 with the whole file, 206 with a range, or 304 without a body."""
+
+    status: int
+    start: int = 0
+    length: int = 0
+
+
+def requested_part(scope: Scope, state: FileState) -> Part:
+    """Raises `Refusal` (412, 416)."""
+    matching = header(scope, b"if-match")
+    if matching is not None and not _names(matching, state, weakly=False):
+        raise Refusal("the file has changed: read it from the start", status=412, code="PRECONDITION_FAILED")
+    known = header(scope, b"if-none-match")
+    if known is not None and _names(known, state, weakly=True):
+        return Part(304)
+    wanted = header(scope, b"range")
+    if wanted is None or scope["method"] != "GET" or not _holds(header(scope, b"if-range"), state):
+        return Part(200, 0, state.size)
+    return _ranged(wanted, state.size)
+
+
+def _names(tags: str, state: FileState, *, weakly: bool) -> bool:
+    """Whether a list of entity tags contains the file's."""
+    if tags.strip() == "*":
+        return True
+    return any(tag[1] == state.etag for tag in _TAG.finditer(tags) if weakly or not tag[0].startswith("W/"))
+
+
+def _holds(if_range: str | None, state: FileState) -> bool:
+    return if_range is None or if_range.strip() in (state.etag, state.last_modified)
+
+
+def _ranged(wanted: str, size: int) -> Part:
+    """Invalid and multiple ranges are ignored; a range that starts past the end is refused."""
+    found = _RANGE.fullmatch(wanted)
+    if not found or max(map(len, found.groups())) > _LONGEST_NUMBER or not any(found.groups()):
+        return Part(200, 0, size)
+    first, last = found.groups()
+    start = int(first) if first else max(0, size - int(last))
+    end = min(size, int(last) + 1) if first and last else size
+    if first and last and int(last) < start:
+        return Part(200, 0, size)
+    if start >= size:
+        raise _unsatisfiable(size)
+    return Part(206, start, end - start)
+
+
+def _unsatisfiable(size: int) -> Refusal:
+    return Refusal(
+        f"the file has only {size} bytes: the range starts after its end",
+        status=416,
+        code="INVALID_PARAMETER_VALUE",
+        headers=((b"content-range", f"bytes */{size}".encode()),),
+    )
+
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,8 @@
 """Deletion vectors, the deleted rows of a file: their descriptors, files and encoding.
 
-See "Deletion Vectors" and "Deletion Vector Format" in Delta's protocol.
+See "Deletion Vectors", "Deletion Vector Format" and "Deletion Vector File Storage Format" in Delta's protocol. Inline
+vectors and file names are in Z85, a text encoding for bytes: five characters for every four bytes (ZeroMQ RFC 32). All
+vectors of a commit are written together, packed into few files.
 """
 
 from __future__ import annotations
@@ -9,18 +11,69 @@ import array
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from lakeport.errors import CorruptTableError
-from lakeport.kernel.deletion_vectors.z85 import decode_z85, encode_z85
+from lakeport.errors import CorruptTableError, StorageError
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.paths import resolve_path, within_reach
+
+_ALPHABET = np.frombuffer(
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#", dtype=np.uint8
+)
+_INVALID = 255
+_DIGITS = np.full(256, _INVALID, dtype=np.int64)
+_DIGITS[_ALPHABET] = np.arange(85)
+_POWERS = 85 ** np.arange(4, -1, -1, dtype=np.int64)
+
+
+def encode_z85(data: bytes) -> str:
+    """Encode `data`, padded with zero bytes to a multiple of four: decoders must know the size."""
+    words = np.frombuffer(data + bytes(-len(data) % 4), dtype=">u4").astype(np.int64)
+    characters: bytes = _ALPHABET[words[:, None] // _POWERS % 85].tobytes()
+    return characters.decode("ascii")
+
+
+def decode_z85(text: str) -> bytes:
+    """Decode a text, including its zero padding. Raises `ValueError`.
+
+    The Rust crate `z85` pads differently: with k bytes missing, it puts k `#` before the last five characters. That is
+    unambiguous, as `#` is the highest digit and five characters that start with it exceed four bytes.
+    """
+    raw = text.encode("ascii")
+    if len(raw) % 5:
+        raise ValueError(f"Z85 text has {len(raw)} characters, which is not a multiple of 5")
+    whole = len(raw) - 5 if raw[-5:].startswith(b"#") else len(raw)
+    return _decode_words(raw[:whole]) + _decode_short(raw[whole:])
+
+
+def _decode_words(raw: bytes) -> bytes:
+    digits = _DIGITS[np.frombuffer(raw, dtype=np.uint8)].reshape(-1, 5)
+    if (digits == _INVALID).any():
+        raise ValueError("text is not Z85: it has characters outside its alphabet")
+    words = digits @ _POWERS
+    if (words >> 32).any():
+        raise ValueError("text is not Z85: five of its characters exceed four bytes")
+    return words.astype(">u4").tobytes()
+
+
+def _decode_short(raw: bytes) -> bytes:
+    """The one to three bytes of a group with leading `#` padding; empty for empty input."""
+    if not raw:
+        return b""
+    lacking = len(raw) - len(raw.lstrip(b"#"))
+    digits = _DIGITS[np.frombuffer(raw[lacking:], dtype=np.uint8)]
+    word = int(digits @ _POWERS[lacking:])
+    if lacking > 3 or (digits == _INVALID).any() or word >> 8 * (4 - lacking):
+        raise ValueError("text is not Z85: its padding is wrong")
+    return word.to_bytes(4 - lacking, "big")
+
 
 _PORTABLE_MAGIC = 1681511377
 _NATIVE_MAGIC = 1681511376  # predates the protocol's text; Delta's own readers still accept it
@@ -252,3 +305,58 @@ def frame_payload(payload: bytes) -> bytes:
 def encode_inline(payload: bytes) -> str:
     """Encode a deletion vector as inline text; the descriptor's size is that of the bytes."""
     return encode_z85(payload)
+
+
+_FILE_BYTES = 8 << 20
+"""Files of at least this size get no further vector."""
+
+
+def write_deletion_vectors(
+    storage: StorageClient, table_root: str, vectors: Iterable[npt.NDArray[np.uint64]]
+) -> list[DeletionVectorDescriptor | None]:
+    """The written vectors in order; None for one that deletes nothing. On failure, deletes the files."""
+    written: list[str] = []
+    descriptors: list[DeletionVectorDescriptor | None] = []
+    file = _VectorFile()
+    try:
+        for positions in vectors:
+            if file.size >= _FILE_BYTES:
+                file.write(storage, table_root, written)
+                file = _VectorFile()
+            descriptors.append(file.add(positions) if len(positions) else None)
+        if file.frames:
+            file.write(storage, table_root, written)
+    except BaseException:
+        with suppress(StorageError):  # report the original error
+            storage.delete(written)
+        raise
+    return descriptors
+
+
+@dataclass
+class _VectorFile:
+    """A file in memory: a version byte, then each vector, preceded by its size and followed by its CRC-32."""
+
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    frames: list[bytes] = field(default_factory=list)
+    size: int = 1
+
+    def add(self, positions: npt.NDArray[np.uint64]) -> DeletionVectorDescriptor:
+        payload = encode_deletion_vector(positions)
+        descriptor = DeletionVectorDescriptor(
+            storage_type="u",
+            path_or_inline_dv=encode_z85(self.id.bytes),
+            size_in_bytes=len(payload),
+            cardinality=len(positions),
+            offset=self.size,
+        )
+        frame = frame_payload(payload)
+        self.frames.append(frame)
+        self.size += len(frame)
+        return descriptor
+
+    def write(self, storage: StorageClient, table_root: str, written: list[str]) -> None:
+        """Write it atomically and add its path to `written`: it may exist even if this raises."""
+        path = f"{table_root}/deletion_vector_{self.id}.bin"
+        written.append(path)
+        storage.write(path, b"".join([bytes([FILE_VERSION]), *self.frames]))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from lakeport.iceberg.encoding.avro import (
+from lakeport.iceberg.avro import (
     decode_header,
     decode_long,
     decode_records,

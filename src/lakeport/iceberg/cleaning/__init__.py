@@ -1,4 +1,0 @@
-"""`clean`: remove files that no snapshot needs.
-
-May import all rooms of `iceberg` but `verification`.
-"""

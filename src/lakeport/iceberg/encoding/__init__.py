@@ -1,4 +1,0 @@
-"""Iceberg's bytes: Avro, and single values.
-
-Imports nothing of the mirror.
-"""

@@ -1,4 +1,0 @@
-"""Options as Spark users write them.
-
-May import `frame`, `client` and `engine`.
-"""
