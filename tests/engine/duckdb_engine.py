@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakeport.engine import ComposedEngine, default_engine
 from lakeport.errors import CorruptTableError, MissingFileError
-from lakeport.kernel.data_files import conform, find_field
+from lakeport.kernel.data_files import FieldIndex, conform
 from lakeport.kernel.engine import FIELD_ID, METADATA_COLUMN, DataFileWriter, FileSplit, FileStatus, ParquetHandler
 from lakeport.kernel.expressions import Expression
 
@@ -104,7 +104,7 @@ class DuckDBParquet:
 
 def _find(nodes: list[Node], schema: pa.Schema) -> list[Node]:
     fields = [_field(pa.field(node.name, pa.null()), node) for node in nodes]
-    found = (find_field(fields, target) for target in schema)
+    found = map(FieldIndex(fields).find, schema)
     return [nodes[i] for i in sorted({i for i in found if i is not None})]
 
 

@@ -17,7 +17,7 @@ from pyarrow import types
 
 from lakeport.engine import ComposedEngine, default_engine
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.engine import FILE_INDEX, FileStatus, StorageClient
 from tests.engine.plain_expressions import RowExpressions
 
 
@@ -33,9 +33,10 @@ class PlainJson:
         self._storage = storage
 
     def read_json_files(self, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for file in files:
+        stored = pa.schema([field for field in schema if field.name != FILE_INDEX.name])
+        for index, file in enumerate(files):
             rows = [
-                _read_line(line, schema, number, file.path)
+                {FILE_INDEX.name: index, **_read_line(line, stored, number, file.path)}
                 for number, line in enumerate(self._storage.read(file.path).split(b"\n"), start=1)
                 if line.strip()
             ]

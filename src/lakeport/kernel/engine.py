@@ -21,13 +21,16 @@ FIELD_ID = b"PARQUET:field_id"
 """Arrow field metadata: match the column by this Parquet field id, at every level of nesting."""
 
 METADATA_COLUMN = b"lakeport.metadata_column"
-"""Arrow field metadata: a column about the file, not stored in it; only `row_index` so far."""
+"""Arrow field metadata: a column about the file, not stored in it: `row_index` in Parquet, `file_index` in JSON."""
 
 AS_STORED = b"lakeport.as_stored"
 """Arrow field metadata: return the column in the file's own types; only prune its fields."""
 
 ROW_INDEX = pa.field(ROW_POSITION.name, pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"row_index"})
 """The position of each row in the physical file, regardless of skipped rows."""
+
+FILE_INDEX = pa.field("_file_index", pa.int64(), nullable=False, metadata={METADATA_COLUMN: b"file_index"})
+"""The index of each row's file among those to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,12 @@ class JsonHandler(Protocol):
     """Reads JSON into Arrow."""
 
     def read_json_files(self, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The lines of the files as batches of exactly `schema`, in file and line order; no batch spans two files.
+        """The lines of the files as batches of exactly `schema`, in file and line order.
 
-        Keys missing from the schema are ignored at every level; keys missing from a line are null. A JSON object
-        becomes a struct or a map, depending on the schema. Raises `CorruptTableError` with file and line for invalid
-        JSON or values that do not fit the schema.
+        No batch spans two files, unless the schema has `FILE_INDEX`; a key of that name is ignored. Keys missing from
+        the schema are ignored at every level; keys missing from a line are null. A JSON object becomes a struct or a
+        map, depending on the schema. Raises `CorruptTableError` with file and line for invalid JSON or values that do
+        not fit the schema.
         """
 
     def parse_json(self, texts: pa.StringArray, schema: pa.Schema) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from lakeport.engine.json import files as engine_json
 from lakeport.engine.json.cells import parse_cells
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import REMOVE
-from lakeport.kernel.engine import FileStatus
+from lakeport.kernel.engine import FILE_INDEX, FileStatus
 from lakeport.kernel.log import STATE_FIELDS, FileColumns
 
 SCHEMA = pa.schema([pa.field("add", FileColumns(row_tracking=True, stats=True).add_type), REMOVE, *STATE_FIELDS])
@@ -95,6 +95,30 @@ def test_a_line_that_is_different_is_read_the_same_way(
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines).encode()
     by_arrow, by_msgspec = both_ways(text, monkeypatch)
     assert by_arrow == by_msgspec
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_files_read_together_have_the_lines_of_each(change: str) -> None:
+    lines = [CHANGES[change](i) if i == 5 else add(i) for i in range(20)]
+    texts = [(line if isinstance(line, str) else json.dumps(line)).encode() for line in lines]
+    texts[3:3] = [b"", texts[0] + b"\n \n" + texts[1] + b"\r\n", texts[2] + b"\n"]
+    one_by_one = [read(text) for text in texts]
+    engine, files = memory_engine(), []
+    for i, text in enumerate(texts):
+        engine.storage.write(f"memory:///{i}.json", text)
+        files.append(FileStatus(f"memory:///{i}.json", len(text)))
+    batches = engine.json.read_json_files(files, pa.schema([*SCHEMA, FILE_INDEX]))
+    if CorruptTableError in one_by_one:
+        with pytest.raises(CorruptTableError) as caught:
+            list(batches)
+        assert caught.value.path == files[one_by_one.index(CorruptTableError)].path
+        return
+    found: list[list[Any]] = [[] for _ in files]
+    for batch in batches:
+        batch.validate(full=True)
+        for row in batch.to_pylist():
+            found[row.pop(FILE_INDEX.name)].append(_without_nulls(row))
+    assert found == one_by_one
 
 
 @pytest.mark.parametrize("between", ["\n", "\r\n", "\n\n", "\n  \n"])

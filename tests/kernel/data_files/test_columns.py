@@ -9,7 +9,7 @@ import pytest
 
 from lakeport.engine import memory_engine
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.data_files import columns_to_read, conform
+from lakeport.kernel.data_files import FieldIndex, columns_to_read, conform
 from lakeport.kernel.data_files.columns import cast
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.expressions import col
@@ -143,6 +143,16 @@ def test_columns_are_found_regardless_of_case() -> None:
     table = TableBuilder(memory_engine(), "memory:///t", struct(FooBar="long"))
     table.create(table.add(pa.table({"foobar": [1]}), stats=False))
     assert rows(table.snapshot(), col("FOOBAR") == 1) == [(1,)]
+
+
+def test_a_column_is_found_by_its_id_or_its_name_or_ignoring_case() -> None:
+    def field(name: str, number: int | None = None) -> pa.Field:
+        return pa.field(name, pa.int64(), metadata=None if number is None else {FIELD_ID: str(number).encode()})
+
+    index = FieldIndex([field("a", 7), field("B", 8), field("b"), field("A", 7), field("b", 9)])
+    wanted = [field("x", 7), field("b", 8), field("b"), field("A"), field("c"), field("b", 1)]
+    assert [index.find(target) for target in wanted] == [0, 1, 2, 3, None, None]
+    assert FieldIndex([field("aB"), field("Ab")]).find(field("ab")) == 0
 
 
 def test_a_missing_column_is_null_and_a_missing_required_one_an_error() -> None:

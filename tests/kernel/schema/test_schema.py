@@ -1,6 +1,7 @@
 """Schemas: what their JSON may hold, and how names are looked up."""
 
 import json
+import pickle
 import time
 from typing import Any
 
@@ -54,6 +55,15 @@ def test_metadata_that_is_null_is_not_there() -> None:
 def test_names_are_found_regardless_of_case_but_not_of_spelling() -> None:
     schema = struct(**{"straße": "long", "STRASSE": "string", "É": "double"})
     assert [schema.resolve((name,))[0].name for name in ("STRAßE", "strasse", "é")] == ["straße", "STRASSE", "É"]
+    assert schema.find("ss") is None
+
+
+def test_a_schema_that_has_looked_up_names_is_pickled_like_any_other() -> None:
+    schema = struct(a="long", B="string")
+    before = pickle.dumps(schema)
+    assert schema.find("b") == schema.fields[1]
+    assert pickle.dumps(schema) == before
+    assert pickle.loads(before) == schema
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from lakeport.engine.json.cells import parse_cells
-from lakeport.engine.json.lines import ArrowLines, MsgspecLines
+from lakeport.engine.json.lines import READING_ERRORS, ArrowLines, MsgspecLines
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.engine import FILE_INDEX, FileStatus, StorageClient
+from lakeport.kernel.values import from_numpy
 
 _BLOCK_SIZE = 1 << 19
 _SMALL_FILE = 1 << 22
@@ -28,13 +30,19 @@ _BLOCKS_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _Piece:
     """Whole lines of a file."""
 
     text: bytes
     path: str
-    start: int
+    file: int
+    """The index of the file."""
+    start: int = 0
     """Their offset in the file."""
+
+
+_Block = list[_Piece]
+"""Lines to parse together: a piece of any size, or small ones of several files."""
 
 
 class JsonFiles:
@@ -44,53 +52,78 @@ class JsonFiles:
         self._storage = storage
 
     def read_json_files(self, files: Sequence[FileStatus], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        place = schema.get_field_index(FILE_INDEX.name)
+        stored = schema if place < 0 else schema.remove(place)
+        for block, batch in self._read_blocks(self._blocks(files, together=place >= 0), stored):
+            yield batch if place < 0 else batch.add_column(place, FILE_INDEX, _file_indices(block, batch))
+
+    def _read_blocks(self, blocks: Iterator[_Block], schema: pa.Schema) -> Iterator[tuple[_Block, pa.RecordBatch]]:
         arrow, lines = ArrowLines(schema), MsgspecLines(schema)
         ahead: deque[tuple[_Block, Future[pa.RecordBatch | None]]] = deque()
 
-        def finish(block: _Block, attempt: Future[pa.RecordBatch | None]) -> pa.RecordBatch:
+        def finish(block: _Block, attempt: Future[pa.RecordBatch | None]) -> tuple[_Block, pa.RecordBatch]:
             parsed = attempt.result()
-            return self._read(block, lines) if parsed is None else arrow.shape(parsed)
+            return block, self._read(block[0], lines) if parsed is None else arrow.shape(parsed)
 
-        for block in self._blocks(files):
-            if not ahead and len(block.text) <= _SMALL_BLOCK:
-                yield self._read(block, lines)
+        for block in blocks:
+            if len(block) == 1 and (ahead or len(block[0].text) > _SMALL_BLOCK):
+                ahead.append((block, _pool().submit(arrow.parse, block[0].text)))
+                if len(ahead) > _BLOCKS_AHEAD:
+                    yield finish(*ahead.popleft())
                 continue
-            ahead.append((block, _pool().submit(arrow.parse, block.text)))
-            if len(ahead) > _BLOCKS_AHEAD:
+            while ahead:
                 yield finish(*ahead.popleft())
+            if len(block) > 1 and (batch := lines.read_exactly(_lines(block))) is not None:
+                yield block, batch
+            else:
+                yield from (([piece], self._read(piece, lines)) for piece in block)
         while ahead:
             yield finish(*ahead.popleft())
 
     def parse_json(self, texts: pa.StringArray, schema: pa.Schema) -> pa.RecordBatch:
         return parse_cells(texts, schema)
 
-    def _read(self, block: _Block, lines: MsgspecLines) -> pa.RecordBatch:
+    def _read(self, piece: _Piece, lines: MsgspecLines) -> pa.RecordBatch:
         try:
-            return lines.read(block.text)
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise self._bad_line(block, lines, error) from error
+            return lines.read(piece.text)
+        except READING_ERRORS as error:
+            raise self._bad_line(piece, lines, error) from error
 
-    def _blocks(self, files: Sequence[FileStatus]) -> Iterator[_Block]:
-        for is_small, group in groupby(files, lambda file: file.size <= _SMALL_FILE):
+    def _blocks(self, files: Sequence[FileStatus], *, together: bool) -> Iterator[_Block]:
+        """The pieces of the files, each on its own, or small ones together."""
+        block: _Block = []
+        size = 0
+        for piece in self._pieces(files):
+            size += len(piece.text)
+            if block and (not together or size > _BLOCK_SIZE or len(piece.text) > _SMALL_BLOCK):
+                yield block
+                block, size = [], len(piece.text)
+            block.append(piece)
+        if block:
+            yield block
+
+    def _pieces(self, files: Sequence[FileStatus]) -> Iterator[_Piece]:
+        for is_small, group in groupby(enumerate(files), lambda item: item[1].size <= _SMALL_FILE):
             run = list(group)
             if is_small:
-                for file, data in zip(run, self._storage.read_many(run), strict=True):
-                    yield from _cut(BytesIO(data), file.path)
+                texts = self._storage.read_many([file for _, file in run])
+                for (index, file), data in zip(run, texts, strict=True):
+                    yield from _cut(data, file.path, index)
             else:
-                for file in run:
+                for index, file in run:
                     with self._storage.open_input(file) as source:
-                        yield from _cut(source, file.path)
+                        yield from _cut_stream(source, file.path, index)
 
-    def _bad_line(self, block: _Block, lines: MsgspecLines, error: Exception) -> CorruptTableError:
+    def _bad_line(self, piece: _Piece, lines: MsgspecLines, error: Exception) -> CorruptTableError:
         """Find the bad line by trying them one by one."""
-        for number, line in enumerate(block.text.split(b"\n"), start=1):
+        for number, line in enumerate(piece.text.split(b"\n"), start=1):
             try:
                 if line.strip():
                     lines.decoder.decode(line)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as reason:
-                number += self._storage.read(block.path, 0, block.start).count(b"\n")
-                return CorruptTableError(f"line {number} of the log file is not valid: {reason}", path=block.path)
-        return CorruptTableError(f"the log file is not valid: {error}", path=block.path)
+                number += self._storage.read(piece.path, 0, piece.start).count(b"\n")
+                return CorruptTableError(f"line {number} of the log file is not valid: {reason}", path=piece.path)
+        return CorruptTableError(f"the log file is not valid: {error}", path=piece.path)
 
 
 @cache
@@ -99,8 +132,29 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_BLOCKS_AHEAD, thread_name_prefix="lakeport-json")
 
 
-def _cut(source: Any, path: str) -> Iterator[_Block]:
-    """Split at line ends into blocks of about `_BLOCK_SIZE`, or of one longer line; skips blank blocks."""
+def _lines(block: _Block) -> bytes:
+    """The lines of a block, each with its end, which the last line of a file may lack."""
+    texts = [piece.text for piece in block]
+    return b"".join(text if text.endswith(b"\n") else text + b"\n" for text in texts)
+
+
+def _file_indices(block: _Block, batch: pa.RecordBatch) -> pa.Array:
+    """The index of each row's file. In a block of several pieces, every line is a row."""
+    counts = [batch.num_rows]
+    if len(block) > 1:
+        counts = [piece.text.count(b"\n") + (not piece.text.endswith(b"\n")) for piece in block]
+    return from_numpy(np.repeat([piece.file for piece in block], counts))
+
+
+def _cut(text: bytes, path: str, file: int) -> Iterator[_Piece]:
+    if len(text) > _BLOCK_SIZE:
+        yield from _cut_stream(BytesIO(text), path, file)
+    elif text and not text.isspace():
+        yield _Piece(text, path, file)
+
+
+def _cut_stream(source: Any, path: str, file: int) -> Iterator[_Piece]:
+    """Split at line ends into pieces of about `_BLOCK_SIZE`, or of one longer line; skips blank ones."""
     start, size = 0, _BLOCK_SIZE
     while data := source.read(size):
         end = data.rfind(b"\n") + 1
@@ -110,7 +164,7 @@ def _cut(source: Any, path: str) -> Iterator[_Block]:
             continue
         text = data[:end] if end else data  # the last line may be unterminated
         if not text.isspace():
-            yield _Block(text, path, start)
+            yield _Piece(text, path, file, start)
         start, size = start + len(text), _BLOCK_SIZE
         if len(text) < len(data):
             source.seek(start)

@@ -119,6 +119,10 @@ def _as_maps(objects: pa.StructArray, data_type: pa.DataType) -> pa.MapArray:
     return pa.Array.from_buffers(data_type, length, [validity, offsets], children=[entries])
 
 
+READING_ERRORS = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
+"""What `MsgspecLines.read` raises for invalid lines."""
+
+
 class MsgspecLines:
     """msgspec's decoder, through objects with exactly the schema's fields."""
 
@@ -127,9 +131,18 @@ class MsgspecLines:
         self.decoder = _decoder(schema)
 
     def read(self, text: bytes) -> pa.RecordBatch:
-        """A batch of the schema. Raises `MsgspecError`, or the errors of `array_of`."""
-        lines = self.decoder.decode_lines(text)
-        return pa.RecordBatch.from_arrays(_columns(lines, self._schema), schema=self._schema)
+        """A batch of the schema. Raises `READING_ERRORS`."""
+        return self._batch(self.decoder.decode_lines(text))
+
+    def read_exactly(self, text: bytes) -> pa.RecordBatch | None:
+        """A batch with a row for each line; None if a line is not exactly one object."""
+        try:
+            return self._batch(list(map(self.decoder.decode, text.split(b"\n")[:-1])))
+        except READING_ERRORS:
+            return None
+
+    def _batch(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(_columns(rows, self._schema), schema=self._schema)
 
 
 @lru_cache(maxsize=32)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from lakeport.kernel.data_files import Bounds, find_field, may_match
+from lakeport.kernel.data_files import Bounds, FieldIndex, may_match
 from lakeport.kernel.expressions import Column, Expression
 from lakeport.kernel.values import array_of
 
@@ -42,7 +42,7 @@ def _find_leaf(source: pa.Schema, schema: pa.Schema, path: tuple[str, ...]) -> t
     data_type: pa.DataType | None = None
     for name in path:
         target = next((f for f in targets if f.name == name), None)
-        index = None if target is None else find_field(fields, target)
+        index = None if target is None else FieldIndex(fields).find(target)
         if target is None or index is None:
             return None
         names.append(fields[index].name)

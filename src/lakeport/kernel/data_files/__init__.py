@@ -4,7 +4,7 @@ May import `variant`, `expressions`, `schema`, `values` and `engine`.
 """
 
 from lakeport.kernel.data_files.columns import (
-    cast_moments, columns_to_read, conform, find_field, make_batch, map_leaves, physical_field, to_logical,
+    FieldIndex, cast_moments, columns_to_read, conform, make_batch, map_leaves, physical_field, to_logical,
     to_physical, without_hidden_nulls,
 )  # fmt: skip
 from lakeport.kernel.data_files.partition_values import (

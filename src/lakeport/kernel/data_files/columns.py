@@ -7,6 +7,8 @@ or else by name. Any engine that reads Parquet can use `conform` to meet its obl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +33,8 @@ from lakeport.kernel.values import (
 )
 from lakeport.kernel.variant import rebuild_variant
 
+_Key = TypeVar("_Key")
+
 
 def physical_field(field: StructField, mapping_mode: str) -> pa.Field:
     """The Arrow field that identifies a column in data files under a column mapping mode (`none`, `name`, `id`)."""
@@ -44,27 +48,52 @@ def physical_field(field: StructField, mapping_mode: str) -> pa.Field:
     return pa.field(name, data_type, field.nullable, metadata or None)
 
 
-def find_field(fields: Sequence[pa.Field], target: pa.Field) -> int | None:
-    """The index of column `target` in a file's `fields`."""
-    if (field_id := (target.metadata or {}).get(FIELD_ID)) is not None:
-        return next((i for i, f in enumerate(fields) if (f.metadata or {}).get(FIELD_ID) == field_id), None)
-    for index, field in enumerate(fields):
-        if field.name == target.name:
-            return index
-    lowered = target.name.lower()
-    return next((i for i, f in enumerate(fields) if f.name.lower() == lowered), None)
+class FieldIndex:
+    """Finds the columns of a file, in constant time; the first of several."""
+
+    def __init__(self, fields: Iterable[pa.Field]) -> None:
+        self.fields = list(fields)
+
+    def find(self, target: pa.Field) -> int | None:
+        """The index of column `target`: by its field id if it has one, otherwise by name."""
+        if (field_id := (target.metadata or {}).get(FIELD_ID)) is not None:
+            return self._by_id.get(field_id)
+        exact = self._by_name.get(target.name)
+        return self._by_lowered_name.get(target.name.lower()) if exact is None else exact
+
+    @cached_property
+    def _by_id(self) -> dict[bytes | None, int]:
+        return _places((field.metadata or {}).get(FIELD_ID) for field in self.fields)
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return _places(field.name for field in self.fields)
+
+    @cached_property
+    def _by_lowered_name(self) -> dict[str, int]:
+        return _places(field.name.lower() for field in self.fields)
 
 
-def columns_to_read(fields: Sequence[pa.Field], targets: Iterable[pa.Field], parents: str = "") -> list[str]:
+def _places(keys: Iterable[_Key]) -> dict[_Key, int]:
+    """The first place of each key."""
+    places: dict[_Key, int] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, place)
+    return places
+
+
+def columns_to_read(fields: Iterable[pa.Field], targets: Iterable[pa.Field], parents: str = "") -> list[str]:
     """The dotted paths of the Parquet columns that `conform` needs; prunes struct fields."""
     paths: list[str] = []
+    sources = FieldIndex(fields)
     for target in targets:
-        if (index := find_field(fields, target)) is None:
+        if (index := sources.find(target)) is None:
             continue
-        source, path = fields[index], f"{parents}{fields[index].name}"
+        source = sources.fields[index]
+        path = f"{parents}{source.name}"
         if pa.types.is_struct(target.type) and pa.types.is_struct(source.type) and not is_variant_field(target):
             # Read at least one leaf of a struct, to know which rows are null.
-            inner = columns_to_read(list(source.type), target.type, f"{path}.")
+            inner = columns_to_read(source.type, target.type, f"{path}.")
             paths += inner or [_first_leaf(source, path)]
         else:
             paths.append(path)
@@ -85,10 +114,10 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, path: str) -> pa.Record
     Delta cannot widen to the schema's."""
     if batch.schema.equals(schema, check_metadata=True):
         return batch
-    sources = list(batch.schema)
+    sources = FieldIndex(batch.schema)
     arrays, fields = [], []
     for target in schema:
-        index = find_field(sources, target)
+        index = sources.find(target)
         array = _conform(None if index is None else batch.column(index), target, batch.num_rows, target.name, path)
         arrays.append(array)
         fields.append(target if array.type == target.type else target.with_type(array.type))
@@ -117,8 +146,7 @@ def _conform(array: pa.Array | None, target: pa.Field, length: int, name: str, p
 def _conform_type(array: pa.Array, target: pa.DataType, name: str, path: str) -> pa.Array:
     source = array.type
     if pa.types.is_struct(target) and pa.types.is_struct(source):
-        fields = list(source)
-        indices = [find_field(fields, inner) for inner in target]
+        indices = map(FieldIndex(source).find, target)
         sources = [None if index is None else array.field(index) for index in indices]
         return with_children(array, target, _conform_all(sources, target, len(array), name, path))
     if pa.types.is_list(target) and is_any_list(source):

@@ -8,7 +8,7 @@ from lakeport.kernel.log.checksum import (
     Checksum, FileTotals, next_checksum, read_checksum, whole_checksum, write_checksum,
 )  # fmt: skip
 from lakeport.kernel.log.commits import (
-    FILE_KINDS, ActionLine, CommitActions, CommitLines, read_batches, read_commit, read_lines,
+    FILE_KINDS, ActionBatch, ActionLine, CommitActions, CommitLines, read_batches, read_commit, read_lines,
 )  # fmt: skip
 from lakeport.kernel.log.compactions import commit_files
 from lakeport.kernel.log.file_columns import FileColumns, to_file_batch

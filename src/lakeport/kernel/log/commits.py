@@ -11,19 +11,32 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Transaction, to_action
-from lakeport.kernel.engine import Engine, FileStatus, StorageClient
+from lakeport.kernel.engine import FILE_INDEX, Engine, FileStatus, StorageClient
 from lakeport.kernel.log.file_columns import FileColumns
 from lakeport.kernel.log.keys import decode_paths, present_actions
 from lakeport.kernel.log.state import STATE_FIELDS, TableState
-from lakeport.kernel.values import TRUE
+from lakeport.kernel.values import TRUE, to_integers, to_mask
 
 FILE_KINDS = ("add", "remove", "cdc")
 _TIME, _OPERATION = ("inCommitTimestamp", pa.int64()), ("operation", pa.string())
+
+
+@dataclass(frozen=True)
+class ActionBatch:
+    """Actions by kind, and for each of them the index of its file."""
+
+    actions: Mapping[str, pa.StructArray]
+    files: Mapping[str, npt.NDArray[np.int64]]
+
+    def __getitem__(self, kind: str) -> pa.StructArray:
+        return self.actions[kind]
 
 
 def read_batches(
@@ -32,14 +45,19 @@ def read_batches(
     files: Sequence[FileStatus],
     fields: Sequence[pa.Field],
     state: TableState | None = None,
-) -> Iterator[dict[str, pa.StructArray]]:
-    """The actions of commit files in batches, each by kind, which is the name of a field. The files come newest first
+) -> Iterator[ActionBatch]:
+    """The actions of commit files in batches; their kinds are the names of the fields. The files come newest first
     if there is a `state`, to which other actions are added. Raises `CorruptTableError`."""
-    schema = pa.schema([*fields, *([] if state is None else STATE_FIELDS)])
+    schema = pa.schema([*fields, *([] if state is None else STATE_FIELDS), FILE_INDEX])
     for batch in engine.json.read_json_files(files, schema) if files else ():
         if state is not None:
-            state.add_older(batch, files[0].path)
-        yield {kind.name: present_actions(batch.column(kind.name), root) for kind in fields}
+            state.add_older(batch, files)
+        columns = {kind.name: batch.column(kind.name) for kind in fields}
+        numbers = to_integers(batch.column(FILE_INDEX.name))
+        yield ActionBatch(
+            {kind: present_actions(column, root) for kind, column in columns.items()},
+            {kind: numbers[to_mask(column.is_valid())] for kind, column in columns.items()},
+        )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -59,8 +60,10 @@ def _plain_path(path: str, root: str) -> str:
     return whole if ABSOLUTE.match(relative) else relative
 
 
-def first_occurrences(keys: list[pa.Array]) -> list[np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """For each key, whether it is the first occurrence. Compares only keys with equal hashes."""
+def first_occurrences(
+    keys: list[pa.Array], files: list[npt.NDArray[np.int64]]
+) -> list[np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """For each key, whether it is the first occurrence, file by file. Compares only keys with equal hashes."""
     lengths = [len(part) for part in keys]
     hashes = np.empty(sum(lengths), dtype=np.int32)  # half a hash saves memory, and collisions are rare
     start = 0
@@ -74,6 +77,7 @@ def first_occurrences(keys: list[pa.Array]) -> list[np.ndarray[tuple[int], np.dt
     if len(repeated):
         flat = pa.chunked_array(keys, pa.string())
         candidates = np.flatnonzero(np.isin(hashes, repeated))
+        candidates = candidates[np.argsort(np.concatenate(files)[candidates], kind="stable")]
         seen: set[str] = set()
         for row, key in zip(candidates.tolist(), flat.take(from_numpy(candidates)).to_pylist(), strict=True):
             first[row] = key not in seen

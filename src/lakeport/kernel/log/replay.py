@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -136,11 +138,13 @@ def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> C
     state = TableState()
     batches: list[pa.RecordBatch] = []
     keys: list[pa.Array] = []  # adds and removes alternate
+    files: list[npt.NDArray[np.int64]] = []
     for found in read_batches(engine, root, newest_first, [add, REMOVE], state):
         batches.append(compact_adds(found["add"], root))
         keys.append(file_keys(batches[-1].column("path"), found["add"].field("deletionVector")))
         keys.append(keys_of(found["remove"], root))
-    live = first_occurrences(keys)
+        files += [found.files["add"], found.files["remove"]]
+    live = first_occurrences(keys, files)
     kept = tuple(
         batch if mask.all() else batch.filter(from_numpy(mask))
         for batch, mask in zip(batches, live[::2], strict=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from lakeport.kernel.actions import (
     Transaction,
     to_action,
 )
-from lakeport.kernel.engine import Engine
+from lakeport.kernel.engine import FILE_INDEX, Engine, FileStatus
 from lakeport.kernel.log.checkpoint import read_checkpoint_actions
 from lakeport.kernel.log.segment import Checkpoint
 
@@ -35,16 +37,17 @@ class TableState:
     transactions: dict[str, Transaction] = field(default_factory=dict)
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
 
-    def add_older(self, batch: pa.RecordBatch, path: str) -> None:
-        """Add the actions of a batch older than all previous ones."""
-        for raw in _actions(batch, "protocol"):
+    def add_older(self, batch: pa.RecordBatch, files: Sequence[FileStatus]) -> None:
+        """Add the actions of a batch older than all previous ones: of the first of the files, or of those that its
+        `FILE_INDEX` names, the newest of which comes first."""
+        for raw, path in _actions(batch, "protocol", files):
             self.protocol = self.protocol or to_action(raw, Protocol, path)
-        for raw in _actions(batch, "metaData"):
+        for raw, path in _actions(batch, "metaData", files):
             self.metadata = self.metadata or to_action(_with_dicts(raw), Metadata, path)
-        for raw in _actions(batch, "txn"):
+        for raw, path in _actions(batch, "txn", files):
             transaction = to_action(raw, Transaction, path)
             self.transactions.setdefault(transaction.app_id, transaction)
-        for raw in _actions(batch, "domainMetadata"):
+        for raw, path in _actions(batch, "domainMetadata", files):
             domain = to_action(raw, DomainMetadata, path)
             self.domains.setdefault(domain.domain, domain)
 
@@ -69,17 +72,23 @@ class TableState:
 def read_checkpoint_state(engine: Engine, checkpoint: Checkpoint) -> TableState:
     state = TableState()
     for batch in read_checkpoint_actions(engine, checkpoint, STATE_FIELDS):
-        state.add_older(batch, checkpoint.files[0].path)
+        state.add_older(batch, checkpoint.files)
     return state
 
 
-def _actions(batch: pa.RecordBatch, name: str) -> list[dict[str, Any]]:
-    """The actions of one kind in a batch, last first, since the newest comes last in the file."""
+def _actions(batch: pa.RecordBatch, name: str, files: Sequence[FileStatus]) -> list[tuple[dict[str, Any], str]]:
+    """The actions of one kind in a batch and the paths of their files: file by file, and last first, since the newest
+    comes last in its file."""
     column = batch.column(name)
     if column.null_count == len(column):
         return []
-    rows = [row for row in column.drop_null().to_pylist() if any(value is not None for value in row.values())]
-    return rows[::-1]
+    actions = column.drop_null().to_pylist()
+    numbers = [0] * len(actions)
+    if FILE_INDEX.name in batch.schema.names:
+        numbers = batch.column(FILE_INDEX.name).filter(column.is_valid()).to_pylist()
+    numbered = zip(reversed(numbers), reversed(actions), strict=True)
+    ordered = sorted(numbered, key=itemgetter(0))
+    return [(row, files[number].path) for number, row in ordered if any(value is not None for value in row.values())]
 
 
 def _with_dicts(raw: dict[str, Any]) -> dict[str, Any]:

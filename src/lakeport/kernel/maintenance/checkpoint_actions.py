@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -111,11 +112,13 @@ class SurvivingActions:
         state = TableState()
         actions: list[pa.StructArray] = []
         keys: list[pa.Array] = []
+        numbers: list[npt.NDArray[np.int64]] = []
         for found in read_batches(self._engine, self._root, files, _COMMIT_FIELDS, state):
             for name in ("add", "remove"):
                 actions.append(found[name])
                 keys.append(keys_of(found[name], self._root))
-        survives = first_occurrences(keys)
+                numbers.append(found.files[name])
+        survives = first_occurrences(keys, numbers)
         kept = [a if mask.all() else a.filter(from_numpy(mask)) for a, mask in zip(actions, survives, strict=True)]
         return state, kept, pa.chunked_array([k for k in keys if len(k)], pa.string())
 

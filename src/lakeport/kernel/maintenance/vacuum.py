@@ -17,7 +17,7 @@ from lakeport.kernel.actions import DELETION_VECTOR, to_action
 from lakeport.kernel.data_files import partition_directory
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import FileStatus
-from lakeport.kernel.log import FileColumns, decode_paths, list_log, read_batches, read_checkpoint_files
+from lakeport.kernel.log import ActionBatch, FileColumns, decode_paths, list_log, read_batches, read_checkpoint_files
 from lakeport.kernel.paths import ABSOLUTE
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.values import scalar_of
@@ -103,7 +103,7 @@ def _recent_commits(snapshot: Snapshot, since: int) -> list[FileStatus]:
     return [commit for commit in commits if commit.modification_time >= since]
 
 
-def _read_commits(snapshot: Snapshot, files: list[FileStatus]) -> Iterator[dict[str, pa.StructArray]]:
+def _read_commits(snapshot: Snapshot, files: list[FileStatus]) -> Iterator[ActionBatch]:
     return read_batches(snapshot.engine, snapshot.root, files, [_REMOVE, _CDC])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from lakeport.errors import UnknownColumnError
@@ -75,9 +76,12 @@ class StructField:
         return self.metadata.get(COLUMN_ID)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StructType:
     fields: tuple[StructField, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StructType, (self.fields,)
 
     def __iter__(self) -> Iterator[StructField]:
         return iter(self.fields)
@@ -88,11 +92,16 @@ class StructType:
 
     def find(self, name: str) -> StructField | None:
         """The field with this name; Delta's column names are case-insensitive."""
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        lowered = name.lower()
-        return next((f for f in self.fields if f.name.lower() == lowered), None)
+        exact = self._by_name.get(name)
+        return self._by_lowered_name.get(name.lower()) if exact is None else exact
+
+    @cached_property
+    def _by_name(self) -> dict[str, StructField]:
+        return {f.name: f for f in reversed(self.fields)}  # the first of several stays
+
+    @cached_property
+    def _by_lowered_name(self) -> dict[str, StructField]:
+        return {f.name.lower(): f for f in reversed(self.fields)}
 
     def resolve(self, path: tuple[str, ...]) -> tuple[StructField, ...]:
         """The fields along the path to a (nested) column. Raises `UnknownColumnError`."""

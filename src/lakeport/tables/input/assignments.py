@@ -166,12 +166,14 @@ class Assignments:
         """The rows with new values, not yet fitted, and without the generated columns that are not set: those are
         filled in later."""
         arrow = nullable(arrow_schema(self.schema))
+        names = frozenset(arrow.names)
         known = make_batch([rows.column(name) for name in arrow.names], arrow, rows.num_rows)
-        new = {path: evaluate(known) for path, evaluate in self.values.items()}
-        others = [name for name in rows.schema.names if name not in arrow.names]
-        columns = {name: rows.column(name) for name in others}
+        new: dict[str, dict[Path, pa.Array]] = {}
+        for path, evaluate in self.values.items():
+            new.setdefault(path[0], {})[path[1:]] = evaluate(known)
+        columns = {name: rows.column(name) for name in rows.schema.names if name not in names}
         for field in self.schema:
-            parts = {path[1:]: value for path, value in new.items() if path[0] == field.name}
+            parts = new.get(field.name, {})
             if parts or GENERATION_EXPRESSION not in field.metadata:
                 columns[field.name] = replace_column(rows.column(field.name), field, parts)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

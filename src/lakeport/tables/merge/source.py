@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ def load_source(reader: pa.RecordBatchReader) -> pa.RecordBatch:
     except ValueError as error:
         raise InvalidDataError(f"the source cannot be merged: {error}") from error
     names = [name.lower() for name in schema.names]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
         raise InvalidDataError(f"the source has two columns with the name {twice!r}", column=twice)
     columns = [_in_one(table.column(index), field.name) for index, field in enumerate(schema)]
     fitted = [fit_column(column, field, name_source_row) for column, field in zip(columns, schema, strict=True)]

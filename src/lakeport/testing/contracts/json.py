@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.engine import FILE_INDEX, Engine, FileStatus
 from lakeport.testing.contracts.contract import Contract, check_is_missing
 
 
@@ -46,6 +46,20 @@ class JsonContract(Contract):
         files = [self.write(engine, f"{root}/{i}.json", b'{"n": %d}\n' % i * 3) for i in range(3)]
         for batch in engine.json.read_json_files(files, pa.schema([("n", pa.int64())])):
             assert len(set(batch["n"].to_pylist())) <= 1
+
+    def test_batches_of_several_files_have_the_index_of_the_file_of_each_row(self, engine: Engine, root: str) -> None:
+        texts = [b'{"n": 1}\n{"n": 2}', b"", b"\n", b'{"n": 3}\n', b'{"n": 4}\n\n{"_file_index": 9}\r\n', b'{"n": 5}']
+        files = [self.write(engine, f"{root}/{i}.json", text) for i, text in enumerate(texts)]
+        found = self.read_json(engine, files, pa.schema([FILE_INDEX, ("n", pa.int64())]))
+        assert [(row["_file_index"], row["n"]) for row in found] == [(0, 1), (0, 2), (3, 3), (4, 4), (4, None), (5, 5)]
+        found = self.read_json(engine, files[:1] + files[3:4] * 2, pa.schema([("n", pa.int64()), FILE_INDEX]))
+        assert [(row["_file_index"], row["n"]) for row in found] == [(0, 1), (0, 2), (1, 3), (2, 3)]
+
+    def test_an_object_that_is_cut_between_two_files_is_invalid(self, engine: Engine, root: str) -> None:
+        files = [self.write(engine, f"{root}/{i}.json", text) for i, text in enumerate([b'{"s":', b'{"a": "x"}}'])]
+        with pytest.raises(CorruptTableError) as caught:
+            self.read_json(engine, files, pa.schema([*self.JSON_SCHEMA, FILE_INDEX]))
+        assert caught.value.path == files[0].path
 
     def test_json_order_holds_for_a_large_file(self, engine: Engine, root: str) -> None:
         text = "".join(json.dumps({"n": k, "pad": "x" * 100}) + "\n" for k in range(30_000))
@@ -105,6 +119,9 @@ class JsonContract(Contract):
         file = self.write(engine, f"{root}/1.json", b'{"n": 1}\n{"n": 2}\n' + bad + b'\n{"n": 3}\n')
         with pytest.raises(CorruptTableError) as caught:
             list(engine.json.read_json_files([good, file], self.JSON_SCHEMA))
+        assert caught.value.path == file.path
+        with pytest.raises(CorruptTableError) as caught:
+            list(engine.json.read_json_files([good, file], pa.schema([*self.JSON_SCHEMA, FILE_INDEX])))
         assert caught.value.path == file.path
 
     @pytest.mark.parametrize("bad", [b'{"n": 1', b"text", b'{"n": 1}}'])
