@@ -18,7 +18,7 @@ from lakeport.kernel.scan import PlanBuilder, Scan, ScanFile
 from lakeport.kernel.schema import StructType, arrow_field
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.source import TableSource
-from lakeport.workers.reading import RowReader, read_rows
+from lakeport.workers.reading import RowReader, read_rows, read_whole
 
 if TYPE_CHECKING:
     import duckdb
@@ -124,7 +124,11 @@ class Rows(Generic[_Plan]):
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
-        return pa.Table.from_batches(list(self.to_batches()), self.schema)
+        if self._limit is not None:
+            return pa.Table.from_batches(self.to_batches(), self.schema)
+        plan = self.plan()
+        reader = RowReader.for_scan(plan, self.schema)
+        return pa.Table.from_batches(read_whole(self.engine, reader, plan.files()), self.schema)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """A pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`."""

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,6 +76,28 @@ class ParquetFiles:
             yield opened
 
 
+class _Decoding:
+    """How many threads decode at this moment."""
+
+    def __init__(self) -> None:
+        self._lock, self._threads = Lock(), 0
+
+    @contextmanager
+    def one(self) -> Iterator[bool]:
+        """Count this thread; whether it is the only one, so that inner threads find idle cores."""
+        with self._lock:
+            self._threads += 1
+            alone = self._threads == 1
+        try:
+            yield alone
+        finally:
+            with self._lock:
+                self._threads -= 1
+
+
+_DECODING = _Decoding()
+
+
 @cache
 def reading_pool() -> pa.MemoryPool | None:
     """The allocator for files read over a network; None for Arrow's default. That is mostly mimalloc, which requests
@@ -92,7 +115,8 @@ def _read_split(
     file: pq.ParquetFile, split: FileSplit, schema: pa.Schema, predicate: Expression | None, batch_size: int
 ) -> Iterator[pa.RecordBatch]:
     metadata = file.metadata
-    starts = np.cumsum([0] + [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
+    rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    starts = [0, *accumulate(rows)]
     end = metadata.num_row_groups if split.end_row_group is None else split.end_row_group
     groups = list(range(split.first_row_group, end))
     calendar = LegacyCalendar.of_file(file, split.file.path)
@@ -100,12 +124,12 @@ def _read_split(
         groups = row_groups_that_may_match(file, groups, schema, predicate, by_time=calendar is None)
     stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
     columns = columns_to_read(list(file.schema_arrow), stored)
-    for first, last in _runs(groups):
-        position = int(starts[first])
+    for run in _runs(groups, rows, batch_size):
+        position = starts[run[0]]
         batches = (
-            file.iter_batches(batch_size, list(range(first, last + 1)), columns, use_threads=split.file.size > _SMALL)
+            _decoded(file, run, columns, batch_size, starts[run[-1] + 1] - position)
             if columns
-            else _empty_batches(int(starts[last + 1]) - position, batch_size)
+            else _empty_batches(starts[run[-1] + 1] - position, batch_size)
         )
         for batch in batches:
             converted = batch if calendar is None else calendar.convert(batch)
@@ -114,6 +138,18 @@ def _read_split(
                 _check_text(column)
             yield _complete(conformed, schema, position)
             position += batch.num_rows
+
+
+def _decoded(
+    file: pq.ParquetFile, groups: list[int], columns: list[str], batch_size: int, rows: int
+) -> Iterator[pa.RecordBatch]:
+    size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+    if rows <= batch_size:
+        with _DECODING.one() as alone:
+            table = file.read_row_groups(groups, columns, use_threads=alone and size > _SMALL)
+        yield from table.to_batches()
+    else:
+        yield from file.iter_batches(batch_size, groups, columns, use_threads=size > _SMALL)
 
 
 def _check_text(array: pa.Array) -> None:
@@ -146,13 +182,16 @@ def _empty_batches(rows: int, batch_size: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_struct_array(pa.nulls(length, pa.struct([])))
 
 
-def _runs(groups: list[int]) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive numbers, as (first, last)."""
-    start = 0
-    for i in range(1, len(groups) + 1):
-        if i == len(groups) or groups[i] != groups[i - 1] + 1:
-            yield groups[start], groups[i - 1]
-            start = i
+def _runs(groups: list[int], rows: list[int], most: int) -> Iterator[list[int]]:
+    """Runs of consecutive row groups with at most so many rows, or single ones."""
+    run: list[int] = []
+    for group in groups:
+        if run and (group != run[-1] + 1 or sum(rows[i] for i in run) + rows[group] > most):
+            yield run
+            run = []
+        run.append(group)
+    if run:
+        yield run
 
 
 @contextmanager
