@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
 
+from lakeport.engine.parquet import load_polars
 from lakeport.frame.selection import Selection
 from lakeport.kernel.changes import ChangeFile, ChangeScan
 from lakeport.kernel.engine import Engine
@@ -128,7 +129,10 @@ class Rows(Generic[_Plan]):
             return pa.Table.from_batches(self.to_batches(), self.schema)
         plan = self.plan()
         reader = RowReader.for_scan(plan, self.schema)
-        return pa.Table.from_batches(read_whole(self.engine, reader, plan.files()), self.schema)
+        files: list[ScanFile | ChangeFile] = list(plan.files())
+        if plan.remaining_filter is not None:
+            load_polars(file.status for file in files)
+        return pa.Table.from_batches(read_whole(self.engine, reader, files), self.schema)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """A pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`."""

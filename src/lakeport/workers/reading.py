@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -96,17 +96,16 @@ def read_rows(
     return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else _weight)
 
 
-def read_whole(engine: Engine, reader: RowReader, files: Iterable[ScanFile | ChangeFile]) -> Iterator[pa.RecordBatch]:
+def read_whole(engine: Engine, reader: RowReader, files: Sequence[ScanFile | ChangeFile]) -> Iterator[pa.RecordBatch]:
     """The rows of the files, in file order, for a consumer that keeps them all: in large batches, and without a limit
     on those that wait for it."""
 
     def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=_WHOLE)
 
-    found = list(files)
-    if any(is_url(file.path) for file in found):
-        return in_order(found, read_file, pa.cpu_count() + 1, _weight, bounded=False)
-    return in_order(found, read_file, max(1, len(found)), at_once=pa.cpu_count(), bounded=False)
+    if any(is_url(file.path) for file in files):
+        return in_order(files, read_file, pa.cpu_count() + 1, _weight, bounded=False)
+    return in_order(files, read_file, len(files), at_once=pa.cpu_count(), bounded=False)
 
 
 def _weight(file: ScanFile | ChangeFile) -> int:
