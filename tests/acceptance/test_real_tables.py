@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
@@ -25,7 +26,9 @@ from lakeport.errors import (
 )
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, col
+from lakeport.kernel.schema import format_path
 from lakeport.kernel.snapshot import Snapshot, Table
+from lakeport.kernel.values import python_value
 from lakeport.testing.builder import read, scan_batches
 from tests.acceptance.comparing import assert_expected, assert_same_rows, with_json_variants
 from tests.acceptance.real_tables import (
@@ -48,10 +51,14 @@ from tests.acceptance.real_tables import (
 )
 from tests.conftest import SHARED
 from tests.engine.duckdb_engine import duckdb_engine
+from tests.engine.filtering_engines import FILTERING
 from tests.engine.plain_engine import plain_engine
 
 MAX_BATCHES = 10_000
 """Tables of a million rows are not read to their end in batches of one row."""
+
+
+MAX_ROWS_FILTERED = 100_000
 
 
 def file_count(snapshot: Snapshot, predicate: Expression | None = None) -> int:
@@ -330,6 +337,31 @@ def test_as_many_files_remain_after_skipping_as_expected(case: Entry) -> None:
         )
         expected = pa.Table.from_batches([b.filter(select(b, None)) for b in whole.to_batches()], whole.schema)
         assert_same_rows(read(snapshot, predicate), expected)
+
+
+def plain_conditions(rows: pa.Table) -> Iterator[Expression]:
+    """Filters on every column of a plain type, by the first value and the last that it has."""
+    for field in rows.schema:
+        values = rows.column(field.name).drop_null()
+        if pa.types.is_nested(field.type) or pa.types.is_null(field.type) or not len(values):
+            continue
+        column, (low, high) = col(format_path((field.name,))), map(python_value, (values[0], values[len(values) - 1]))
+        yield from (column == low, column != low, column < high, column >= high, column.is_null(), ~(column <= low))
+        yield (column > low) | column.is_null() | column.isin([low, high])
+        yield (column <= high) & column.is_not_null() & ~column.isin([high])
+
+
+@chosen(has_rows)
+@pytest.mark.parametrize("way", FILTERING)
+def test_a_filter_leaves_the_same_rows_by_every_reader(name: str, way: str) -> None:
+    whole, snapshot = latest_rows(name), table_of(name, engine=FILTERING[way]).latest_snapshot()
+    if whole.num_rows > MAX_ROWS_FILTERED:
+        pytest.skip("the same reader at work, for minutes")
+    for condition in plain_conditions(whole):
+        predicate = snapshot.scan_builder().with_filter(condition).build().filter
+        select = ENGINE.expressions.predicate_evaluator(whole.schema, predicate)
+        expected = [batch.filter(select(batch, None)) for batch in whole.to_batches()]
+        assert_same_rows(read(snapshot, condition), pa.Table.from_batches(expected, whole.schema))
 
 
 # Changes

@@ -1,4 +1,4 @@
-"""One contract, four engines."""
+"""One contract, several engines."""
 
 from pathlib import Path
 
@@ -11,8 +11,17 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.kernel.transaction import create_table
 from lakeport.kernel.write import RowTransformer
-from lakeport.testing import EngineContract, ExpressionContract, JsonContract, TableContract, memory_engine, struct
+from lakeport.testing import (
+    EngineContract,
+    ExpressionContract,
+    JsonContract,
+    ParquetReadingContract,
+    TableContract,
+    memory_engine,
+    struct,
+)
 from tests.engine.duckdb_engine import duckdb_engine
+from tests.engine.filtering_engines import FILTERING
 from tests.engine.plain_engine import plain_engine
 
 
@@ -26,6 +35,13 @@ class TestDefaultEngine(OnDisk, EngineContract):
     @pytest.fixture
     def engine(self) -> Engine:
         return default_engine()
+
+
+@pytest.mark.parametrize("way", FILTERING)
+class TestFilteringEngines(OnDisk, ParquetReadingContract):
+    @pytest.fixture
+    def engine(self, way: str) -> Engine:
+        return FILTERING[way]
 
 
 class TestDuckDBEngine(OnDisk, EngineContract):

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from lakeport.engine.parquet import uses_polars
 from lakeport.frame.changes import Changes
 from lakeport.frame.rows import Rows
 from lakeport.frame.selection import TableVersion, VersionRange
@@ -75,12 +76,16 @@ class Frame(Rows[Scan]):
         for batch in plan.scan_files():
             total += batch.data.num_rows
             files += scan_files_in(batch, plan.snapshot.root)
+        facts = {}
+        if plan.remaining_filter is not None and uses_polars(file.status for file in files):
+            facts["reader"] = "Polars, and pyarrow for what Polars cannot read exactly"
         return self._explained(
             "partitions suffice",
             table=self.target if self.source.prunes else plan.snapshot.root,
             version=str(self.version),
             columns=", ".join(self.schema.names),
             files=f"{len(files)} of {total}, {sum(f.size for f in files):,} bytes",
+            **facts,
         )
 
     def at(self, *, version: int | None = None, timestamp: int | str | datetime | None = None) -> Frame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
 
+from lakeport.engine.parquet import load_polars
 from lakeport.frame.selection import Selection
 from lakeport.kernel.changes import ChangeFile, ChangeScan
 from lakeport.kernel.engine import Engine
@@ -18,7 +19,7 @@ from lakeport.kernel.scan import PlanBuilder, Scan, ScanFile
 from lakeport.kernel.schema import StructType, arrow_field
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.source import TableSource
-from lakeport.workers.reading import RowReader, read_rows
+from lakeport.workers.reading import RowReader, read_rows, read_whole
 
 if TYPE_CHECKING:
     import duckdb
@@ -124,7 +125,14 @@ class Rows(Generic[_Plan]):
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
-        return pa.Table.from_batches(list(self.to_batches()), self.schema)
+        if self._limit is not None:
+            return pa.Table.from_batches(self.to_batches(), self.schema)
+        plan = self.plan()
+        reader = RowReader.for_scan(plan, self.schema)
+        files: list[ScanFile | ChangeFile] = list(plan.files())
+        if plan.remaining_filter is not None:
+            load_polars(file.status for file in files)
+        return pa.Table.from_batches(read_whole(self.engine, reader, files), self.schema)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """A pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`."""

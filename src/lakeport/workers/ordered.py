@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from itertools import islice
-from queue import Queue
+from queue import Queue, SimpleQueue
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
@@ -77,12 +78,21 @@ def ahead(calls: Iterable[Future[_R]], most: int, *, any_error: bool = False) ->
 
 
 def in_order(
-    items: Iterable[_T], produce: Callable[[_T], Iterator[_R]], threads: int, weigh: Callable[[_T], int] | None = None
+    items: Iterable[_T],
+    produce: Callable[[_T], Iterator[_R]],
+    threads: int,
+    weigh: Callable[[_T], int] | None = None,
+    *,
+    at_once: int | None = None,
+    bounded: bool = True,
 ) -> Iterator[_R]:
     """The results of `produce` for each item, in item order, prefetching the next items: `threads` of them, or more as
-    long as their total weight is at most `MOST_WAITED_FOR`."""
-    under_way: deque[tuple[_Producer[_R], int]] = deque()
+    long as their total weight is at most `MOST_WAITED_FOR`. At most `at_once` of them run; all by default.
+
+    Each item has a few results ahead of the consumer; with `bounded=False`, all of them, for one that keeps them."""
     most = threads if weigh is None else max(threads, _MOST_THREADS)
+    under_way: deque[tuple[_Producer[_R], int]] = deque()
+    crew: _Crew[_R] = _Crew(at_once or most)
     weighed = ((item, weigh(item) if weigh else 0) for item in items)
     following: tuple[_T, int] | None = None
     try:
@@ -90,7 +100,9 @@ def in_order(
             while len(under_way) < most and (following := following or next(weighed, None)) is not None:
                 if len(under_way) >= threads and sum(w for _, w in under_way) + following[1] > MOST_WAITED_FOR:
                     break
-                under_way.append((_Producer(produce(following[0])), following[1]))
+                producer = _Producer(produce, following[0], _BATCHES_AHEAD if bounded else 0)
+                under_way.append((producer, following[1]))
+                crew.run(producer)
                 following = None
             if not under_way:
                 return
@@ -99,30 +111,39 @@ def in_order(
     finally:
         for producer, _ in under_way:
             producer.stop()
+        crew.leave()
 
 
 class _Producer(Generic[_R]):
-    """A thread that runs a few batches ahead of its consumer."""
+    """The results of one item, a few ahead of their consumer."""
 
-    def __init__(self, batches: Iterator[_R]) -> None:
-        self._queue: Queue[_R | BaseException | None] = Queue(_BATCHES_AHEAD)
+    def __init__(self, produce: Callable[[_T], Iterator[_R]], item: _T, ahead: int) -> None:
+        self._results = partial(produce, item)
+        self._queue: Queue[_R | BaseException | None] = Queue(ahead)
         self._stopped = Event()
-        self._thread = Thread(target=self._run, args=(batches,), name="lakeport-reader", daemon=True)
-        self._thread.start()
+        self._ended = Event()
 
-    def _run(self, batches: Iterator[_R]) -> None:
+    def run(self) -> None:
         try:
-            for batch in batches:
-                self._queue.put(batch)
-                if self._stopped.is_set():
-                    break
-            self._queue.put(None)
+            self._run()
         except BaseException as error:  # reraised in the consumer's thread
             self._queue.put(error)
         finally:
-            close = getattr(batches, "close", None)
-            if close is not None:
-                close()
+            self._ended.set()
+
+    def _run(self) -> None:
+        if not self._stopped.is_set():
+            results = self._results()
+            try:
+                for result in results:
+                    self._queue.put(result)
+                    if self._stopped.is_set():
+                        break
+            finally:
+                close = getattr(results, "close", None)
+                if close is not None:
+                    close()
+        self._queue.put(None)
 
     def take(self) -> Iterator[_R]:
         while (item := self._queue.get()) is not None:
@@ -131,9 +152,37 @@ class _Producer(Generic[_R]):
             yield item
 
     def stop(self) -> None:
-        """Let the thread stop at the next batch."""
+        """Let it stop at the next result."""
         self._stopped.set()
-        while self._thread.is_alive():
+        while not self._ended.is_set():
             while not self._queue.empty():
                 self._queue.get_nowait()
-            self._thread.join(0.01)
+            self._ended.wait(0.01)
+
+
+class _Crew(Generic[_R]):
+    """Threads that run producers, in the order given. They are daemons, so a consumer that neither continues nor closes
+    its results does not keep the process from exiting."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: SimpleQueue[_Producer[_R] | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+
+    def run(self, producer: _Producer[_R]) -> None:
+        self._waiting.put(producer)
+        if len(self._threads) < self._most:
+            thread = Thread(target=self._work, name="lakeport-reader", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _work(self) -> None:
+        while (producer := self._waiting.get()) is not None:
+            producer.run()
+
+    def leave(self) -> None:
+        """Let the threads end, and wait for them: none has anything to run."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,8 @@ from lakeport.locations import is_url
 from lakeport.workers.ordered import MOST_WAITED_FOR, in_order
 
 _ToRows = Callable[[Iterable[pa.RecordBatch]], Iterator[FilteredBatch]]
+_WHOLE = 1 << 24
+"""More rows than row groups usually have."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class RowReader:
         )
         for batch in to_rows(physical):
             selection = batch.selection if select is None else select(batch.data, batch.selection)
-            rows = batch.data if selection is None else batch.data.filter(selection)
+            rows = batch.data if selection is None else _selected(batch.data, selection)
             if rows.num_rows:
                 yield rows if rows.schema.equals(self.output) else conform(rows, self.output, path=file.path)
 
@@ -74,6 +76,10 @@ class RowReader:
         raise TypeError(f"a {type(file).__name__} cannot be read with a {type(state).__name__}")
 
 
+def _selected(rows: pa.RecordBatch, selection: pa.BooleanArray) -> pa.RecordBatch:
+    return rows if selection.true_count == len(selection) else rows.filter(selection)
+
+
 def read_rows(
     engine: Engine,
     reader: RowReader,
@@ -81,13 +87,25 @@ def read_rows(
     batch_size: int | None = None,
     threads: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the files, in file order, reading `threads` files at once."""
+    """The rows of the files, in file order, reading `threads` files at once, in bounded memory."""
 
     def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=batch_size)
 
     # One more file than cores, so that no core idles while a finished file is consumed.
     return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else _weight)
+
+
+def read_whole(engine: Engine, reader: RowReader, files: Sequence[ScanFile | ChangeFile]) -> Iterator[pa.RecordBatch]:
+    """The rows of the files, in file order, for a consumer that keeps them all: in large batches, and without a limit
+    on those that wait for it."""
+
+    def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
+        return reader.read(engine, file, batch_size=_WHOLE)
+
+    if any(is_url(file.path) for file in files):
+        return in_order(files, read_file, pa.cpu_count() + 1, _weight, bounded=False)
+    return in_order(files, read_file, len(files), at_once=pa.cpu_count(), bounded=False)
 
 
 def _weight(file: ScanFile | ChangeFile) -> int:

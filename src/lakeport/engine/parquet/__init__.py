@@ -3,6 +3,7 @@
 May import `expressions` and the kernel.
 """
 
+from lakeport.engine.parquet.polars_rows import load_polars, uses_polars
 from lakeport.engine.parquet.reading import ParquetFiles
 
-__all__ = ["ParquetFiles"]
+__all__ = ["ParquetFiles", "load_polars", "uses_polars"]

@@ -6,35 +6,51 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet.decoding import SMALL, RowGroups, check_text
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
+from lakeport.engine.parquet.polars_rows import PolarsRows, uses_polars
+from lakeport.engine.parquet.row_filter import ColumnsFirst, FoundRows, RowFilter
 from lakeport.engine.parquet.row_groups import row_groups_that_may_match
 from lakeport.engine.parquet.writing import ParquetFileWriter, encode_parquet
 from lakeport.errors import CorruptTableError, LakeportError
-from lakeport.kernel.data_files import columns_to_read, conform
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.values import child_arrays, from_numpy
+from lakeport.kernel.values import from_numpy
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 DEFAULT_BATCH_SIZE = 256 * 1024
-_SMALL = 1 << 20
-"""Up to this size, decoding takes less time than setting up other threads or memory."""
+
+
+def suitable_filters(file: FileStatus, predicate: Expression, schema: pa.Schema) -> list[RowFilter]:
+    """The ways to find matching rows that pay off in this file and process, the best one first."""
+    if file.size <= SMALL:
+        return []
+    by_polars = PolarsRows.of(predicate, schema) if uses_polars([file]) else None
+    by_columns = ColumnsFirst.of(predicate, schema)
+    return [row_filter for row_filter in (by_polars, by_columns) if row_filter is not None]
 
 
 class ParquetFiles:
     """The `ParquetHandler` of the default engine."""
 
-    def __init__(self, storage: StorageClient, clock: Callable[[], int] = system_clock) -> None:
-        self._storage, self._clock = storage, clock
+    def __init__(
+        self,
+        storage: StorageClient,
+        clock: Callable[[], int] = system_clock,
+        row_filters: Callable[[FileStatus, Expression, pa.Schema], list[RowFilter]] = suitable_filters,
+    ) -> None:
+        """`row_filters` are the ways to find the rows of a file that match, the best one first."""
+        self._storage, self._clock, self._row_filters = storage, clock, row_filters
 
     def read_parquet_files(
         self,
@@ -44,11 +60,30 @@ class ParquetFiles:
         batch_size: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         for split in files:
-            with self._open(split.file) as file:
-                yield from _read_split(file, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+            with self._open(split.file) as (file, is_local):
+                yield from self._read_split(file, is_local, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+
+    def _read_split(
+        self,
+        file: pq.ParquetFile,
+        is_local: bool,
+        split: FileSplit,
+        schema: pa.Schema,
+        predicate: Expression | None,
+        batch_size: int,
+    ) -> Iterator[pa.RecordBatch]:
+        stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
+        filters = [] if predicate is None else self._row_filters(split.file, predicate, stored)
+        for groups in _row_groups(file, is_local, split, schema, predicate, batch_size):
+            attempts = (row_filter.rows(groups, stored, batch_size) for row_filter in filters)
+            found = next((rows for rows in attempts if rows is not None), None)
+            if found is None:
+                yield from _all_rows(groups, schema, stored, batch_size)
+            else:
+                yield from _in_batches(found, schema, batch_size)
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
-        with self._open(file) as opened:
+        with self._open(file) as (opened, _):
             groups = opened.metadata.num_row_groups
         cuts = sorted({groups * part // parts for part in range(parts + 1)}) if groups else [0]
         pieces = [FileSplit(file, first, end) for first, end in pairwise(cuts)]
@@ -61,18 +96,19 @@ class ParquetFiles:
         return encode_parquet(batches, schema)
 
     @contextmanager
-    def _open(self, file: FileStatus) -> Iterator[pq.ParquetFile]:
+    def _open(self, file: FileStatus) -> Iterator[tuple[pq.ParquetFile, bool]]:
+        """The file, and whether other libraries can open its path."""
         from pyarrow.parquet import ParquetFile  # lazy: it loads storage clients, 8 MB that reading a log does not need
 
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
             options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
             opened = ParquetFile(source, **options)
             is_remote = not isinstance(source, pa.OSFile)
-            if is_remote and file.size > _SMALL and (pool := reading_pool()) is not None:
+            if is_remote and file.size > SMALL and (pool := reading_pool()) is not None:
                 reader = type(opened.reader)(memory_pool=pool)
                 reader.open(source, metadata=opened.metadata, **options)
                 opened.reader = reader
-            yield opened
+            yield opened, not is_remote and os.path.isabs(file.path)
 
 
 @cache
@@ -88,71 +124,65 @@ def reading_pool() -> pa.MemoryPool | None:
         return None
 
 
-def _read_split(
-    file: pq.ParquetFile, split: FileSplit, schema: pa.Schema, predicate: Expression | None, batch_size: int
-) -> Iterator[pa.RecordBatch]:
-    metadata = file.metadata
-    starts = np.cumsum([0] + [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
-    end = metadata.num_row_groups if split.end_row_group is None else split.end_row_group
-    groups = list(range(split.first_row_group, end))
+def _all_rows(groups: RowGroups, schema: pa.Schema, stored: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
+    position = groups.start
+    for batch in groups.batches(stored, batch_size):
+        check_text(batch)
+        yield _complete(batch, schema, np.arange(position, position + batch.num_rows))
+        position += batch.num_rows
+
+
+def _in_batches(found: FoundRows, schema: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
+    rows, positions = found
+    check_text(rows)
+    for start in range(0, rows.num_rows, batch_size):
+        end = start + batch_size
+        yield _complete(rows.slice(start, batch_size), schema, positions[start:end])
+
+
+def _row_groups(
+    file: pq.ParquetFile,
+    is_local: bool,
+    split: FileSplit,
+    schema: pa.Schema,
+    predicate: Expression | None,
+    most_rows: int,
+) -> Iterator[RowGroups]:
+    """The row groups of the split that may match, those that are small together."""
+    metadata, path = file.metadata, split.file.path
+    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    starts = [0, *accumulate(rows)]
+    numbers = list(range(split.first_row_group, len(rows) if split.end_row_group is None else split.end_row_group))
     calendar = LegacyCalendar.of_file(file, split.file.path)
-    if predicate is not None and groups:
-        groups = row_groups_that_may_match(file, groups, schema, predicate, by_time=calendar is None)
-    stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
-    columns = columns_to_read(list(file.schema_arrow), stored)
-    for first, last in _runs(groups):
-        position = int(starts[first])
-        batches = (
-            file.iter_batches(batch_size, list(range(first, last + 1)), columns, use_threads=split.file.size > _SMALL)
-            if columns
-            else _empty_batches(int(starts[last + 1]) - position, batch_size)
-        )
-        for batch in batches:
-            converted = batch if calendar is None else calendar.convert(batch)
-            conformed = conform(converted, stored, path=split.file.path)
-            for column in conformed.columns:
-                _check_text(column)
-            yield _complete(conformed, schema, position)
-            position += batch.num_rows
+    if predicate is not None and numbers:
+        numbers = row_groups_that_may_match(file, numbers, schema, predicate, by_time=calendar is None)
+    for run in _runs(numbers, rows, most_rows):
+        start = starts[run[0]]
+        yield RowGroups(file, path, is_local, calendar, run, start, starts[run[-1] + 1] - start)
 
 
-def _check_text(array: pa.Array) -> None:
-    """Raises `ArrowInvalid` for text that is not UTF-8: neither Arrow nor consumers of the rows check it. Most text is
-    ASCII, which the greatest byte alone shows."""
-    if pa.types.is_string(array.type):
-        text = array.buffers()[2]
-        if text is not None and np.frombuffer(text, np.uint8).max(initial=0) >= 0x80:
-            array.validate(full=True)
-    for child in child_arrays(array):
-        _check_text(child)
-
-
-def _complete(batch: pa.RecordBatch, schema: pa.Schema, position: int) -> pa.RecordBatch:
+def _complete(batch: pa.RecordBatch, schema: pa.Schema, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """The batch with the row index at its place in the schema."""
     if len(schema) == batch.num_columns:
         return batch
     arrays, fields = batch.columns, list(batch.schema)
     for index, field in enumerate(schema):
         if METADATA_COLUMN in (field.metadata or {}):
-            arrays.insert(index, from_numpy(np.arange(position, position + batch.num_rows, dtype=np.int64)))
+            arrays.insert(index, from_numpy(positions))
             fields.insert(index, field)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _empty_batches(rows: int, batch_size: int) -> Iterator[pa.RecordBatch]:
-    """Batches with rows but no columns, for files that need no column."""
-    for start in range(0, rows, batch_size):
-        length = min(batch_size, rows - start)
-        yield pa.RecordBatch.from_struct_array(pa.nulls(length, pa.struct([])))
-
-
-def _runs(groups: list[int]) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive numbers, as (first, last)."""
-    start = 0
-    for i in range(1, len(groups) + 1):
-        if i == len(groups) or groups[i] != groups[i - 1] + 1:
-            yield groups[start], groups[i - 1]
-            start = i
+def _runs(groups: list[int], rows: list[int], most: int) -> Iterator[list[int]]:
+    """Runs of consecutive row groups with at most so many rows, or single ones."""
+    run: list[int] = []
+    for group in groups:
+        if run and (group != run[-1] + 1 or sum(rows[i] for i in run) + rows[group] > most):
+            yield run
+            run = []
+        run.append(group)
+    if run:
+        yield run
 
 
 @contextmanager

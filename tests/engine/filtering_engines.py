@@ -1,0 +1,26 @@
+"""The default engine with one way to find a filter's rows, used for every file, however small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakeport.engine import ComposedEngine, default_engine
+from lakeport.engine.parquet import ParquetFiles
+from lakeport.engine.parquet.polars_rows import PolarsRows
+from lakeport.engine.parquet.row_filter import ColumnsFirst, RowFilter
+from lakeport.kernel.engine import FileStatus
+from lakeport.kernel.expressions import Expression
+
+
+def filtering_engine(way: type[ColumnsFirst] | type[PolarsRows]) -> ComposedEngine:
+    def row_filters(file: FileStatus, predicate: Expression, schema: pa.Schema) -> list[RowFilter]:
+        found = way.of(predicate, schema)
+        return [] if found is None else [found]
+
+    engine = default_engine()
+    return replace(engine, parquet=ParquetFiles(engine.storage, row_filters=row_filters))
+
+
+FILTERING = {way.__name__: filtering_engine(way) for way in (ColumnsFirst, PolarsRows)}
