@@ -30,6 +30,7 @@ MOST_MODULES = 13
 # Imports that go up, for annotations alone.
 TYPES_ABOVE = {
     ("kernel.scan", "kernel.snapshot"),
+    ("relations", "frame"),
     ("server.http", "server.catalog"),
     ("spark.frames", "frame"),
     ("spark.native", "frame"),
@@ -38,6 +39,7 @@ TYPES_ABOVE = {
 # Rooms and modules that need an extra: the rest imports them only inside a function.
 EXTRAS: dict[str, set[str]] = {
     "server": {"litestar", "uvicorn", "uvloop", "sqlalchemy", "yaml", "prometheus_client"},
+    "relations": {"duckdb", "polars"},
     "spark": {"pyspark"},
     "workers.spark": {"pyspark"},
     "iceberg": {"pyiceberg"},
@@ -53,7 +55,9 @@ DEFERRED |= {"lakeport.cli.app", "lakeport.spark.loading"}
 DEFERRED |= {"lakeport.server.catalog.postgresql"}
 # pyiceberg takes a second to load: who converts to a path does without it.
 DEFERRED |= {"lakeport.iceberg.targets.catalog", "lakeport.iceberg.verification.pyiceberg_reader"}
-# What only one command needs: datasets of Arrow, and the terminal's lines.
+# Datasets of Arrow import pandas.
+DEFERRED |= {"lakeport.relations.dataset"}
+# What only one command needs: DuckDB, and the terminal's lines.
 DEFERRED |= {"lakeport.cli.sql.session", "lakeport.cli.sql.tables", "lakeport.cli.sql.prompt"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
