@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client, iceberg, server, spark, spark_native, spark_write, tables
+from bench import client, everyday, iceberg, server, spark, spark_native, spark_write, tables
 from bench.comparing import ROUNDS, compare, measure, report
 
 
@@ -77,7 +77,12 @@ def bench_iceberg(folder: Path) -> None:
     iceberg.bench_iceberg(folder)
 
 
+def bench_everyday(folder: Path) -> None:
+    everyday.bench_everyday(folder)
+
+
 BENCHMARKS: dict[str, Callable[[Path], None]] = {
+    "everyday": bench_everyday,
     "log": bench_log,
     "checkpoint": bench_checkpoint,
     "scan": bench_scan,

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-TOKEN = "the bench's token"
+TOKEN = "bench-token"
 TABLE = "/delta-sharing/shares/bench/schemas/main/tables/table"
 START_SECONDS = 30
 
