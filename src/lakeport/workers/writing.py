@@ -259,9 +259,11 @@ class _OpenFile:
 
     def _write_all(self) -> None:
         context = self._context
-        statistics = StatsCollector(context.stats_columns)
+        statistics = StatsCollector(context.stats_columns, context.bounded_columns)
         path = f"{context.table_root}/{self.path}"
-        writer = self._engine.parquet.open_writer(path, context.physical_schema, context.compression)
+        writer = self._engine.parquet.open_writer(
+            path, context.physical_schema, context.compression, context.bounded_columns
+        )
         try:
             while (batch := self._queue.get()) is not None and not self._abandoned.is_set():
                 statistics.add(batch)
@@ -275,5 +277,7 @@ class _OpenFile:
         except BaseException:
             writer.abort()
             raise
+        for column in context.bounded_columns:
+            statistics.add_bounds(column, writer.bounds(column))
         stats = None if context.change_data else statistics.to_json(True if context.tight_bounds else None)
         self._add = context.add(file, self._partition_values, stats)

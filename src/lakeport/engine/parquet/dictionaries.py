@@ -5,12 +5,11 @@ starts over with plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
+from lakeport.engine.parquet.leaves import leaves_of
 from lakeport.kernel.values import from_numpy
 
 _SAMPLE = 1 << 12
@@ -22,10 +21,10 @@ def columns_with_dictionary(rows: pa.Table) -> list[str]:
     """The Parquet columns worth a dictionary, as dotted paths: those whose values repeat in a sample of `rows`, and all
     nested ones."""
     return [
-        path
+        ".".join(path)
         for field, column in zip(rows.schema, rows.columns, strict=True)
         if types.is_nested(field.type) or _pays(column)
-        for path in _leaves(field.name, field.type)
+        for path, _ in leaves_of(field)
     ]
 
 
@@ -56,16 +55,3 @@ def _birthdays(distinct: int) -> int:
     """About how many values a column has if so many are distinct in a sample: n values drawn from d give n²/2d pairs
     of equal ones."""
     return _SAMPLE**2 // (2 * max(_SAMPLE - distinct, 1))
-
-
-def _leaves(path: str, data_type: pa.DataType) -> Iterator[str]:
-    if types.is_struct(data_type):
-        for field in data_type:
-            yield from _leaves(f"{path}.{field.name}", field.type)
-    elif types.is_map(data_type):
-        yield from _leaves(f"{path}.key_value.key", data_type.key_type)
-        yield from _leaves(f"{path}.key_value.value", data_type.item_type)
-    elif types.is_nested(data_type):
-        yield from _leaves(f"{path}.list.element", data_type.value_type)
-    else:
-        yield path

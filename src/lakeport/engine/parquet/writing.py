@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet.bounds import EncodedBounds
 from lakeport.engine.parquet.dictionaries import columns_with_dictionary
 from lakeport.errors import InvalidDataError, LakeportError
 from lakeport.kernel.engine import FileStatus, OutputFile
@@ -29,7 +30,13 @@ class ParquetFileWriter:
     """The `DataFileWriter` of the default engine."""
 
     def __init__(
-        self, output: OutputFile, path: str, schema: pa.Schema, clock: Callable[[], int], compression: str = "snappy"
+        self,
+        output: OutputFile,
+        path: str,
+        schema: pa.Schema,
+        clock: Callable[[], int],
+        compression: str = "snappy",
+        bounded: Collection[tuple[str, ...]] = (),
     ) -> None:
         self._path, self._schema, self._clock = path, schema, clock
         self._compression = compression
@@ -37,6 +44,8 @@ class ParquetFileWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = self._grouped_bytes = 0
         self._writer: pq.ParquetWriter | None = None
+        self._footers: list[pq.FileMetaData] = []
+        self._bounds = EncodedBounds(schema, bounded)
 
     @property
     def size(self) -> int:
@@ -61,8 +70,12 @@ class ParquetFileWriter:
         assert self._writer is not None
         with _writing_errors(self._path):
             self._writer.close()
+        self._bounds.finish(self._footers[0])
         self._sink.finish()
         return FileStatus(self._path, self._sink.size, self._clock())
+
+    def bounds(self, path: tuple[str, ...]) -> tuple[Any, Any] | None:
+        return self._bounds.of(path)
 
     def abort(self) -> None:
         self._waiting.clear()
@@ -89,8 +102,9 @@ class ParquetFileWriter:
         table = pa.Table.from_batches(self._waiting, self._schema)
         with _writing_errors(self._path):
             if self._writer is None:
-                self._writer = _open_writer(self._sink, table, self._compression)
+                self._writer = _open_writer(self._sink, table, self._compression, self._footers)
             if self._waiting:
+                self._bounds.add(table)
                 self._writer.write_table(table, row_group_size=self._waiting_rows)
         self._grouped_bytes += self._waiting_bytes
         self._waiting.clear()
@@ -148,8 +162,8 @@ class _Sink(io.RawIOBase):
         self._output = None
 
 
-def _open_writer(sink: _Sink, first: pa.Table, compression: str) -> pq.ParquetWriter:
-    """Open a writer for a file whose first row group is given.
+def _open_writer(sink: _Sink, first: pa.Table, compression: str, footers: list[pq.FileMetaData]) -> pq.ParquetWriter:
+    """Open a writer for a file whose first row group is given. Its close appends its footer to `footers`.
 
     Does not store Arrow's own schema: Parquet's has all that a table needs, and readers trust only that. Decimals are
     stored as integers where they fit, as Spark writes them."""
@@ -163,6 +177,7 @@ def _open_writer(sink: _Sink, first: pa.Table, compression: str) -> pq.ParquetWr
         coerce_timestamps="us",
         store_decimal_as_integer=True,
         store_schema=False,
+        metadata_collector=footers,
     )
 
 
