@@ -5,7 +5,7 @@ It shows that a part of an engine can be swapped: nothing here uses pyarrow's Pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -63,8 +63,10 @@ class DuckDBParquet:
         cuts = np.unique(np.linspace(0, groups, parts + 1).astype(int)).tolist()
         return [FileSplit(file, first, end) for first, end in pairwise(cuts)] or [FileSplit(file)]
 
-    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> DataFileWriter:
-        return self._writing.open_writer(path, schema, compression)
+    def open_writer(
+        self, path: str, schema: pa.Schema, compression: str = "snappy", bounded: Collection[tuple[str, ...]] = ()
+    ) -> DataFileWriter:
+        return self._writing.open_writer(path, schema, compression, bounded)
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
         return self._writing.encode_parquet(batches, schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -95,8 +95,10 @@ class _WatchedParquet:
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         return self.parquet.split(file, parts)
 
-    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> DataFileWriter:
-        return _WatchedWriter(self.parquet.open_writer(path, schema, compression), self.count)
+    def open_writer(
+        self, path: str, schema: pa.Schema, compression: str = "snappy", bounded: Collection[tuple[str, ...]] = ()
+    ) -> DataFileWriter:
+        return _WatchedWriter(self.parquet.open_writer(path, schema, compression, bounded), self.count)
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
         return self.parquet.encode_parquet(batches, schema)
@@ -118,6 +120,9 @@ class _WatchedWriter:
         file = self.writer.close()
         self.count(file.size)
         return file
+
+    def bounds(self, path: tuple[str, ...]) -> tuple[Any, Any] | None:
+        return self.writer.bounds(path)
 
     def abort(self) -> None:
         self.writer.abort()

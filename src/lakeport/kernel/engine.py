@@ -8,9 +8,9 @@ Paths are plain text, never percent-encoded: an absolute local path or `scheme:/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -149,6 +149,10 @@ class DataFileWriter(Protocol):
     def close(self) -> FileStatus:
         """Finish the file and return its path, exact size and time. A file without rows is valid."""
 
+    def bounds(self, path: tuple[str, ...]) -> tuple[Any, Any] | None:
+        """After `close`: the least and greatest value, exactly, of one of the file's `bounded` columns; text in the
+        order of its code points. None if all values are null."""
+
     def abort(self) -> None:
         """Discard the file completely. Never raises; a no-op after `close` or when repeated."""
 
@@ -182,8 +186,11 @@ class ParquetHandler(Protocol):
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         """Split the file at row groups into at most `parts` pieces of similar size that cover it."""
 
-    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> DataFileWriter:
+    def open_writer(
+        self, path: str, schema: pa.Schema, compression: str = "snappy", bounded: Collection[tuple[str, ...]] = ()
+    ) -> DataFileWriter:
         """Open a writer for a new file with a unique name. `compression` is uncompressed, snappy, gzip or zstd.
+        `bounded` are the columns whose bounds are asked for in the end: text and decimals, outside lists and maps.
 
         - A column with `FIELD_ID` gets that id in the file; nested fields likewise.
         - Required columns are required in the file, at every level of nesting.

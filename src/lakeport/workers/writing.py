@@ -9,7 +9,7 @@ partition is written out. So many partitions need not mean many small files.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -23,6 +23,8 @@ from lakeport.kernel.actions import Add
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.write import PhysicalBatch, RowTransformer, StatsCollector, WriteContext
 
+_SMALL_ROWS = 1 << 14
+"""Batches with fewer rows are combined; others are not worth a copy."""
 _GATHERED_ROWS = 1 << 18
 _GATHERED_BYTES = 32 << 20
 """Small batches are combined up to this size, and large ones split, before partitioning; a partition buffers this much
@@ -71,13 +73,23 @@ class _Waiting:
         self.rows += batch.num_rows
         self.size += batch.nbytes
 
-    def joined(self) -> list[pa.RecordBatch]:
-        """The same rows in as few batches as their schemas allow."""
-        batches = self.batches
-        if len(batches) < 2 or any(batch.schema != batches[0].schema for batch in batches):
-            return batches
-        joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        return joined
+    def joined(self, enough: int = _SMALL_ROWS) -> Iterator[pa.RecordBatch]:
+        """The same rows; batches with fewer than `enough` rows are combined with others of the same schema."""
+        small = _Waiting()
+        for batch in self.batches:
+            if small.rows and (batch.num_rows >= enough or batch.schema != small.batches[0].schema):
+                yield small.combined()
+                small = _Waiting()
+            small.add(batch)
+            if small.rows >= enough:
+                yield small.combined()
+                small = _Waiting()
+        if small.batches:
+            yield small.combined()
+
+    def combined(self) -> pa.RecordBatch:
+        """The rows as one batch; all have one schema."""
+        return self.batches[0] if len(self.batches) == 1 else pa.concat_batches(self.batches)
 
 
 class DataWriter:
@@ -117,7 +129,8 @@ class DataWriter:
 
     def _flush(self) -> None:
         gathered, self._gathered = self._gathered, _Waiting()
-        for batch in gathered.joined():
+        # A batch is split by partition, so one of many partitions must not be small.
+        for batch in gathered.joined(_GATHERED_ROWS if self._context.partition_columns else _SMALL_ROWS):
             for part in self._transformer.transform(batch):
                 if part.data.num_rows:
                     self._route(part)
@@ -246,9 +259,11 @@ class _OpenFile:
 
     def _write_all(self) -> None:
         context = self._context
-        statistics = StatsCollector(context.stats_columns)
+        statistics = StatsCollector(context.stats_columns, context.bounded_columns)
         path = f"{context.table_root}/{self.path}"
-        writer = self._engine.parquet.open_writer(path, context.physical_schema, context.compression)
+        writer = self._engine.parquet.open_writer(
+            path, context.physical_schema, context.compression, context.bounded_columns
+        )
         try:
             while (batch := self._queue.get()) is not None and not self._abandoned.is_set():
                 statistics.add(batch)
@@ -262,5 +277,7 @@ class _OpenFile:
         except BaseException:
             writer.abort()
             raise
+        for column in context.bounded_columns:
+            statistics.add_bounds(column, writer.bounds(column))
         stats = None if context.change_data else statistics.to_json(True if context.tight_bounds else None)
         self._add = context.add(file, self._partition_values, stats)

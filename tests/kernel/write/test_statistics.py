@@ -220,6 +220,22 @@ def test_decimals_are_exact_and_plain() -> None:
     assert f'"minValues":{{"c":0.{"0" * 36}1}},"maxValues":{{"c":1.{"0" * 37}}}' in text
 
 
+def test_bounds_that_the_encoder_knows_are_those_that_values_have() -> None:
+    schema = arrow_schema(struct(t="string", d="decimal(38,2)", n="long", f="double"))
+    values: dict[str, list[Any]] = {"t": ["b", None, "a" * 40], "d": [Decimal("1.5"), None, Decimal(-2)]}
+    values |= {"n": [1, 2, 3], "f": [0.0, NAN, 1.0]}
+    columns = [(name,) for name in values]
+    collector = StatsCollector(columns, bounded=[("t",), ("d",)])
+    collector.add(to_table(values, schema).to_batches()[0])
+    collector.add_bounds(("t",), ("a" * 40, "b"))
+    collector.add_bounds(("d",), (Decimal(-2), Decimal("1.5")))
+    assert json.loads(collector.to_json(None)) == json.loads(collect(schema, values, columns))
+    collector = StatsCollector([("t",)], bounded=[("t",)])
+    collector.add(pa.record_batch({"t": pa.array([None], pa.string())}))
+    collector.add_bounds(("t",), None)
+    assert json.loads(collector.to_json(None)) == {"numRecords": 1, "nullCount": {"t": 1}}
+
+
 # Wide bounds
 
 

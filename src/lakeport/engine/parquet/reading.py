@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate, pairwise
@@ -89,8 +89,10 @@ class ParquetFiles:
         pieces = [FileSplit(file, first, end) for first, end in pairwise(cuts)]
         return pieces or [FileSplit(file)]
 
-    def open_writer(self, path: str, schema: pa.Schema, compression: str = "snappy") -> ParquetFileWriter:
-        return ParquetFileWriter(self._storage.open_output(path), path, schema, self._clock, compression)
+    def open_writer(
+        self, path: str, schema: pa.Schema, compression: str = "snappy", bounded: Collection[tuple[str, ...]] = ()
+    ) -> ParquetFileWriter:
+        return ParquetFileWriter(self._storage.open_output(path), path, schema, self._clock, compression, bounded)
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
         return encode_parquet(batches, schema)

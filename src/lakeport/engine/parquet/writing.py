@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet.bounds import EncodedBounds
+from lakeport.engine.parquet.dictionaries import columns_with_dictionary
 from lakeport.errors import InvalidDataError, LakeportError
 from lakeport.kernel.engine import FileStatus, OutputFile
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-ROW_GROUP_ROWS = 1 << 20
-ROW_GROUP_BYTES = 128 << 20
-"""In Arrow's memory format: at most this much of a file waits for its row group."""
+_ROW_GROUP_ROWS = 1 << 20
+_ROW_GROUP_BYTES = 32 << 20
+"""The size of a row group, in Arrow's memory format."""
+_FEW_ROWS = 1 << 16
+_MOST_BYTES = 128 << 20
+"""A row group of few rows may be as large as this: the columns of wide tables would become too short otherwise."""
 
 
 class ParquetFileWriter:
     """The `DataFileWriter` of the default engine."""
 
     def __init__(
-        self, output: OutputFile, path: str, schema: pa.Schema, clock: Callable[[], int], compression: str = "snappy"
+        self,
+        output: OutputFile,
+        path: str,
+        schema: pa.Schema,
+        clock: Callable[[], int],
+        compression: str = "snappy",
+        bounded: Collection[tuple[str, ...]] = (),
     ) -> None:
         self._path, self._schema, self._clock = path, schema, clock
+        self._compression = compression
         self._sink = _Sink(output)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = self._grouped_bytes = 0
-        try:
-            with _writing_errors(path):
-                self._writer = _open_writer(self._sink, schema, compression)
-        except BaseException:
-            self._sink.abort()
-            raise
+        self._writer: pq.ParquetWriter | None = None
+        self._footers: list[pq.FileMetaData] = []
+        self._bounds = EncodedBounds(schema, bounded)
 
     @property
     def size(self) -> int:
@@ -47,28 +56,40 @@ class ParquetFileWriter:
         self._check(batch)
         bytes_per_row = max(1.0, batch.nbytes / max(1, batch.num_rows))
         while batch.num_rows:
-            room = max(1, int((ROW_GROUP_BYTES - self._waiting_bytes) / bytes_per_row))
-            piece = batch.slice(0, min(room, ROW_GROUP_ROWS - self._waiting_rows))
+            piece = batch.slice(0, max(1, self._room(bytes_per_row)))
             batch = batch.slice(piece.num_rows)
             self._waiting.append(piece)
             self._waiting_rows += piece.num_rows
             self._waiting_bytes += int(piece.num_rows * bytes_per_row)
-            if self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes + bytes_per_row > ROW_GROUP_BYTES:
+            if self._room(bytes_per_row) < 1:
                 self._write_row_group()
 
     def close(self) -> FileStatus:
-        if self._waiting:
+        if self._waiting or self._writer is None:
             self._write_row_group()
+        assert self._writer is not None
         with _writing_errors(self._path):
             self._writer.close()
+        self._bounds.finish(self._footers[0])
         self._sink.finish()
         return FileStatus(self._path, self._sink.size, self._clock())
+
+    def bounds(self, path: tuple[str, ...]) -> tuple[Any, Any] | None:
+        return self._bounds.of(path)
 
     def abort(self) -> None:
         self._waiting.clear()
         self._sink.abort()
-        with suppress(Exception):  # otherwise it would close on garbage collection
-            self._writer.close()
+        if self._writer is not None:
+            with suppress(Exception):  # otherwise it would close on garbage collection
+                self._writer.close()
+
+    def _room(self, bytes_per_row: float) -> int:
+        """How many more such rows fit into the row group."""
+        rows = int((_ROW_GROUP_BYTES - self._waiting_bytes) / bytes_per_row)
+        if self._waiting_rows + rows < _FEW_ROWS:
+            rows = min(_FEW_ROWS - self._waiting_rows, int((_MOST_BYTES - self._waiting_bytes) / bytes_per_row))
+        return min(rows, _ROW_GROUP_ROWS - self._waiting_rows)
 
     def _check(self, batch: pa.RecordBatch) -> None:
         if not batch.schema.equals(self._schema):
@@ -80,7 +101,11 @@ class ParquetFileWriter:
     def _write_row_group(self) -> None:
         table = pa.Table.from_batches(self._waiting, self._schema)
         with _writing_errors(self._path):
-            self._writer.write_table(table, row_group_size=self._waiting_rows)
+            if self._writer is None:
+                self._writer = _open_writer(self._sink, table, self._compression, self._footers)
+            if self._waiting:
+                self._bounds.add(table)
+                self._writer.write_table(table, row_group_size=self._waiting_rows)
         self._grouped_bytes += self._waiting_bytes
         self._waiting.clear()
         self._waiting_rows = self._waiting_bytes = 0
@@ -137,18 +162,22 @@ class _Sink(io.RawIOBase):
         self._output = None
 
 
-def _open_writer(sink: _Sink, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    """Does not store Arrow's own schema: Parquet's has all that a table needs, and readers trust only that. Decimals
-    are stored as integers where they fit, as Spark writes them."""
+def _open_writer(sink: _Sink, first: pa.Table, compression: str, footers: list[pq.FileMetaData]) -> pq.ParquetWriter:
+    """Open a writer for a file whose first row group is given. Its close appends its footer to `footers`.
+
+    Does not store Arrow's own schema: Parquet's has all that a table needs, and readers trust only that. Decimals are
+    stored as integers where they fit, as Spark writes them."""
     from pyarrow.parquet import ParquetWriter
 
     return ParquetWriter(
         sink,
-        schema,
+        first.schema,
         compression="none" if compression == "uncompressed" else compression,
+        use_dictionary=columns_with_dictionary(first),
         coerce_timestamps="us",
         store_decimal_as_integer=True,
         store_schema=False,
+        metadata_collector=footers,
     )
 
 

@@ -66,9 +66,11 @@ def _physical(way: _Way, mapping_mode: str) -> _Path:
 class StatsCollector:
     """Collects the statistics of one data file from the batches written to it."""
 
-    def __init__(self, columns: Iterable[_Path]) -> None:
-        """`columns` are physical paths; each must be in every batch."""
+    def __init__(self, columns: Iterable[_Path], bounded: Collection[_Path] = ()) -> None:
+        """`columns` are physical paths; each must be in every batch. The bounds of `bounded` ones are not looked for:
+        `add_bounds` gives them."""
         self._columns = {path: _Summary() for path in columns}
+        self._bounded = frozenset(bounded)
         self.num_records = 0
         """The number of rows added."""
 
@@ -77,7 +79,13 @@ class StatsCollector:
         self.num_records += batch.num_rows
         for path, summary in self._columns.items():
             top = batch.column(path[0])
-            summary.add(pc.struct_field(top, path[1:]) if path[1:] else top)  # unlike field(), keeps parents' nulls
+            column = pc.struct_field(top, path[1:]) if path[1:] else top  # unlike field(), keeps parents' nulls
+            summary.add(column, look=path not in self._bounded)
+
+    def add_bounds(self, path: _Path, bounds: tuple[Any, Any] | None) -> None:
+        """Add the least and greatest of a `bounded` column's values in the batches; None if there are none."""
+        if bounds is not None:
+            self._columns[path].widen(*bounds)
 
     def to_json(self, tight: bool | None = True) -> str:
         """The text for an add action. `tight` says whether the bounds are tight; None omits it, as in tables without
@@ -101,10 +109,10 @@ class _Summary:
     has_nan: bool = False
     type: pa.DataType | None = None
 
-    def add(self, array: pa.Array) -> None:
+    def add(self, array: pa.Array, *, look: bool) -> None:
         self.type = array.type
         self.nulls += array.null_count
-        if array.null_count == len(array) or not any(is_a(array.type) for is_a in _BOUNDED):
+        if not look or array.null_count == len(array) or not any(is_a(array.type) for is_a in _BOUNDED):
             return
         least, greatest = _float_bounds(array) if types.is_floating(array.type) else _bounds(array)
         if greatest != greatest:
@@ -112,6 +120,9 @@ class _Summary:
             least, greatest = _bounds(array)  # of the non-NaN values
         if least != least:  # all values are NaN
             return
+        self.widen(least, greatest)
+
+    def widen(self, least: Any, greatest: Any) -> None:
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 

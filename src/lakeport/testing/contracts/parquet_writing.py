@@ -7,6 +7,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -243,3 +244,33 @@ class ParquetWritingContract(Contract):
         assert data == engine.storage.read(file.path)
         with pytest.raises(InvalidDataError):
             engine.parquet.encode_parquet([pa.record_batch({"n": [1]})], self.EVERY_TYPE)
+
+    TEXTS = ("", "a", "ü", "\uffff", "😀", "z" * 5000, "😀" * 3000, None, None)
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_the_bounds_of_text_and_decimals_are_exact(self, engine: Engine, root: str, seed: int) -> None:
+        choose = Random(seed)
+        numbers = [None, Decimal(0), Decimal("1e27"), Decimal("-1e27"), Decimal("0.0000000015")]
+        rows: list[dict[str, Any]] = [
+            {"t": text, "d": choose.choice(numbers), "s": choose.choice([None, {"a b.c": text}])}
+            for text in choose.choices(self.TEXTS[choose.randrange(9) :], k=choose.randrange(1, 30))
+        ]
+        leaf = pa.struct([("x", pa.list_(pa.string())), ("a b.c", pa.string())])
+        schema = pa.schema([("l", pa.list_(leaf)), ("t", pa.string()), ("d", pa.decimal128(38, 10)), ("s", leaf)])
+        paths = [("d",), ("t",), ("s", "a b.c")]
+        writer = engine.parquet.open_writer(f"{root}/f", schema, "snappy", paths)
+        for start in range(0, len(rows), 7):
+            writer.write(pa.RecordBatch.from_pylist(rows[start : start + 7], schema))
+        writer.close()
+        for path in paths:
+            values = [row[path[0]] if path[1:] == () else (row["s"] or {}).get("a b.c") for row in rows]
+            known = [value for value in values if value is not None]
+            assert writer.bounds(path) == ((min(known), max(known)) if known else None)
+
+    def test_bounds_are_those_of_all_row_groups(self, engine: Engine, root: str) -> None:
+        schema = pa.schema([("t", pa.string())])
+        writer = engine.parquet.open_writer(f"{root}/f", schema, "snappy", [("t",)])
+        for text in ("m", "z", "a", "c"):
+            writer.write(pa.record_batch({"t": [text * 100] * 700_000}))
+        assert self.opened(engine, writer.close()).metadata.num_row_groups > 1
+        assert writer.bounds(("t",)) == ("a" * 100, "z" * 100)
