@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import lakeport
-from lakeport.client.auth.profiles import open_profile
+from lakeport.client.auth import open_profile
+from lakeport.client.opening import near_names
 from lakeport.client.rest.server import SharingServer
-from lakeport.client.tables.offered import near_names
 from lakeport.engine import memory_engine
 from lakeport.errors import SharingError
 from lakeport.sharing.names import TableName

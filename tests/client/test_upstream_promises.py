@@ -21,7 +21,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.client.auth.profiles import open_profile
+from lakeport.client.auth import open_profile
 from lakeport.client.rest.server import SharingServer
 from lakeport.errors import CorruptTableError, SharingError, UnsupportedFeatureError
 from lakeport.frame import Frame

@@ -12,8 +12,8 @@ from threading import Event, Thread
 from pyspark.sql import SparkSession
 from pyspark.util import is_remote_only
 
+from lakeport.spark.native.document import FIELD_IDS
 from lakeport.spark.native.jar import JAR
-from lakeport.spark.native.readable import FIELD_IDS
 
 if not is_remote_only():  # PySpark without a JVM has neither
     from pyspark import SparkConf, SparkContext

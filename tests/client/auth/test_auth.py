@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from lakeport.client.auth.authorization import authorization
+from lakeport.client.auth import authorization
 from lakeport.client.http.retrying import RetryOptions
 from lakeport.client.rest.server import SharingServer
 from lakeport.errors import AuthenticationError, UnavailableError

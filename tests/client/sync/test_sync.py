@@ -15,7 +15,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.client.auth.profiles import open_profile
+from lakeport.client.auth import open_profile
 from lakeport.client.http.pool import HttpPool
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync import SyncResult

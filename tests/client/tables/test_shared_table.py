@@ -16,9 +16,9 @@ import pytest
 
 import lakeport
 from lakeport import tables
+from lakeport.client.opening import OfferedTable
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_urls import SharedTable
-from lakeport.client.tables.offered import OfferedTable
 from lakeport.engine import default_engine
 from lakeport.errors import CorruptTableError, LakeportError, SharingError, UnsupportedFeatureError
 from lakeport.frame import Frame

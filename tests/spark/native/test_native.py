@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 import lakeport
 from lakeport.frame import Frame
 from lakeport.spark.frames import to_python_frame
+from lakeport.spark.native.document import FIELD_IDS
 from lakeport.spark.native.frames import why_not_native
-from lakeport.spark.native.readable import FIELD_IDS
 from tests.acceptance.comparing import assert_expected
 from tests.acceptance.real_tables import BY_NAME, LARGE, Entry, chosen, has_variants, is_shareable, path_of, shared_name
 from tests.spark.native.reading import native

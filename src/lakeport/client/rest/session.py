@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from lakeport.client.auth.authorization import authorization
+from lakeport.client.auth import authorization
 from lakeport.client.http.answer import HttpAnswer
 from lakeport.client.http.connections import origin_of
 from lakeport.client.http.limits import PAGE_BYTES

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakeport.client.opening import AccessMode, ClientOptions, open_server
+from lakeport.client.opening import AccessMode, ClientOptions, open_server, read_offered
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync.destination import Arrived, Destination
 from lakeport.client.sync.fetch import Fetcher, Progress
 from lakeport.client.sync.plan import VersionPlan, plan_version, planned_files
 from lakeport.client.sync.sources import DirectorySource, SharedVersion, SyncSource, UrlSource
 from lakeport.client.sync.verify import find_lost, verify_copy
-from lakeport.client.tables.offered import read_offered
 from lakeport.engine import default_engine
 from lakeport.errors import AuthenticationError, MissingFileError, SharingError, SyncError, UnavailableError
 from lakeport.kernel.actions import AddCdc

@@ -16,9 +16,8 @@ from lakeport.kernel.schema import StructField, StructType, quoted
 from lakeport.locations import is_url
 from lakeport.spark.driver import PlannedScan, service_for
 from lakeport.spark.native.conditions import to_spark_condition
-from lakeport.spark.native.document import describe_scan
+from lakeport.spark.native.document import describe_scan, why_not_readable
 from lakeport.spark.native.jar import scan_frames, why_not
-from lakeport.spark.native.readable import why_not_readable
 
 if TYPE_CHECKING:
     from lakeport.frame import Rows

@@ -1,4 +1,0 @@
-"""Profiles, and the header that authenticates requests.
-
-May import `http` and `sharing`.
-"""
