@@ -6,7 +6,10 @@ import json
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
+
+from lakeport.tables import create
 
 
 def newly_loaded(statement: str) -> set[str]:
@@ -31,8 +34,24 @@ def test_the_version_is_printed_without_the_commands() -> None:
     assert newly_loaded(statement) == {"lakeport", "lakeport.cli", "lakeport.errors", "lakeport.version"}
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb", "pyspark", "obstore", "urllib3", "sqlglot"])
-def test_a_scan_of_a_local_table_does_not_load(library: str) -> None:
-    loaded = newly_loaded("import lakeport; lakeport.scan('nowhere')")
-    assert "lakeport.frame" in loaded
-    assert library not in {name.partition(".")[0] for name in loaded}
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("start_up") / "table")
+    create(path, pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
+    return path
+
+
+_NOT_FOR_LOCAL_TABLES = {"pandas", "polars", "duckdb", "pyspark", "obstore", "urllib3", "sqlglot"}
+CONDITION = "id = 2 AND (name LIKE 'b%' OR name IS NULL)"
+
+
+def test_planning_a_read_of_a_local_table_loads_nothing_to_read_parquet_or_sql(table: str) -> None:
+    loaded = newly_loaded(f"import lakeport; lakeport.scan({table!r}).where({CONDITION!r}).files()")
+    assert "lakeport.kernel.scan" in loaded
+    assert loaded.isdisjoint({"pyarrow.parquet", "pyarrow.fs", "pyarrow.dataset", *_NOT_FOR_LOCAL_TABLES})
+
+
+def test_reading_a_local_table_loads_nothing_for_other_places_and_tools(table: str) -> None:
+    loaded = newly_loaded(f"import lakeport; lakeport.scan({table!r}).where({CONDITION!r}).to_arrow()")
+    assert "pyarrow._parquet" in loaded
+    assert loaded.isdisjoint({"pyarrow.dataset", *_NOT_FOR_LOCAL_TABLES})

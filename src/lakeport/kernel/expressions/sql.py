@@ -19,7 +19,16 @@ from typing import Any
 from lakeport.errors import InvalidFilterError
 from lakeport.kernel.expressions.functions import ALIASES, FUNCTIONS
 from lakeport.kernel.expressions.literals import INTEGER_BITS, place_literal
-from lakeport.kernel.expressions.sql_text import Node, SqlText, describe, parse_number, position_of, with_backslashes
+from lakeport.kernel.expressions.simple_sql import parse_simple
+from lakeport.kernel.expressions.sql_text import (
+    Node,
+    SqlText,
+    describe,
+    negated,
+    parse_number,
+    position_of,
+    with_backslashes,
+)
 from lakeport.kernel.expressions.tree import (
     And,
     Arithmetic,
@@ -88,6 +97,12 @@ def parse_expression(text: str) -> Expression:
 
 
 def _parse(text: SqlText) -> Expression:
+    if (simple := parse_simple(text.sql)) is not None:
+        return simple
+    return parse_with_sqlglot(text)
+
+
+def parse_with_sqlglot(text: SqlText) -> Expression:
     try:
         return _Reader(text).value(text.tree())
     except RecursionError:
@@ -340,7 +355,7 @@ class _Reader:
         value = self._value(inner)
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise self._refuse(node, "a number is expected after the minus")
-        return _negated(value)
+        return negated(value)
 
     def _cast(self, node: Node) -> Expression:
         self._only(node, "this", "to", "safe")
@@ -368,9 +383,9 @@ class _Reader:
             return _typed(self._constant_cast(node, sign="-"), self._type(node.args["to"]))
         match self.value(node):
             case Literal(float() | Decimal() as value):
-                return Literal(_negated(value))
+                return Literal(negated(value))
             case Cast(Literal(float() | Decimal() as value), name):
-                return Cast(Literal(_negated(value)), name)
+                return Cast(Literal(negated(value)), name)
             case other:
                 return -other
 
@@ -427,12 +442,6 @@ def _containing(name: str, text: Expression, part: str) -> Like:
     if name == "startswith":
         return begins
     return Like(text, "%" + begins.pattern[: None if name == "contains" else -1])
-
-
-def _negated(value: int | float | Decimal) -> int | float | Decimal:
-    if isinstance(value, Decimal):
-        return value.copy_negate() if value else value  # `-value` rounds to the context's precision
-    return -value
 
 
 def _exactly(data_type: PrimitiveType, value: Any) -> Any:

@@ -138,6 +138,12 @@ def parse_number(text: str) -> int | float | Decimal:
     return Decimal(text) if "." in text else int(text)
 
 
+def negated(value: int | float | Decimal) -> int | float | Decimal:
+    if isinstance(value, Decimal):
+        return value.copy_negate() if value else value  # `-value` rounds to the context's precision
+    return -value
+
+
 def with_backslashes(pattern: str, escape: str) -> str:
     """Replace another escape character in the pattern by backslashes."""
     if escape == "\\":
