@@ -56,7 +56,7 @@ _MOST_VALUES = 100
 def uses_polars(files: Iterable[FileStatus]) -> bool:
     """Whether to leave filtered files to Polars: if the program has it loaded, or if they are worth importing it."""
     if "polars" in sys.modules:
-        return True
+        return sys.modules["polars"] is not None
     size = sum(file.size for file in files if os.path.isabs(file.path))
     return size >= _WORTH_IMPORTING and find_spec("polars") is not None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from lakeport.errors import CorruptTableError, LakeportError
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.values import from_numpy
+from lakeport.workers.memory import pool_for
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -103,25 +103,11 @@ class ParquetFiles:
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
             options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
             opened = ParquetFile(source, **options)
-            is_remote = not isinstance(source, pa.OSFile)
-            if is_remote and file.size > SMALL and (pool := reading_pool()) is not None:
+            if (pool := pool_for(file.size)) is not None:
                 reader = type(opened.reader)(memory_pool=pool)
                 reader.open(source, metadata=opened.metadata, **options)
                 opened.reader = reader
-            yield opened, not is_remote and os.path.isabs(file.path)
-
-
-@cache
-def reading_pool() -> pa.MemoryPool | None:
-    """The allocator for files read over a network; None for Arrow's default. That is mostly mimalloc, which requests
-    huge pages: remote files then take a third more memory, and longer, than with jemalloc; local files do not. An
-    explicit ARROW_DEFAULT_MEMORY_POOL wins."""
-    if "ARROW_DEFAULT_MEMORY_POOL" in os.environ:
-        return None
-    try:
-        return pa.jemalloc_memory_pool()
-    except NotImplementedError:
-        return None
+            yield opened, isinstance(source, pa.OSFile) and os.path.isabs(file.path)
 
 
 def _all_rows(groups: RowGroups, schema: pa.Schema, stored: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
