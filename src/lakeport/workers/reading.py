@@ -20,8 +20,8 @@ from lakeport.workers.memory import pool_for
 from lakeport.workers.ordered import MOST_WAITED_FOR, in_order
 
 _ToRows = Callable[[Iterable[pa.RecordBatch]], Iterator[FilteredBatch]]
-_WHOLE = 1 << 24
-"""More rows than row groups usually have."""
+_WHOLE = 1 << 20
+"""Row groups rarely have more rows."""
 
 
 @dataclass(frozen=True)
