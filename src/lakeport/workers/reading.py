@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeport.errors import MissingFileError
 from lakeport.kernel.changes import ChangeFile, ChangeScan, ChangeState, transform_change_data
@@ -15,11 +16,12 @@ from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.scan import FilteredBatch, Scan, ScanFile, ScanState, transform_physical_data
 from lakeport.locations import is_url
+from lakeport.workers.memory import pool_for
 from lakeport.workers.ordered import MOST_WAITED_FOR, in_order
 
 _ToRows = Callable[[Iterable[pa.RecordBatch]], Iterator[FilteredBatch]]
-_WHOLE = 1 << 24
-"""More rows than row groups usually have."""
+_WHOLE = 1 << 20
+"""Row groups rarely have more rows."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,11 @@ class RowReader:
 
 
 def _selected(rows: pa.RecordBatch, selection: pa.BooleanArray) -> pa.RecordBatch:
-    return rows if selection.true_count == len(selection) else rows.filter(selection)
+    count = selection.true_count
+    if count == len(selection):
+        return rows
+    size = rows.nbytes * count // len(selection) if count else 0
+    return pc.filter(rows, selection, memory_pool=pool_for(size))
 
 
 def read_rows(

@@ -105,8 +105,9 @@ def _check_text(array: pa.Array) -> None:
         text = array.buffers()[2]
         if text is not None and np.frombuffer(text, np.uint8).max(initial=0) >= 0x80:
             array.validate(full=True)
-    for child in child_arrays(array):
-        _check_text(child)
+    elif pa.types.is_nested(array.type):
+        for child in child_arrays(array):
+            _check_text(child)
 
 
 def _empty_batches(rows: int, batch_size: int) -> Iterator[pa.RecordBatch]:

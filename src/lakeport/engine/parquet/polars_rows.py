@@ -41,6 +41,8 @@ from lakeport.kernel.expressions import (
 if TYPE_CHECKING:
     import polars as pl
 
+_PROCESS = os.getpid()
+"""Polars hangs in a process that was forked after it had started its threads."""
 _WORTH_IMPORTING = 150 << 20
 """Bytes of files: from here on, importing Polars takes less time than it saves."""
 _KINDS = {
@@ -56,7 +58,7 @@ _MOST_VALUES = 100
 def uses_polars(files: Iterable[FileStatus]) -> bool:
     """Whether to leave filtered files to Polars: if the program has it loaded, or if they are worth importing it."""
     if "polars" in sys.modules:
-        return True
+        return bool(sys.modules["polars"]) and os.getpid() == _PROCESS
     size = sum(file.size for file in files if os.path.isabs(file.path))
     return size >= _WORTH_IMPORTING and find_spec("polars") is not None
 

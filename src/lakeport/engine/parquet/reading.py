@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from lakeport.errors import CorruptTableError, LakeportError
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.values import from_numpy
+from lakeport.workers.memory import pool_for
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -73,6 +73,8 @@ class ParquetFiles:
         batch_size: int,
     ) -> Iterator[pa.RecordBatch]:
         stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
+        if any(pa.types.is_nested(field.type) for field in stored):  # pyarrow decodes less of them than 2 GB at once
+            batch_size = min(batch_size, DEFAULT_BATCH_SIZE)
         filters = [] if predicate is None else self._row_filters(split.file, predicate, stored)
         for groups in _row_groups(file, is_local, split, schema, predicate, batch_size):
             attempts = (row_filter.rows(groups, stored, batch_size) for row_filter in filters)
@@ -105,33 +107,20 @@ class ParquetFiles:
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
             options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
             opened = ParquetFile(source, **options)
-            is_remote = not isinstance(source, pa.OSFile)
-            if is_remote and file.size > SMALL and (pool := reading_pool()) is not None:
+            if (pool := pool_for(file.size)) is not None:
                 reader = type(opened.reader)(memory_pool=pool)
                 reader.open(source, metadata=opened.metadata, **options)
                 opened.reader = reader
-            yield opened, not is_remote and os.path.isabs(file.path)
-
-
-@cache
-def reading_pool() -> pa.MemoryPool | None:
-    """The allocator for files read over a network; None for Arrow's default. That is mostly mimalloc, which requests
-    huge pages: remote files then take a third more memory, and longer, than with jemalloc; local files do not. An
-    explicit ARROW_DEFAULT_MEMORY_POOL wins."""
-    if "ARROW_DEFAULT_MEMORY_POOL" in os.environ:
-        return None
-    try:
-        return pa.jemalloc_memory_pool()
-    except NotImplementedError:
-        return None
+            yield opened, isinstance(source, pa.OSFile) and os.path.isabs(file.path)
 
 
 def _all_rows(groups: RowGroups, schema: pa.Schema, stored: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
     position = groups.start
     for batch in groups.batches(stored, batch_size):
         check_text(batch)
-        yield _complete(batch, schema, np.arange(position, position + batch.num_rows))
-        position += batch.num_rows
+        end = position + batch.num_rows
+        yield _complete(batch, schema, range(position, end))
+        position = end
 
 
 def _in_batches(found: FoundRows, schema: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
@@ -158,28 +147,32 @@ def _row_groups(
     calendar = LegacyCalendar.of_file(file, split.file.path)
     if predicate is not None and numbers:
         numbers = row_groups_that_may_match(file, numbers, schema, predicate, by_time=calendar is None)
-    for run in _runs(numbers, rows, most_rows):
+    for run in _runs(numbers, starts, most_rows):
         start = starts[run[0]]
         yield RowGroups(file, path, is_local, calendar, run, start, starts[run[-1] + 1] - start)
 
 
-def _complete(batch: pa.RecordBatch, schema: pa.Schema, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
+def _complete(batch: pa.RecordBatch, schema: pa.Schema, positions: range | npt.NDArray[np.int64]) -> pa.RecordBatch:
     """The batch with the row index at its place in the schema."""
     if len(schema) == batch.num_columns:
         return batch
     arrays, fields = batch.columns, list(batch.schema)
     for index, field in enumerate(schema):
         if METADATA_COLUMN in (field.metadata or {}):
-            arrays.insert(index, from_numpy(positions))
+            arrays.insert(index, from_numpy(_as_array(positions)))
             fields.insert(index, field)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _runs(groups: list[int], rows: list[int], most: int) -> Iterator[list[int]]:
+def _as_array(positions: range | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.arange(positions.start, positions.stop) if isinstance(positions, range) else positions
+
+
+def _runs(groups: list[int], starts: list[int], most: int) -> Iterator[list[int]]:
     """Runs of consecutive row groups with at most so many rows, or single ones."""
     run: list[int] = []
     for group in groups:
-        if run and (group != run[-1] + 1 or sum(rows[i] for i in run) + rows[group] > most):
+        if run and (group != run[-1] + 1 or starts[group + 1] - starts[run[0]] > most):
             yield run
             run = []
         run.append(group)
