@@ -49,7 +49,14 @@ CLOUDS = {"boto3", "botocore", "azure", "google"}
 OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "deltalake", "jwt"}, *EXTRAS.values())
 # Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
-DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.client", "lakeport.server.catalog.sql_source"}
+DEFERRED = {
+    "obstore",
+    "sqlglot",
+    "pyarrow.parquet",
+    "lakeport.client",
+    "lakeport.connection",
+    "lakeport.server.catalog.sql_source",
+}
 DEFERRED |= {"lakeport.cli.app", "lakeport.spark.loading"}
 # A catalog in SQLite or in a file does without psycopg.
 DEFERRED |= {"lakeport.server.catalog.postgresql"}

@@ -13,11 +13,12 @@ from pyarrow import types
 
 from lakeport.engine.parquet import ParquetFiles
 from lakeport.engine.storage import Storage
+from lakeport.errors import MissingFileError
 from lakeport.kernel.data_files import parse_partition_values, physical_field
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.expressions import FLOATS
 from lakeport.kernel.scan import Scan, ScanFile, read_vector
-from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, leaves_of
+from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, leaves_of, types_in
 from lakeport.kernel.values import from_numpy
 from lakeport.locations import is_url
 from lakeport.relations.duckdb_sql import condition_of, name_of, text_of, type_of, value_of
@@ -83,6 +84,8 @@ class _View:
     def _physical(self) -> list[pa.Field]:
         mode = self._state.mapping_mode
         for field in self._state.data_fields:
+            if any(map(is_variant, types_in(field.type))):
+                raise InexactError(f"there are variants in the column {field.name!r}")
             if mode != "none" and any(mode == "id" or f.physical_name(mode) != f.name for f in fields_in(field.type)):
                 raise InexactError(f"the fields in the column {field.name!r} are mapped")
             if isinstance(field.type, StructType) and any(leaf[-1].type in FLOATS for leaf in leaves_of(field.type)):
@@ -149,7 +152,10 @@ class _View:
             raise InexactError("too many rows are deleted")
         parts = []
         for index, descriptor in marked:
-            vector = read_vector(engine, root, descriptor)
+            try:
+                vector = read_vector(engine, root, descriptor)
+            except MissingFileError as error:  # a reader of rows explains it
+                raise InexactError(str(error)) from error
             assert vector is not None
             parts.append(f"({index}, '{_joined(from_numpy(vector.positions).cast(pa.string()))}')")
         deleted = _row_number("file", "unnest(string_split(positions, ','))")

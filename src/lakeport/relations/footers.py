@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from lakeport.kernel.engine import FIELD_ID
+from lakeport.kernel.values import is_bytes, is_text
 
 _SPARK = b"org.apache.spark."
 _GREGORIAN_SINCE = b"3.1.0"
 """Earlier versions of Spark always wrote some dates or timestamps in Java's old calendar."""
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-_DOUBLE_BITS = 32
+_BITS_IN_DOUBLE = 32
 """Integers up to this width are exact as doubles."""
 
 
@@ -112,8 +113,8 @@ def _reads_exactly(source: pa.DataType, target: pa.DataType) -> bool:
         return bool(types.is_float32(target) or types.is_float64(target))
     if types.is_date32(source):
         return bool(types.is_date32(target) or (types.is_timestamp(target) and target.tz is None))
-    if types.is_large_string(source) or types.is_large_binary(source):
-        return bool(target == (pa.string() if types.is_large_string(source) else pa.binary()))
+    if types.is_string(target) or types.is_binary(target):
+        return is_text(source) if types.is_string(target) else is_bytes(source)
     return bool(source == target)
 
 
@@ -121,8 +122,8 @@ def _holds_integers(source: pa.DataType, target: pa.DataType) -> bool:
     if types.is_signed_integer(target):
         return bool(source.bit_width + types.is_unsigned_integer(source) <= target.bit_width)
     if types.is_decimal(target):
-        return bool(target.precision - target.scale > _INTEGER_DIGITS[source.bit_width])
-    return bool(types.is_float64(target) and source.bit_width <= _DOUBLE_BITS)
+        return bool(target.precision - target.scale >= _INTEGER_DIGITS[source.bit_width])
+    return bool(types.is_float64(target) and source.bit_width <= _BITS_IN_DOUBLE)
 
 
 def _same_parts(source: pa.DataType, target: pa.DataType) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from lakeport.client import ClientChoices, ClientOptions, GivenProfile
-from lakeport.connection import Connection, connect
 from lakeport.frame import Frame, open_source, scan
 from lakeport.queries import NamedTable, is_place
 from lakeport.sharing.names import TableName, is_table_url
+
+if TYPE_CHECKING:
+    from lakeport.client import ClientChoices, GivenProfile
+    from lakeport.connection import Connection
 
 
 class Catalog:
@@ -18,12 +20,17 @@ class Catalog:
 
     def __init__(self, profiles: Sequence[GivenProfile], **options: Unpack[ClientChoices]) -> None:
         """Raises `ValueError` for options that do not fit together."""
-        ClientOptions(**options)
+        if options.get("access") is not None:
+            from lakeport.client import ClientOptions
+
+            ClientOptions(**options)
         self._profiles, self._options = profiles, options
 
     @cached_property
     def connections(self) -> list[Connection]:
         """Raises `ValueError` if there is no profile."""
+        from lakeport.connection import connect  # imports the client
+
         return [connect(profile, **self._options) for profile in self._profiles or [None]]
 
     def close(self) -> None:
