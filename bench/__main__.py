@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client, everyday, iceberg, server, spark, spark_native, spark_write, tables
+from bench import client, everyday, growth, iceberg, server, spark, spark_native, spark_write, tables
 from bench.comparing import ROUNDS, compare, measure, report
 
 
@@ -81,8 +81,13 @@ def bench_everyday(folder: Path) -> None:
     everyday.bench_everyday(folder)
 
 
+def bench_growth(folder: Path) -> None:
+    growth.bench_growth(folder)
+
+
 BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "everyday": bench_everyday,
+    "growth": bench_growth,
     "log": bench_log,
     "checkpoint": bench_checkpoint,
     "scan": bench_scan,

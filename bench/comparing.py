@@ -90,9 +90,9 @@ def contest(title: str, ours: Entry, peers: Sequence[Entry], limits: Limits) -> 
         print(f"    {', '.join(others)}", flush=True)
 
 
-def run_by_turns(entries: Sequence[Entry]) -> dict[Entry, list[Result]]:
+def run_by_turns(entries: Sequence[Entry], rounds: int = ROUNDS) -> dict[Entry, list[Result]]:
     results: dict[Entry, list[Result]] = {entry: [] for entry in entries}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for entry in entries:
             results[entry].append(entry.measure())
     first = entries[0]
