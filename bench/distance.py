@@ -32,6 +32,8 @@ class Distance:
         pumps = [asyncio.ensure_future(p) for p in (exchange.ask(reader, back), exchange.answer(there, writer))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            pass  # the end of the benchmark; asyncio would report it
         finally:
             for pump in pumps:
                 pump.cancel()

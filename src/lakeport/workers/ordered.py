@@ -11,12 +11,14 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
+from lakeport.workers.turns import Turn
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _BATCHES_AHEAD = 2
 """Maximum number of buffered batches per file."""
-MOST_WAITED_FOR = 64 << 20
-"""Bytes of files; decoded, they take a few times as much memory."""
+MOST_WAITED_FOR = 160 << 20
+"""Bytes of files that are fetched at once."""
 _MOST_THREADS = 16
 _CALLS_AHEAD = 16
 """Maximum number of calls per thread ahead of the next result to be taken."""
@@ -78,9 +80,10 @@ def ahead(calls: Iterable[Future[_R]], most: int, *, any_error: bool = False) ->
 
 def in_order(
     items: Iterable[_T], produce: Callable[[_T], Iterator[_R]], threads: int, weigh: Callable[[_T], int] | None = None
-) -> Iterator[_R]:
+) -> Generator[_R, None, None]:
     """The results of `produce` for each item, in item order, prefetching the next items: `threads` of them, or more as
-    long as their total weight is at most `MOST_WAITED_FOR`."""
+    long as their total weight is at most `MOST_WAITED_FOR`. It is the turn of the first `threads` of them: the others
+    wait in `await_turn`."""
     under_way: deque[tuple[_Producer[_R], int]] = deque()
     most = threads if weigh is None else max(threads, _MOST_THREADS)
     weighed = ((item, weigh(item) if weigh else 0) for item in items)
@@ -91,11 +94,15 @@ def in_order(
                 if len(under_way) >= threads and sum(w for _, w in under_way) + following[1] > MOST_WAITED_FOR:
                     break
                 under_way.append((_Producer(produce(following[0])), following[1]))
+                if len(under_way) <= threads:
+                    under_way[-1][0].turn.begin()
                 following = None
             if not under_way:
                 return
             yield from under_way[0][0].take()
             under_way.popleft()
+            if len(under_way) >= threads:
+                under_way[threads - 1][0].turn.begin()
     finally:
         for producer, _ in under_way:
             producer.stop()
@@ -107,15 +114,17 @@ class _Producer(Generic[_R]):
     def __init__(self, batches: Iterator[_R]) -> None:
         self._queue: Queue[_R | BaseException | None] = Queue(_BATCHES_AHEAD)
         self._stopped = Event()
+        self.turn = Turn()
         self._thread = Thread(target=self._run, args=(batches,), name="lakeport-reader", daemon=True)
         self._thread.start()
 
     def _run(self, batches: Iterator[_R]) -> None:
         try:
-            for batch in batches:
-                self._queue.put(batch)
-                if self._stopped.is_set():
-                    break
+            with self.turn.of_this_thread():
+                for batch in batches:
+                    self._queue.put(batch)
+                    if self._stopped.is_set():
+                        break
             self._queue.put(None)
         except BaseException as error:  # reraised in the consumer's thread
             self._queue.put(error)
@@ -133,6 +142,7 @@ class _Producer(Generic[_R]):
     def stop(self) -> None:
         """Let the thread stop at the next batch."""
         self._stopped.set()
+        self.turn.stop()
         while self._thread.is_alive():
             while not self._queue.empty():
                 self._queue.get_nowait()

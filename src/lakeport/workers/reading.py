@@ -31,11 +31,15 @@ class RowReader:
     """The filter on the rows, in logical names."""
     physical_filter: Expression | None = None
     """The same filter for the Parquet handler, in physical names."""
+    share: float = 1.0
+    """About how much of a file is read: the share of its columns."""
 
     @classmethod
     def for_scan(cls, scan: Scan | ChangeScan, output: pa.Schema | None = None) -> RowReader:
         state = scan.scan_state
-        return cls(state, state.arrow_schema if output is None else output, scan.remaining_filter, scan.physical_filter)
+        output = state.arrow_schema if output is None else output
+        share = len(scan.schema.names) / max(1, len(scan.snapshot.schema.names)) if isinstance(scan, Scan) else 1.0
+        return cls(state, output, scan.remaining_filter, scan.physical_filter, share)
 
     def read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None = None, batch_size: int | None = None
@@ -86,11 +90,10 @@ def read_rows(
     def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=batch_size)
 
+    def weight(file: ScanFile | ChangeFile) -> int:
+        """Reading over a network is mostly waiting, so more files than cores can be in flight. A file on disk keeps a
+        core busy."""
+        return int(file.size * reader.share) if is_url(file.path) else MOST_WAITED_FOR + 1
+
     # One more file than cores, so that no core idles while a finished file is consumed.
-    return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else _weight)
-
-
-def _weight(file: ScanFile | ChangeFile) -> int:
-    """Reading over a network is mostly waiting, so more small files than cores can be in flight. A file on disk keeps
-    a core busy."""
-    return file.size if is_url(file.path) else MOST_WAITED_FOR + 1
+    return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else weight)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet.column_chunks import fetch_columns
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet.row_groups import row_groups_that_may_match
 from lakeport.engine.parquet.writing import ParquetFileWriter, encode_parquet
@@ -21,6 +22,7 @@ from lakeport.kernel.data_files import columns_to_read, conform
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.values import child_arrays, from_numpy
+from lakeport.workers.turns import await_turn
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -44,11 +46,11 @@ class ParquetFiles:
         batch_size: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         for split in files:
-            with self._open(split.file) as file:
-                yield from _read_split(file, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+            with self._open(split.file) as (file, source):
+                yield from _read_split(file, source, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
-        with self._open(file) as opened:
+        with self._open(file) as (opened, _):
             groups = opened.metadata.num_row_groups
         cuts = sorted({groups * part // parts for part in range(parts + 1)}) if groups else [0]
         pieces = [FileSplit(file, first, end) for first, end in pairwise(cuts)]
@@ -61,18 +63,18 @@ class ParquetFiles:
         return encode_parquet(batches, schema)
 
     @contextmanager
-    def _open(self, file: FileStatus) -> Iterator[pq.ParquetFile]:
+    def _open(self, file: FileStatus) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
         from pyarrow.parquet import ParquetFile  # lazy: it loads storage clients, 8 MB that reading a log does not need
 
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
-            options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
+            options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": False}
             opened = ParquetFile(source, **options)
             is_remote = not isinstance(source, pa.OSFile)
             if is_remote and file.size > _SMALL and (pool := reading_pool()) is not None:
                 reader = type(opened.reader)(memory_pool=pool)
                 reader.open(source, metadata=opened.metadata, **options)
                 opened.reader = reader
-            yield opened
+            yield opened, source
 
 
 @cache
@@ -89,7 +91,12 @@ def reading_pool() -> pa.MemoryPool | None:
 
 
 def _read_split(
-    file: pq.ParquetFile, split: FileSplit, schema: pa.Schema, predicate: Expression | None, batch_size: int
+    file: pq.ParquetFile,
+    source: pa.NativeFile,
+    split: FileSplit,
+    schema: pa.Schema,
+    predicate: Expression | None,
+    batch_size: int,
 ) -> Iterator[pa.RecordBatch]:
     metadata = file.metadata
     starts = np.cumsum([0] + [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
@@ -100,6 +107,8 @@ def _read_split(
         groups = row_groups_that_may_match(file, groups, schema, predicate, by_time=calendar is None)
     stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
     columns = columns_to_read(list(file.schema_arrow), stored)
+    fetch_columns(source, metadata, groups, columns)
+    await_turn()
     for first, last in _runs(groups):
         position = int(starts[first])
         batches = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,20 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeport.engine.storage.failures import first_line, store_errors
+from lakeport.engine.storage.ranges import open_ranges
 from lakeport.engine.storage.signing import SignedUrl, sign_object
 from lakeport.engine.storage.uploads import ObjectUpload
 from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
 from lakeport.freshness import RenewedValues
-from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.engine import FileStatus
 from lakeport.locations import Cloud, cloud_of, respelled
 from lakeport.workers.ordered import ahead
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ObjectStore
-
-_WHOLE_OBJECT_LIMIT = 2 << 20
-"""Objects up to this size are fetched in one request, larger ones by ranges."""
 
 _PARALLEL_REQUESTS = 16
 
@@ -195,41 +192,6 @@ def _cut(start: int, length: int) -> Iterator[tuple[int, int]]:
 
 def _status(path: str, meta: ObjectMeta) -> FileStatus:
     return FileStatus(path, meta["size"], int(meta["last_modified"].timestamp() * 1000))
-
-
-def open_ranges(storage: StorageClient | ObjectFiles, file: FileStatus) -> pa.NativeFile:
-    """Random access to a file through `storage.read`: whole if small, otherwise by ranges."""
-    if file.size <= _WHOLE_OBJECT_LIMIT:
-        return pa.BufferReader(storage.read(file.path))
-    return pa.PythonFile(_Ranges(storage, file), mode="r")
-
-
-class _Ranges(io.RawIOBase):
-    """A seekable file; every read is a range request."""
-
-    def __init__(self, storage: StorageClient | ObjectFiles, file: FileStatus) -> None:
-        self._storage, self._file, self._position = storage, file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        rest = max(0, self._file.size - self._position)
-        length = rest if size < 0 else min(size, rest)
-        data = self._storage.read(self._file.path, self._position, length) if length else b""
-        self._position += len(data)
-        return data
 
 
 _CLIENT_OPTION = re.compile(
