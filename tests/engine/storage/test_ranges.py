@@ -2,7 +2,7 @@
 
 import random
 from itertools import pairwise
-from threading import Event, Lock
+from threading import Barrier, Event, Lock
 
 import numpy as np
 import pyarrow as pa
@@ -141,3 +141,22 @@ def test_the_columns_of_a_file_are_fetched_once(columns: list[str], group: int |
     assert all(before[1] <= after[0] for before, after in pairwise(ranges))
     if columns == ["a"]:
         assert sum(end - start for start, end in ranges) < len(content) / 4 / (1 if group is None else 3)
+
+
+def test_several_files_are_fetched_at_once() -> None:
+    together = Barrier(4)
+    sink = pa.BufferOutputStream()
+    table = pa.table({"a": [1, 2]})
+    pq.write_table(table, sink)
+
+    class Together(MemoryStorage):
+        def open_input(self, file: FileStatus) -> pa.NativeFile:
+            together.wait(10)
+            return super().open_input(file)
+
+    storage = Together()
+    files = [FileStatus(f"test://{number}", len(sink.getvalue())) for number in range(4)]
+    for file in files:
+        storage.write(file.path, sink.getvalue().to_pybytes())
+    batches = ParquetFiles(storage).read_parquet_files(map(FileSplit, files), table.schema)
+    assert pa.Table.from_batches(batches).column("a").to_pylist() == [1, 2] * 4

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from lakeport.kernel.data_files import columns_to_read, conform
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.values import child_arrays, from_numpy
+from lakeport.workers.ordered import in_order
 from lakeport.workers.turns import await_turn
 
 if TYPE_CHECKING:
@@ -45,9 +46,15 @@ class ParquetFiles:
         predicate: Expression | None = None,
         batch_size: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        for split in files:
+        def read(split: FileSplit) -> Iterator[pa.RecordBatch]:
             with self._open(split.file) as (file, source):
                 yield from _read_split(file, source, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+
+        following = iter(files)
+        first = list(islice(following, 2))
+        if len(first) < 2:
+            return (batch for split in first for batch in read(split))
+        return in_order(chain(first, following), read, pa.cpu_count() + 1, lambda split: split.file.size)
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         with self._open(file) as (opened, _):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import os
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
+from threading import Lock
 from typing import Protocol
 
 import pyarrow as pa
 
+from lakeport.engine.storage.pools import pool
 from lakeport.kernel.engine import FileStatus
 
 _WHOLE_FILE = 2 << 20
@@ -36,11 +38,41 @@ class ReadsRanges(Protocol):
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes: ...
 
 
-def open_ranges(storage: ReadsRanges, file: FileStatus) -> pa.NativeFile:
-    """Random access to a file: whole if small, otherwise a `RangeInput`."""
-    if file.size <= _WHOLE_FILE:
-        return pa.BufferReader(storage.read(file.path))
-    return RangeInput(_Ranges(storage, file), "r")
+def open_ranges(storage: ReadsRanges, file: FileStatus, lately: SmallFiles | None = None) -> pa.NativeFile:
+    """Random access to a file: whole if small, otherwise a `RangeInput`. `lately` has small files to open again."""
+    if file.size > _WHOLE_FILE:
+        return RangeInput(_Ranges(storage, file), "r")
+    data = None if lately is None else lately.get(file)
+    if data is None:
+        data = storage.read(file.path)
+        if lately is not None:
+            lately.put(file, data)
+    return pa.BufferReader(data)
+
+
+class SmallFiles:
+    """The small files that were opened last: a checkpoint is read for its protocol first, and then for its files.
+    Thread-safe."""
+
+    def __init__(self, most: int = 8 << 20) -> None:
+        self._most, self._size = most, 0
+        self._files: OrderedDict[FileStatus, bytes] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, file: FileStatus) -> bytes | None:
+        with self._lock:
+            if file in self._files:
+                self._files.move_to_end(file)
+            return self._files.get(file)
+
+    def put(self, file: FileStatus, data: bytes) -> None:
+        if len(data) != file.size:
+            return  # its size is unknown, so it would not be known again either
+        with self._lock:
+            self._size += len(data) - len(self._files.pop(file, b""))
+            self._files[file] = data
+            while self._size > self._most:
+                self._size -= len(self._files.popitem(last=False)[1])
 
 
 class RangeInput(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
@@ -52,14 +84,6 @@ class RangeInput(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
     def fetch_ahead(self, wanted: Iterable[Range]) -> None:
         """Fetch these ranges, each of which will be read once, about in this order."""
         self._ranges.fetch_ahead(wanted)
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_PARALLEL, thread_name_prefix="lakeport-ranges")
-
-
-os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @dataclass(eq=False)
@@ -134,7 +158,7 @@ class _Ranges(io.RawIOBase):
 
     def _fetch(self, piece: _Piece) -> Future[bytes]:
         self._held += piece.size
-        piece.data = _pool().submit(self._storage.read, self._file.path, piece.start, piece.size)
+        piece.data = pool("ranges", _PARALLEL).submit(self._storage.read, self._file.path, piece.start, piece.size)
         return piece.data
 
     def _ahead(self, start: int, end: int) -> bytes | memoryview | None:
