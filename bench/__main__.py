@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import client, everyday, growth, iceberg, server, spark, spark_native, spark_write, tables
+from bench import client, everyday, growth, iceberg, server, spark, spark_native, spark_write, stores, tables
 from bench.comparing import ROUNDS, compare, measure, report
 
 
@@ -73,6 +73,10 @@ def bench_spark_write(folder: Path) -> None:
     spark_write.bench_spark_write(folder)
 
 
+def bench_stores(folder: Path) -> None:
+    stores.bench_stores(folder)
+
+
 def bench_iceberg(folder: Path) -> None:
     iceberg.bench_iceberg(folder)
 
@@ -96,6 +100,7 @@ BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "commits": bench_commits,
     "server": bench_server,
     "client": bench_client,
+    "stores": bench_stores,
     "iceberg": bench_iceberg,
     "spark": bench_spark,
     "spark-native": bench_spark_native,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Protocol
 
 from lakeport.kernel.changes import (
@@ -90,7 +89,7 @@ class PathTable:
     def __init__(self, engine: Engine, target: str) -> None:
         self.engine, self.target = engine, target
 
-    @cached_property
+    @property
     def _table(self) -> Table:
         return Table.for_path(self.engine, self.target)
 

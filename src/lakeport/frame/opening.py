@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.engine import default_engine
 from lakeport.frame.frame import Frame
+from lakeport.frame.remembered import remembered
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.paths import parse_target
+from lakeport.locations import file_path, is_url
 from lakeport.sharing.names import is_table_url, parse_table_name, parse_table_url
 from lakeport.source import PathTable, TableSource
 
@@ -47,7 +49,10 @@ def open_source(
     if profile is None and not is_table_url(text):
         if options.get("access") is not None or options.get("cache") is not None:
             raise ValueError(f"access and cache apply only to shared tables, PROFILE#share.schema.table, not to {text}")
-        return PathTable(engine or default_engine(options.get("storage_options")), text)
+        storage_options = options.get("storage_options")
+        if engine is None and is_url(text) and file_path(text) is None:
+            return remembered(text, storage_options or {})
+        return PathTable(engine or default_engine(storage_options), text)
     if engine is not None:
         raise ValueError("engine applies only to tables at a path: shared tables are read with the client's own")
     from lakeport.client import ClientOptions, open_server, open_table  # lazy: local tables do not need the client

@@ -40,6 +40,8 @@ class FileStatus:
     path: str
     size: int
     modification_time: int = 0
+    tag: str | None = None
+    """Changes whenever the file is overwritten, as an ETag; None if the storage has no such thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class StorageClient(Protocol):
         """The bytes of a file or a range of it; fewer if the file ends earlier."""
 
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
-        """The contents of small files, in order; may prefetch in parallel."""
+        """The contents of small files, in order; may prefetch in parallel, the first one from the call on."""
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
         """Open the file for random access."""
@@ -167,7 +169,8 @@ class ParquetHandler(Protocol):
         predicate: Expression | None = None,
         batch_size: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows as batches of exactly `schema`, in file and row order; no batch spans two files.
+        """The rows as batches of exactly `schema`, in file and row order; no batch spans two files. May read several
+        files at once.
 
         - A column with `FIELD_ID` is matched by that id, otherwise by name; nested fields likewise.
         - A nullable column missing from the file is all null; a missing required one raises `CorruptTableError`.

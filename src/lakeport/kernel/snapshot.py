@@ -22,6 +22,7 @@ from lakeport.kernel.definition import (
 )
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.log import (
+    Checksum,
     Commit,
     CommitInfo,
     CommitTimes,
@@ -34,7 +35,6 @@ from lakeport.kernel.log import (
     is_checkpoint,
     list_log,
     log_path,
-    read_checksum,
     read_history,
 )
 from lakeport.kernel.scan import ScanBuilder
@@ -119,8 +119,7 @@ class Table:
 
     def _replayed(self, segment: LogSegment) -> tuple[LogReplay, tuple[Protocol, Metadata]]:
         replay = LogReplay(self.engine, self.root, segment)
-        checksum = read_checksum(self.engine, segment.checksum)
-        return replay, (checksum.protocol, checksum.metadata) if checksum else replay.protocol_and_metadata()
+        return replay, replay.protocol_and_metadata()
 
 
 class Snapshot:
@@ -146,6 +145,11 @@ class Snapshot:
     @property
     def version(self) -> int:
         return self.segment.version
+
+    @property
+    def checksum(self) -> Checksum | None:
+        """This version's checksum; None if it was not written yet when the log was listed."""
+        return self._replay.checksum
 
     @property
     def timestamp(self) -> int:

@@ -12,12 +12,14 @@ from queue import Queue, SimpleQueue
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
+from lakeport.workers.turns import Turn
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _BATCHES_AHEAD = 2
 """Maximum number of buffered batches per file."""
-MOST_WAITED_FOR = 64 << 20
-"""Bytes of files; decoded, they take a few times as much memory."""
+MOST_WAITED_FOR = 160 << 20
+"""Bytes of files that are fetched at once."""
 _MOST_THREADS = 16
 _CALLS_AHEAD = 16
 """Maximum number of calls per thread ahead of the next result to be taken."""
@@ -85,9 +87,10 @@ def in_order(
     *,
     at_once: int | None = None,
     bounded: bool = True,
-) -> Iterator[_R]:
+) -> Generator[_R, None, None]:
     """The results of `produce` for each item, in item order, prefetching the next items: `threads` of them, or more as
-    long as their total weight is at most `MOST_WAITED_FOR`. At most `at_once` of them run; all by default.
+    long as their total weight is at most `MOST_WAITED_FOR`. At most `at_once` of them run; all by default. It is
+    the turn of the first `threads` of them: the others wait in `await_turn`.
 
     Each item has a few results ahead of the consumer; with `bounded=False`, all of them, for one that keeps them."""
     most = threads if weigh is None else max(threads, _MOST_THREADS)
@@ -102,12 +105,16 @@ def in_order(
                     break
                 producer = _Producer(produce, following[0], _BATCHES_AHEAD if bounded else 0)
                 under_way.append((producer, following[1]))
+                if len(under_way) <= threads:
+                    producer.turn.begin()
                 crew.run(producer)
                 following = None
             if not under_way:
                 return
             yield from under_way[0][0].take()
             under_way.popleft()
+            if len(under_way) >= threads:
+                under_way[threads - 1][0].turn.begin()
     finally:
         for producer, _ in under_way:
             producer.stop()
@@ -122,10 +129,12 @@ class _Producer(Generic[_R]):
         self._queue: Queue[_R | BaseException | None] = Queue(ahead)
         self._stopped = Event()
         self._ended = Event()
+        self.turn = Turn()
 
     def run(self) -> None:
         try:
-            self._run()
+            with self.turn.of_this_thread():
+                self._run()
         except BaseException as error:  # reraised in the consumer's thread
             self._queue.put(error)
         finally:
@@ -154,6 +163,7 @@ class _Producer(Generic[_R]):
     def stop(self) -> None:
         """Let it stop at the next result."""
         self._stopped.set()
+        self.turn.stop()
         while not self._ended.is_set():
             while not self._queue.empty():
                 self._queue.get_nowait()

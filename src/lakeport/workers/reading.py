@@ -35,11 +35,20 @@ class RowReader:
     """The filter on the rows, in logical names."""
     physical_filter: Expression | None = None
     """The same filter for the Parquet handler, in physical names."""
+    share: float = 1.0
+    """About how much of a file is read: the share of its columns."""
 
     @classmethod
     def for_scan(cls, scan: Scan | ChangeScan, output: pa.Schema | None = None) -> RowReader:
         state = scan.scan_state
-        return cls(state, state.arrow_schema if output is None else output, scan.remaining_filter, scan.physical_filter)
+        output = state.arrow_schema if output is None else output
+        share = len(scan.schema.names) / max(1, len(scan.snapshot.schema.names)) if isinstance(scan, Scan) else 1.0
+        return cls(state, output, scan.remaining_filter, scan.physical_filter, share)
+
+    def weight(self, file: ScanFile | ChangeFile) -> int:
+        """Bytes to wait for. Reading over a network is mostly waiting, so more files than cores can be in flight. A
+        file on disk keeps a core busy."""
+        return int(file.size * self.share) if is_url(file.path) else MOST_WAITED_FOR + 1
 
     def read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None = None, batch_size: int | None = None
@@ -99,7 +108,7 @@ def read_rows(
         return reader.read(engine, file, batch_size=batch_size)
 
     # One more file than cores, so that no core idles while a finished file is consumed.
-    return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else _weight)
+    return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else reader.weight)
 
 
 def read_whole(engine: Engine, reader: RowReader, files: Sequence[ScanFile | ChangeFile]) -> Iterator[pa.RecordBatch]:
@@ -110,11 +119,5 @@ def read_whole(engine: Engine, reader: RowReader, files: Sequence[ScanFile | Cha
         return reader.read(engine, file, batch_size=_WHOLE)
 
     if any(is_url(file.path) for file in files):
-        return in_order(files, read_file, pa.cpu_count() + 1, _weight, bounded=False)
+        return in_order(files, read_file, pa.cpu_count() + 1, reader.weight, bounded=False)
     return in_order(files, read_file, len(files), at_once=pa.cpu_count(), bounded=False)
-
-
-def _weight(file: ScanFile | ChangeFile) -> int:
-    """Reading over a network is mostly waiting, so more small files than cores can be in flight. A file on disk keeps
-    a core busy."""
-    return file.size if is_url(file.path) else MOST_WAITED_FOR + 1

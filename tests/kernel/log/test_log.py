@@ -251,3 +251,26 @@ def test_a_listing_that_lacks_a_version_which_is_there_is_made_again() -> None:
         storage.write(f"{ROOT}/_delta_log/{version:020d}.json", b"{}")
     assert find_segment(storage, ROOT).version == 2
     assert storage.listings == 2
+
+
+@pytest.mark.parametrize("hint", [b'{"version": 1050}', b"damaged", None])
+def test_a_log_of_several_pages_is_listed_from_the_hint(hint: bytes | None) -> None:
+    listed: list[str] = []
+
+    class Pages(MemoryStorage):
+        def list_from(self, directory: str, first_name: str) -> Iterator[FileStatus]:
+            for file in super().list_from(directory, first_name):
+                listed.append(file.path)
+                yield file
+
+    storage = Pages()
+    names = [f"{version:020d}.json" for version in range(1100)] + [f"{1050:020d}.checkpoint.parquet"]
+    for name in names:
+        storage.write(f"{ROOT}/_delta_log/{name}", b"{}")
+    if hint is not None:
+        storage.write(f"{ROOT}/_delta_log/_last_checkpoint", hint)
+    segment = find_segment(storage, ROOT)
+    assert segment.checkpoint is not None
+    assert (segment.version, segment.checkpoint.version, len(segment.commits)) == (1099, 1050, 49)
+    assert (listed.count(f"{ROOT}/_delta_log/{1020:020d}.json") == 0) == (hint is not None and hint != b"damaged")
+    assert len(listed) == len(set(listed))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakeport.client.rest.server import SharingServer
 from lakeport.engine import engine_over
-from lakeport.engine.storage.objects import open_ranges
+from lakeport.engine.storage.ranges import open_ranges
 from lakeport.engine.storage.signing import SignedUrl
 from lakeport.engine.storage.storage import ReadOnlyStorage, Storage
 from lakeport.errors import AccessDeniedError, SharingError, StorageError, UnsupportedFeatureError

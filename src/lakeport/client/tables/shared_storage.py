@@ -12,7 +12,7 @@ from lakeport.client.http.pool import DataUrlRefused, HttpPool
 from lakeport.client.tables.file_cache import FileCache
 from lakeport.client.tables.local_log import DATA
 from lakeport.client.tables.urls import FreshUrls
-from lakeport.engine.storage.objects import open_ranges
+from lakeport.engine.storage.ranges import open_ranges
 from lakeport.engine.storage.signing import SignedUrl
 from lakeport.engine.storage.storage import ReadOnlyStorage
 from lakeport.errors import AccessDeniedError, LakeportError, MissingFileError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet.column_chunks import fetch_columns
 from lakeport.engine.parquet.decoding import SMALL, RowGroups, check_text
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet.polars_rows import PolarsRows, uses_polars
@@ -20,10 +21,13 @@ from lakeport.engine.parquet.row_filter import ColumnsFirst, FoundRows, RowFilte
 from lakeport.engine.parquet.row_groups import row_groups_that_may_match
 from lakeport.engine.parquet.writing import ParquetFileWriter, encode_parquet
 from lakeport.errors import CorruptTableError, LakeportError
+from lakeport.kernel.data_files import columns_to_read
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.values import from_numpy
 from lakeport.workers.memory import pool_for
+from lakeport.workers.ordered import in_order
+from lakeport.workers.turns import await_turn
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -59,14 +63,20 @@ class ParquetFiles:
         predicate: Expression | None = None,
         batch_size: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        for split in files:
-            with self._open(split.file) as (file, is_local):
-                yield from self._read_split(file, is_local, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+        def read(split: FileSplit) -> Iterator[pa.RecordBatch]:
+            with self._open(split.file) as (file, source):
+                yield from self._read_split(file, source, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+
+        following = iter(files)
+        first = list(islice(following, 2))
+        if len(first) < 2:
+            return (batch for split in first for batch in read(split))
+        return in_order(chain(first, following), read, pa.cpu_count() + 1, lambda split: split.file.size)
 
     def _read_split(
         self,
         file: pq.ParquetFile,
-        is_local: bool,
+        source: pa.NativeFile,
         split: FileSplit,
         schema: pa.Schema,
         predicate: Expression | None,
@@ -76,7 +86,12 @@ class ParquetFiles:
         if any(pa.types.is_nested(field.type) for field in stored):  # pyarrow decodes less of them than 2 GB at once
             batch_size = min(batch_size, DEFAULT_BATCH_SIZE)
         filters = [] if predicate is None else self._row_filters(split.file, predicate, stored)
-        for groups in _row_groups(file, is_local, split, schema, predicate, batch_size):
+        is_local = isinstance(source, pa.OSFile) and os.path.isabs(split.file.path)
+        runs = list(_row_groups(file, is_local, split, schema, predicate, batch_size))
+        columns = columns_to_read(list(file.schema_arrow), stored)
+        fetch_columns(source, file.metadata, [number for groups in runs for number in groups.numbers], columns)
+        await_turn()
+        for groups in runs:
             attempts = (row_filter.rows(groups, stored, batch_size) for row_filter in filters)
             found = next((rows for rows in attempts if rows is not None), None)
             if found is None:
@@ -100,18 +115,17 @@ class ParquetFiles:
         return encode_parquet(batches, schema)
 
     @contextmanager
-    def _open(self, file: FileStatus) -> Iterator[tuple[pq.ParquetFile, bool]]:
-        """The file, and whether other libraries can open its path."""
+    def _open(self, file: FileStatus) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
         from pyarrow.parquet import ParquetFile  # lazy: it loads storage clients, 8 MB that reading a log does not need
 
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
-            options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
+            options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": False}
             opened = ParquetFile(source, **options)
             if (pool := pool_for(file.size)) is not None:
                 reader = type(opened.reader)(memory_pool=pool)
                 reader.open(source, metadata=opened.metadata, **options)
                 opened.reader = reader
-            yield opened, isinstance(source, pa.OSFile) and os.path.isabs(file.path)
+            yield opened, source
 
 
 def _all_rows(groups: RowGroups, schema: pa.Schema, stored: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import cached_property, partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.engine.storage.failures import first_line, store_errors
+from lakeport.engine.storage.pools import pool
+from lakeport.engine.storage.ranges import SmallFiles, open_ranges
 from lakeport.engine.storage.signing import SignedUrl, sign_object
 from lakeport.engine.storage.uploads import ObjectUpload
 from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
 from lakeport.freshness import RenewedValues
-from lakeport.kernel.engine import FileStatus, StorageClient
+from lakeport.kernel.engine import FileStatus
 from lakeport.locations import Cloud, cloud_of, respelled
 from lakeport.workers.ordered import ahead
 
@@ -27,14 +29,14 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
-_WHOLE_OBJECT_LIMIT = 2 << 20
-"""Objects up to this size are fetched in one request, larger ones by ranges."""
-
-_PARALLEL_REQUESTS = 16
+_PARALLEL_REQUESTS = 64
+_READ_AHEAD = 64 << 20
+"""About the most bytes of small files to hold before they are taken."""
 
 _PIECE = 8 << 20
 """Longer ranges are fetched in pieces, so a broken connection costs only a piece, and a slow one does not stall all."""
 _PIECES_AHEAD = 4
+_PARALLEL_PIECES = 16
 
 _SILENCE = timedelta(seconds=30)
 """A download times out if nothing arrives for this long, however long the whole takes."""
@@ -55,19 +57,11 @@ class ObjectFiles:
         self._root = root
         self._store, self._open_uploads = store, open_uploads
         self._urls: RenewedValues[SignedUrl] = RenewedValues()
+        self._lately = SmallFiles()
 
     @cached_property
     def _uploads(self) -> ObjectStore:
         return self._open_uploads() if self._open_uploads else self._store
-
-    @cached_property
-    def _pieces(self) -> ThreadPoolExecutor:
-        # Not `_pool`, whose threads wait for pieces. Both last as long as their connections.
-        return ThreadPoolExecutor(_PARALLEL_REQUESTS, thread_name_prefix="lakeport-pieces")
-
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_PARALLEL_REQUESTS, thread_name_prefix="lakeport-storage")
 
     def _key(self, path: str) -> str:
         return path[len(self._root) :].strip("/")
@@ -95,7 +89,7 @@ class ObjectFiles:
                 meta = self._store.head(self._key(path))
         except MissingFileError:
             return None
-        return FileStatus(path, meta["size"], int(meta["last_modified"].timestamp() * 1000))
+        return _status(path, meta)
 
     def list_all(self, directory: str) -> Iterator[FileStatus]:
         prefix = self._key(directory)
@@ -118,7 +112,9 @@ class ObjectFiles:
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         if length is None or length <= _PIECE:
             return self._read_piece(path, start, length)
-        pieces = (self._pieces.submit(self._read_piece, path, *piece) for piece in _cut(start, length))
+        pieces = (
+            pool("pieces", _PARALLEL_PIECES).submit(self._read_piece, path, *piece) for piece in _cut(start, length)
+        )
         read = io.BytesIO()
         for data in ahead(pieces, _PIECES_AHEAD):
             read.write(data)
@@ -144,10 +140,13 @@ class ObjectFiles:
         return bytes(self._store.get(key, options=options).bytes())
 
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
-        return ahead((self._pool.submit(self.read, file.path) for file in files), _PARALLEL_REQUESTS)
+        calls = (_requests().submit(self.read, file.path) for file in files)
+        first = list(islice(calls, 1))  # on its way even if the caller does something else first
+        largest = max((file.size for file in files), default=0)
+        return ahead(chain(first, calls), min(_READ_AHEAD // max(largest, 1), 2 * _PARALLEL_REQUESTS) or 1)
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
-        return open_ranges(self, file)
+        return open_ranges(self, file, self._lately)
 
     def signed(self, path: str, refused: str | None = None) -> SignedUrl:
         """Raises `StorageError` if the store does not sign."""
@@ -173,7 +172,7 @@ class ObjectFiles:
                 self._delete_each(bulk)
 
     def _delete_each(self, paths: Sequence[str]) -> None:
-        failures = [error for error in self._pool.map(self._delete_one, paths) if error]
+        failures = [error for error in _requests().map(self._delete_one, paths) if error]
         if failures:
             raise failures[0]
 
@@ -188,48 +187,17 @@ class ObjectFiles:
         return None
 
 
+def _requests() -> ThreadPoolExecutor:
+    return pool("storage", _PARALLEL_REQUESTS)
+
+
 def _cut(start: int, length: int) -> Iterator[tuple[int, int]]:
     """Pieces of a range, as (start, length)."""
     return ((at, min(_PIECE, start + length - at)) for at in range(start, start + length, _PIECE))
 
 
 def _status(path: str, meta: ObjectMeta) -> FileStatus:
-    return FileStatus(path, meta["size"], int(meta["last_modified"].timestamp() * 1000))
-
-
-def open_ranges(storage: StorageClient | ObjectFiles, file: FileStatus) -> pa.NativeFile:
-    """Random access to a file through `storage.read`: whole if small, otherwise by ranges."""
-    if file.size <= _WHOLE_OBJECT_LIMIT:
-        return pa.BufferReader(storage.read(file.path))
-    return pa.PythonFile(_Ranges(storage, file), mode="r")
-
-
-class _Ranges(io.RawIOBase):
-    """A seekable file; every read is a range request."""
-
-    def __init__(self, storage: StorageClient | ObjectFiles, file: FileStatus) -> None:
-        self._storage, self._file, self._position = storage, file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        rest = max(0, self._file.size - self._position)
-        length = rest if size < 0 else min(size, rest)
-        data = self._storage.read(self._file.path, self._position, length) if length else b""
-        self._position += len(data)
-        return data
+    return FileStatus(path, meta["size"], int(meta["last_modified"].timestamp() * 1000), meta["e_tag"])
 
 
 _CLIENT_OPTION = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,11 +76,11 @@ def _present(column: pa.StructArray, checkpoint: Checkpoint) -> pa.StructArray:
 def _read(
     engine: Engine, files: Sequence[FileStatus], schema: pa.Schema, batch_size: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        if file.path.endswith(".json"):
-            yield from engine.json.read_json_files([file], _without_parsed_statistics(schema))
+    for is_json, group in groupby(files, lambda file: file.path.endswith(".json")):
+        if is_json:
+            yield from engine.json.read_json_files(list(group), _without_parsed_statistics(schema))
         else:
-            yield from engine.parquet.read_parquet_files([FileSplit(file)], schema, batch_size=batch_size)
+            yield from engine.parquet.read_parquet_files(map(FileSplit, group), schema, batch_size=batch_size)
 
 
 def _without_parsed_statistics(schema: pa.Schema) -> pa.Schema:

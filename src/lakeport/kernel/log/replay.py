@@ -19,6 +19,7 @@ from lakeport.kernel.actions import REMOVE, Metadata, Protocol
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.lazy import lazy_property
 from lakeport.kernel.log.checkpoint import read_checkpoint_adds
+from lakeport.kernel.log.checksum import Checksum, read_checksum
 from lakeport.kernel.log.commits import read_batches
 from lakeport.kernel.log.compactions import commit_files
 from lakeport.kernel.log.file_columns import FileColumns, compact_adds, file_batch, to_file_batch
@@ -92,6 +93,11 @@ class LogReplay:
             self._base = None if segment.checkpoint is None else CheckpointFiles(engine, root, segment.checkpoint)
 
     @lazy_property
+    def checksum(self) -> Checksum | None:
+        """The content of the version's checksum file; None if it was not listed."""
+        return read_checksum(self._engine, self.segment.checksum)
+
+    @lazy_property
     def new_commits(self) -> Commits:
         """The commits since the older replay; all of them without one."""
         known = self._older.segment.version if self._older else -1
@@ -120,7 +126,10 @@ class LogReplay:
         return self.commits.state.over(read_checkpoint_state(self._engine, self.segment.checkpoint))
 
     def protocol_and_metadata(self) -> tuple[Protocol, Metadata]:
-        """The protocol and metadata. Reads the checkpoint only if the commits lack either."""
+        """The protocol and metadata: from the checksum if there is one. Otherwise reads the checkpoint only if the
+        commits lack either."""
+        if self.checksum is not None:
+            return self.checksum.protocol, self.checksum.metadata
         state = self.commits.state
         return (state if state.protocol and state.metadata else self.state).require(self._root)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, islice
 
 import msgspec
 
@@ -163,13 +165,25 @@ def find_segment(
 
 
 def _find_segment(storage: StorageClient, root: str, version: int | None, log_tail: Sequence[Commit]) -> LogSegment:
-    hint = last_checkpoint(storage, root)
+    if storage.scans_directories(log_path(root)):
+        hint, files = last_checkpoint(storage, root), None
+    else:  # a round trip takes long: both requests are sent at once, and mostly the first page is the whole log
+        hints = storage.read_many([FileStatus(last_checkpoint_path(root), 0)])
+        files = storage.list_from(log_path(root), f"{version_name(0)}.")
+        page = list(islice(files, _PAGE))
+        hint = None if len(page) < _PAGE else _decode_hint(partial(next, hints))
+        files = chain(page, files)
     if hint is not None and hint > 0 and (version is None or hint <= version):
         listing = _list_from_checkpoint(storage, root, hint)
         latest = max([*listing.commits, *(commit.last for commit in log_tail)], default=hint)
         if hint in listing.checkpoints and (version is None or version <= latest):
             return build_segment(listing, root, version, log_tail)
-    return build_segment(list_log(storage, root), root, version, log_tail)
+    listing = list_log(storage, root) if files is None else sort_log_files(files)
+    return build_segment(listing, root, version, log_tail)
+
+
+_PAGE = 1000
+"""The number of names that most object stores list per request."""
 
 
 def _list_from_checkpoint(storage: StorageClient, root: str, version: int) -> LogListing:
@@ -281,8 +295,11 @@ class _Hint(msgspec.Struct):
 
 def last_checkpoint(storage: StorageClient, root: str) -> int | None:
     """The version in `_last_checkpoint`; None if the file is missing or unusable."""
+    return _decode_hint(lambda: storage.read(last_checkpoint_path(root)))
+
+
+def _decode_hint(read: Callable[[], bytes]) -> int | None:
     try:
-        data = storage.read(last_checkpoint_path(root))
-        return msgspec.json.decode(data, type=_Hint).version
+        return msgspec.json.decode(read(), type=_Hint).version
     except (MissingFileError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

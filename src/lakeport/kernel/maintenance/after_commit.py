@@ -142,7 +142,7 @@ def finish_commit(engine: Engine, committed: Committed, read: Snapshot | None = 
     the transaction's base snapshot, which saves rereading the log."""
     root, version = committed.definition.root, committed.version
     try:
-        if (checksum := _checksum(engine, committed)) is not None:
+        if (checksum := _checksum(engine, committed, read)) is not None:
             write_checksum(engine, root, version, checksum)
         if version and version % CHECKPOINT_INTERVAL.of(committed.definition.metadata.configuration) == 0:
             snapshot = Table.for_path(engine, root).latest_snapshot() if read is None else read.refresh()
@@ -152,10 +152,10 @@ def finish_commit(engine: Engine, committed: Committed, read: Snapshot | None = 
         _log.warning("version %d is committed, but maintenance after it failed: %s", version, error, exc_info=True)
 
 
-def _checksum(engine: Engine, committed: Committed) -> Checksum | None:
+def _checksum(engine: Engine, committed: Committed, read: Snapshot | None) -> Checksum | None:
     definition = committed.definition
     return next_checksum(
-        _previous_checksum(engine, committed),
+        _previous_checksum(engine, committed, read),
         committed.version,
         committed.adds,
         committed.removes,
@@ -168,9 +168,11 @@ def _checksum(engine: Engine, committed: Committed) -> Checksum | None:
     )
 
 
-def _previous_checksum(engine: Engine, committed: Committed) -> Checksum | None:
+def _previous_checksum(engine: Engine, committed: Committed, read: Snapshot | None) -> Checksum | None:
     """The previous version's checksum; None if a file is re-added, which the totals would count twice."""
     if not committed.removes and any(not add.data_change for add in committed.adds):
         return None
+    if read is not None and read.version == committed.version - 1:
+        return read.checksum
     path = checksum_path(committed.definition.root, committed.version - 1)
     return read_checksum(engine, FileStatus(path, 0)) if committed.version else None

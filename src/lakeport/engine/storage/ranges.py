@@ -1,0 +1,209 @@
+"""Random access to a remote file by range requests. Ranges that will be needed are fetched ahead, in parallel."""
+
+from __future__ import annotations
+
+import io
+import os
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Lock
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakeport.engine.storage.pools import pool
+from lakeport.kernel.engine import FileStatus
+
+_WHOLE_FILE = 2 << 20
+"""Files up to this size are fetched in one request, larger ones by ranges."""
+_PIECE = 8 << 20
+"""The largest range to fetch ahead in one request."""
+_GAP = 1 << 19
+"""Ranges this close to each other are fetched together: a request takes as long as so many bytes."""
+_AHEAD = 64 << 20
+"""Bytes of a file that are fetched, or being fetched, ahead of its reader."""
+_PARALLEL = 32
+
+Range = tuple[int, int]
+"""The first byte, and the one after the last."""
+
+
+class ReadsRanges(Protocol):
+    """The method of a `StorageClient` that reads. Thread-safe."""
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes: ...
+
+
+def open_ranges(storage: ReadsRanges, file: FileStatus, lately: SmallFiles | None = None) -> pa.NativeFile:
+    """Random access to a file: whole if small, otherwise a `RangeInput`. `lately` has small files to open again."""
+    if file.size > _WHOLE_FILE:
+        return RangeInput(_Ranges(storage, file), "r")
+    data = None if lately is None else lately.get(file)
+    if data is None:
+        data = storage.read(file.path)
+        if lately is not None:
+            lately.put(file, data)
+    return pa.BufferReader(data)
+
+
+class SmallFiles:
+    """The small files that were opened last: a checkpoint is read for its protocol first, and then for its files.
+    Thread-safe."""
+
+    def __init__(self, most: int = 8 << 20) -> None:
+        self._most, self._size = most, 0
+        self._files: OrderedDict[FileStatus, bytes] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, file: FileStatus) -> bytes | None:
+        with self._lock:
+            if file in self._files:
+                self._files.move_to_end(file)
+            return self._files.get(file)
+
+    def put(self, file: FileStatus, data: bytes) -> None:
+        if len(data) != file.size:
+            return  # its size is unknown, so it would not be known again either
+        with self._lock:
+            self._size += len(data) - len(self._files.pop(file, b""))
+            self._files[file] = data
+            while self._size > self._most:
+                self._size -= len(self._files.popitem(last=False)[1])
+
+
+class RangeInput(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
+    """A file whose reads are range requests, except for ranges that are fetched ahead."""
+
+    def __init__(self, ranges: _Ranges, mode: str) -> None:
+        self._ranges = ranges
+
+    def fetch_ahead(self, wanted: Iterable[Range]) -> None:
+        """Fetch these ranges, each of which will be read once, about in this order."""
+        self._ranges.fetch_ahead(wanted)
+
+
+@dataclass(eq=False)
+class _Piece:
+    """A range to be fetched by one request."""
+
+    start: int
+    end: int
+    unread: int
+    """How many of its bytes will still be read; it is then dropped."""
+    data: Future[bytes] | None = None
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+class _Ranges(io.RawIOBase):
+    """A seekable file, read by one thread at a time."""
+
+    def __init__(self, storage: ReadsRanges, file: FileStatus) -> None:
+        self._storage, self._file, self._position = storage, file, 0
+        self._pieces: list[_Piece] = []
+        self._starts: list[int] = []
+        self._next = self._held = 0
+        """The first piece that was not asked for, and the bytes of those that were and are not dropped."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int = -1) -> bytes | memoryview:
+        rest = max(0, self._file.size - self._position)
+        length = rest if size < 0 else min(size, rest)
+        if not length:
+            return b""
+        data = self._ahead(self._position, self._position + length)
+        if data is None:
+            data = self._storage.read(self._file.path, self._position, length)
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        for piece in self._pieces:
+            if piece.data is not None:
+                piece.data.cancel()
+        self._pieces, self._starts = [], []
+        super().close()
+
+    def fetch_ahead(self, wanted: Iterable[Range]) -> None:
+        self._pieces = list(_pieces(sorted(wanted)))
+        self._starts = [piece.start for piece in self._pieces]
+        self._next = self._held = 0
+        self._fetch_more()
+
+    def _fetch_more(self) -> None:
+        while self._next < len(self._pieces) and self._held < _AHEAD:
+            piece = self._pieces[self._next]
+            if piece.data is None and piece.unread > 0:
+                self._fetch(piece)
+            self._next += 1
+
+    def _fetch(self, piece: _Piece) -> Future[bytes]:
+        self._held += piece.size
+        piece.data = pool("ranges", _PARALLEL).submit(self._storage.read, self._file.path, piece.start, piece.size)
+        return piece.data
+
+    def _ahead(self, start: int, end: int) -> bytes | memoryview | None:
+        """The bytes, if pieces cover them that were not dropped."""
+        first = bisect_right(self._starts, start) - 1
+        found: list[_Piece] = []
+        for piece in self._pieces[max(first, 0) :]:
+            if piece.start > (found[-1].end if found else start) or piece.unread <= 0:
+                return None
+            found.append(piece)
+            if piece.end >= end:
+                break
+        if not found or found[-1].end < end:
+            return None
+        for piece in found:  # all of them at once, those that are far ahead too
+            if piece.data is None:
+                self._fetch(piece)
+        parts = [self._take(piece, max(start, piece.start), min(end, piece.end)) for piece in found]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _take(self, piece: _Piece, start: int, end: int) -> memoryview:
+        assert piece.data is not None
+        taken = memoryview(piece.data.result())[start - piece.start : end - piece.start]
+        piece.unread -= end - start
+        if piece.unread <= 0:
+            piece.data = None
+            self._held -= piece.size
+            self._fetch_more()
+        return taken
+
+
+def _pieces(wanted: Iterable[Range]) -> Iterator[_Piece]:
+    """Long ranges are cut, and neighbouring short ones are joined."""
+    last: _Piece | None = None
+    for start, end in (part for each in wanted for part in _cut(*each)):
+        if last is not None and start - last.end <= _GAP and end - last.start <= _PIECE:
+            last.end, last.unread = max(last.end, end), last.unread + end - start
+            continue
+        if last is not None:
+            yield last
+        last = _Piece(start, end, end - start)
+    if last is not None:
+        yield last
+
+
+def _cut(start: int, end: int) -> Iterator[Range]:
+    parts = max(1, -(-(end - start) // _PIECE))
+    return pairwise(start + (end - start) * part // parts for part in range(parts + 1))

@@ -1,0 +1,162 @@
+"""Ranges of remote files, fetched ahead of their reader."""
+
+import random
+from itertools import pairwise
+from threading import Barrier, Event, Lock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.engine.parquet import ParquetFiles
+from lakeport.engine.storage.memory import MemoryStorage
+from lakeport.engine.storage.ranges import RangeInput, open_ranges
+from lakeport.errors import StorageError
+from lakeport.kernel.engine import FileSplit, FileStatus
+
+MB = 1 << 20
+CONTENT = random.Random(3).randbytes(40 * MB)
+FILE = FileStatus("test://x", len(CONTENT))
+
+
+class Remote(MemoryStorage):
+    """Files that are read by ranges, which are recorded."""
+
+    def __init__(self, content: bytes = CONTENT, path: str = FILE.path) -> None:
+        super().__init__()
+        self.write(path, content)
+        self.asked: list[tuple[int, int]] = []
+        self._asking = Lock()
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        with self._asking:
+            self.asked.append((start, start + (length or 0)))
+        return super().read(path, start, length)
+
+    def open_input(self, file: FileStatus) -> pa.NativeFile:
+        return open_ranges(self, file)
+
+
+def opened(storage: Remote) -> RangeInput:
+    source = open_ranges(storage, FILE)
+    assert isinstance(source, RangeInput)
+    return source
+
+
+def read(source: RangeInput, start: int, end: int) -> bytes:
+    source.seek(start)
+    data: bytes = source.read(end - start)
+    return data
+
+
+def test_ranges_are_fetched_in_pieces_and_neighbours_together() -> None:
+    storage = Remote()
+    with opened(storage) as source:
+        source.fetch_ahead([(0, 10), (100_000, 100_010), (5 * MB, 25 * MB), (30 * MB, 30 * MB + 7)])
+        for start, end in [(0, 10), (100_000, 100_010), (5 * MB, 25 * MB), (30 * MB, 30 * MB + 7)]:
+            assert read(source, start, end) == CONTENT[start:end]
+    third = 20 * MB / 3
+    cuts = [int(5 * MB + third * part) for part in range(4)]
+    assert sorted(storage.asked) == [
+        (0, 100_010), *pairwise(cuts), (30 * MB, 30 * MB + 7),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("again", [(0, 10), (3, 7), (8, 12), (2 * MB, 2 * MB + 5)])
+def test_other_reads_are_requests_of_their_own(again: tuple[int, int]) -> None:
+    storage = Remote()
+    with opened(storage) as source:
+        source.fetch_ahead([(0, 10)])
+        assert read(source, 0, 10) == CONTENT[:10]
+        assert read(source, *again) == CONTENT[slice(*again)]
+    assert storage.asked == [(0, 10), again]
+
+
+def test_only_so_much_is_fetched_before_it_is_read() -> None:
+    content = bytes(200 * MB)
+    storage = Remote(content)
+    source = open_ranges(storage, FileStatus(FILE.path, len(content)))
+    assert isinstance(source, RangeInput)
+    with source:
+        source.fetch_ahead([(0, len(content))])
+        assert len(read(source, 0, 8 * MB)) == 8 * MB
+        assert sum(end - start for start, end in storage.asked) <= 80 * MB
+        assert len(read(source, 8 * MB, len(content))) == 192 * MB
+    assert sum(end - start for start, end in storage.asked) == len(content)
+
+
+def test_pieces_that_nobody_reads_are_given_up() -> None:
+    going, gone = Event(), Event()
+
+    class Slow(Remote):
+        def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+            going.set()
+            assert gone.wait(10)
+            return super().read(path, start, length)
+
+    storage = Slow(bytes(400 * MB))
+    others = [open_ranges(storage, FileStatus(FILE.path, 400 * MB)) for _ in range(5)]
+    for source in others:
+        source.fetch_ahead([(0, 400 * MB)])  # 40 requests, of which 32 are under way
+    assert going.wait(10)
+    for source in others:
+        source.close()
+    gone.set()
+    with opened(Remote()) as source:
+        source.fetch_ahead([(0, 10)])
+        assert read(source, 0, 10) == CONTENT[:10]
+    assert len(storage.asked) <= 32
+
+
+def test_an_error_while_fetching_ahead_is_that_of_the_read() -> None:
+    class Failing(Remote):
+        def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+            raise StorageError("broken", path=path)
+
+    with opened(Failing()) as source:
+        source.fetch_ahead([(0, 10)])
+        with pytest.raises(StorageError, match="broken"):
+            read(source, 0, 10)
+
+
+@pytest.mark.parametrize("columns", [["a"], ["c"], ["a", "s"], ["a", "b", "c", "s"]])
+@pytest.mark.parametrize("group", [None, 1])
+def test_the_columns_of_a_file_are_fetched_once(columns: list[str], group: int | None) -> None:
+    rows = 300_000
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, (5, rows))
+    nested = pa.StructArray.from_arrays([pa.array(numbers[3]), pa.array(numbers[4])], ["x", "y"])
+    table = pa.table({"a": numbers[0], "b": numbers[1], "c": [None, *numbers[2][1:].tolist()], "s": nested})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=100_000)
+    content = sink.getvalue().to_pybytes()
+    storage = Remote(content)
+    split = FileSplit(FileStatus(FILE.path, len(content)), *(() if group is None else (group, group + 1)))
+    wanted = table.select(columns) if group is None else table.select(columns).slice(group * 100_000, 100_000)
+    batches = list(ParquetFiles(storage).read_parquet_files([split], wanted.schema))
+    assert pa.Table.from_batches(batches).equals(wanted)
+    footer, *ranges = storage.asked
+    assert footer[1] == len(content)
+    ranges.sort()
+    assert all(before[1] <= after[0] for before, after in pairwise(ranges))
+    if columns == ["a"]:
+        assert sum(end - start for start, end in ranges) < len(content) / 4 / (1 if group is None else 3)
+
+
+def test_several_files_are_fetched_at_once() -> None:
+    together = Barrier(4)
+    sink = pa.BufferOutputStream()
+    table = pa.table({"a": [1, 2]})
+    pq.write_table(table, sink)
+
+    class Together(MemoryStorage):
+        def open_input(self, file: FileStatus) -> pa.NativeFile:
+            together.wait(10)
+            return super().open_input(file)
+
+    storage = Together()
+    files = [FileStatus(f"test://{number}", len(sink.getvalue())) for number in range(4)]
+    for file in files:
+        storage.write(file.path, sink.getvalue().to_pybytes())
+    batches = ParquetFiles(storage).read_parquet_files(map(FileSplit, files), table.schema)
+    assert pa.Table.from_batches(batches).column("a").to_pylist() == [1, 2] * 4
