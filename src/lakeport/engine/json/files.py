@@ -91,16 +91,20 @@ class JsonFiles:
 
     def _blocks(self, files: Sequence[FileStatus], *, together: bool) -> Iterator[_Block]:
         """The pieces of the files, each on its own, or small ones together."""
-        block: _Block = []
+        small: _Block = []
         size = 0
         for piece in self._pieces(files):
-            size += len(piece.text)
-            if block and (not together or size > _BLOCK_SIZE or len(piece.text) > _SMALL_BLOCK):
-                yield block
-                block, size = [], len(piece.text)
-            block.append(piece)
-        if block:
-            yield block
+            stands_alone = not together or len(piece.text) > _SMALL_BLOCK
+            if small and (stands_alone or size + len(piece.text) > _BLOCK_SIZE):
+                yield small
+                small, size = [], 0
+            if stands_alone:
+                yield [piece]
+            else:
+                small.append(piece)
+                size += len(piece.text)
+        if small:
+            yield small
 
     def _pieces(self, files: Sequence[FileStatus]) -> Iterator[_Piece]:
         for is_small, group in groupby(enumerate(files), lambda item: item[1].size <= _SMALL_FILE):

@@ -56,8 +56,15 @@ def read_batches(
         numbers = to_integers(batch.column(FILE_INDEX.name))
         yield ActionBatch(
             {kind: present_actions(column, root) for kind, column in columns.items()},
-            {kind: numbers[to_mask(column.is_valid())] for kind, column in columns.items()},
+            {kind: _where_present(column, numbers) for kind, column in columns.items()},
         )
+
+
+def _where_present(column: pa.StructArray, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The numbers of the rows that are not null; takes no memory if all are the same."""
+    if len(numbers) and numbers[0] == numbers[-1]:  # they ascend
+        return np.broadcast_to(numbers[0], len(column) - column.null_count)
+    return numbers[to_mask(column.is_valid())]
 
 
 @dataclass(frozen=True)

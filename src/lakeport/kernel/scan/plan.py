@@ -96,7 +96,7 @@ class Scan:
         snapshot = self.snapshot
         properties = snapshot.properties
         tracking = self._extras.row_tracking
-        return ScanState(
+        state = ScanState(
             table_root=snapshot.root,
             schema_json=format_schema(self.schema),
             partition_columns=tuple(f.name for f in self.schema if f.name in snapshot.partition_columns),
@@ -106,6 +106,8 @@ class Scan:
             row_id_column=ROW_ID_COLUMN.of(properties) if tracking else None,
             row_commit_version_column=ROW_COMMIT_VERSION_COLUMN.of(properties) if tracking else None,
         )
+        vars(state)["table_schema"] = self.schema  # known already: only other processes parse the JSON
+        return state
 
     def scan_files(self) -> Iterator[FilteredBatch]:
         """Batches with a row for each file of the table, with the files to read selected."""

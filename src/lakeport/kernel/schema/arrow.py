@@ -47,10 +47,10 @@ ARROW_PRIMITIVES: dict[str, pa.DataType] = {
 
 def arrow_type(data_type: DataType, field_of: Callable[[StructField], pa.Field] | None = None) -> pa.DataType:
     """The Arrow type; `field_of` determines the names and metadata of struct fields."""
+    if isinstance(data_type, PrimitiveType):
+        return _primitive_type(data_type)
     parts = map(field_of or arrow_field, parts_of(data_type))
     match data_type:
-        case PrimitiveType(name):
-            return pa.decimal128(*data_type.decimal) if data_type.decimal else ARROW_PRIMITIVES[name]
         case ArrayType():
             return pa.list_(*parts)
         case MapType():
@@ -59,8 +59,14 @@ def arrow_type(data_type: DataType, field_of: Callable[[StructField], pa.Field] 
             return pa.struct(list(parts))
 
 
+def _primitive_type(data_type: PrimitiveType) -> pa.DataType:
+    if data_type.name not in ARROW_PRIMITIVES and (decimal := data_type.decimal):
+        return pa.decimal128(*decimal)
+    return ARROW_PRIMITIVES[data_type.name]
+
+
 def is_variant(data_type: DataType) -> bool:
-    return data_type == PrimitiveType("variant")
+    return isinstance(data_type, PrimitiveType) and data_type.name == "variant"
 
 
 def is_variant_field(field: pa.Field) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from lakeport.kernel.schema.types import (
 )
 
 _ALIASES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte", "null": "void"}
-_METADATA_KINDS = {PHYSICAL_NAME: str, COLUMN_ID: int, TYPE_CHANGES: list}
+_METADATA_KINDS = {PHYSICAL_NAME: str | None, COLUMN_ID: int | None, TYPE_CHANGES: list | None}
 """The column metadata that this kernel reads."""
 
 
@@ -58,12 +59,13 @@ def _parse_field(raw: Any) -> StructField:
     name, nullable, metadata = raw["name"], raw.get("nullable", True), raw.get("metadata") or {}
     if not isinstance(name, str) or not isinstance(nullable, bool) or not isinstance(metadata, dict):
         raise ValueError(f"bad field {raw!r}")
-    for key, kind in _METADATA_KINDS.items():
-        if not isinstance(metadata.get(key), kind | None):
+    for key in _METADATA_KINDS.keys() & metadata:
+        if not isinstance(metadata[key], _METADATA_KINDS[key]):
             raise ValueError(f"bad {key} of field {name!r}")
     return StructField(name, _parse_type(raw["type"]), nullable, metadata)
 
 
+@lru_cache(maxsize=256)
 def parse_primitive(name: str) -> PrimitiveType:
     """Raises `ValueError` and `UnsupportedFeatureError`."""
     name = _ALIASES.get(name, name)
