@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.engine.expressions.literals import fits
-from lakeport.engine.parquet.decoding import RowGroups
+from lakeport.engine.parquet.decoding import SMALL, RowGroups
 from lakeport.engine.parquet.row_filter import FoundRows
 from lakeport.kernel.data_files import conform
 from lakeport.kernel.engine import AS_STORED, FIELD_ID, ROW_INDEX, FileStatus
@@ -56,11 +56,12 @@ _MOST_VALUES = 100
 
 
 def uses_polars(files: Iterable[FileStatus]) -> bool:
-    """Whether to leave filtered files to Polars: if the program has it loaded, or if they are worth importing it."""
+    """Whether to leave filtered files to Polars: local ones, not small, if the program has loaded Polars or if they are
+    worth importing it."""
+    sizes = [file.size for file in files if file.size > SMALL and os.path.isabs(file.path)]
     if "polars" in sys.modules:
-        return bool(sys.modules["polars"]) and os.getpid() == _PROCESS
-    size = sum(file.size for file in files if os.path.isabs(file.path))
-    return size >= _WORTH_IMPORTING and find_spec("polars") is not None
+        return bool(sizes and sys.modules["polars"]) and os.getpid() == _PROCESS
+    return sum(sizes) >= _WORTH_IMPORTING and find_spec("polars") is not None
 
 
 def load_polars(files: Iterable[FileStatus]) -> None:
