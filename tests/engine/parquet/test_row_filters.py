@@ -139,7 +139,7 @@ def test_polars_is_used_where_it_is_loaded_or_worth_loading(
 
 
 FORKED = """
-import os, sys
+import os, signal, sys
 import polars, lakeport
 from lakeport import col
 rows = lakeport.scan(sys.argv[1]).where(col("n") == 7)
@@ -147,6 +147,7 @@ assert "Polars" in rows.explain()
 assert rows.to_arrow().num_rows == 1
 if child := os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(50)
 os._exit(rows.to_arrow().num_rows)
 """
 
