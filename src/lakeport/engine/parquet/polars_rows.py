@@ -49,6 +49,8 @@ _KINDS = {
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),
     pa.date32(),
 }  # fmt: skip
+_MOST_AT_ONCE = 64 << 20
+"""Bytes that a consumer of batches may have decoded in one piece; the filter may leave them all."""
 _LITERALS = bool | int | str | float | Decimal | date  # dates and timestamps of Python's years
 _OPERATORS = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge, "<=>": eq}
 _MOST_VALUES = 100
@@ -85,10 +87,19 @@ class PolarsRows:
         return None if translated is None else cls(translated)
 
     def rows(self, groups: RowGroups, schema: pa.Schema, batch_size: int) -> FoundRows | None:
+        if groups.rows > batch_size and groups.size > _MOST_AT_ONCE:
+            return None
         if not groups.is_local or groups.calendar is not None or not _is_stored(groups, schema):
             return None
-        import polars as pl
         from polars.exceptions import PanicException
+
+        try:
+            return self._read(groups, schema)
+        except (Exception, PanicException):  # pyarrow reads it or explains what is wrong
+            return None
+
+    def _read(self, groups: RowGroups, schema: pa.Schema) -> FoundRows:
+        import polars as pl
 
         scan = pl.scan_parquet(
             groups.path, row_index_name=ROW_INDEX.name, use_statistics=False, hive_partitioning=False, glob=False,
@@ -96,13 +107,10 @@ class PolarsRows:
         )  # fmt: skip
         if len(groups.numbers) < groups.file.metadata.num_row_groups:
             scan = scan.slice(groups.start, groups.rows)
-        try:
-            found = scan.filter(self.filter).select(*schema.names, ROW_INDEX.name).collect()
-            table = found.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
-            (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-            return conform(batch, schema, path=groups.path), found[ROW_INDEX.name].to_numpy().astype("int64")
-        except (Exception, PanicException):
-            return None
+        found = scan.filter(self.filter).select(*schema.names, ROW_INDEX.name).collect()
+        table = found.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
+        (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+        return conform(batch, schema, path=groups.path), found[ROW_INDEX.name].to_numpy().astype("int64")
 
 
 def _is_exact(field: pa.Field) -> bool:
