@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from threading import Event
+from threading import Event, get_ident
 
 import pytest
 
@@ -27,6 +27,42 @@ def test_only_a_few_batches_are_read_ahead_of_a_consumer_that_stops() -> None:
         assert read["a"] < 10
         assert read["b"] < 10
         assert read["c"] == 0
+
+
+def test_a_consumer_that_keeps_everything_waits_for_no_file_in_particular() -> None:
+    last_is_read = Event()
+
+    def batches(file: int) -> Iterator[int]:
+        if file == 0:
+            assert last_is_read.wait(10)
+        yield from range(50)
+        if file == 9:
+            last_is_read.set()
+
+    assert list(in_order(range(10), batches, threads=10, at_once=2, bounded=False)) == [*range(50)] * 10
+
+
+def test_at_most_so_many_files_are_read_at_once_by_the_same_threads() -> None:
+    names = set()
+
+    def batches(file: int) -> Iterator[int]:
+        names.add(get_ident())
+        yield file
+
+    assert list(in_order(range(100), batches, threads=8, at_once=2)) == [*range(100)]
+    assert len(names) <= 2
+
+
+def test_the_error_of_a_file_comes_after_the_rows_of_those_before_it() -> None:
+    def batches(file: int) -> Iterator[int]:
+        if file == 3:
+            raise ValueError(file)
+        yield file
+
+    results = in_order(range(9), batches, threads=2)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="3"):
+        next(results)
 
 
 def test_the_error_of_a_later_call_is_raised_while_the_first_one_runs() -> None:

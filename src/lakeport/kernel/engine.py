@@ -179,8 +179,8 @@ class ParquetHandler(Protocol):
         - Text that is not UTF-8 raises `CorruptTableError`.
         - A variant column (`schema.is_variant_field`) or one marked `AS_STORED` keeps the file's type.
         - `ROW_INDEX` holds positions in the physical file, regardless of skipped rows.
-        - `predicate` refers to `schema`. It may be used to skip row groups without matching rows, but rows that do
-          not match may still be returned.
+        - `predicate` refers to `schema`. It may be used to skip rows that do not match, but such rows may still be
+          returned.
         - Batches have at most `batch_size` rows; only a few are held in memory.
 
         Raises `MissingFileError` and `CorruptTableError` with the path.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from operator import eq, ge, gt, le, lt, ne
@@ -17,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeport import tables
 from lakeport.engine.expressions import ArrowExpressions
 from lakeport.kernel.engine import ROW_INDEX, FileSplit, FileStatus
 from lakeport.kernel.expressions import Expression, bind, col, normalize
@@ -111,3 +114,45 @@ def test_rows_that_do_not_match_are_left_out(way: str, tmp_path: Path) -> None:
         found = FILTERING[way].parquet.read_parquet_files(splits, asked, condition)
         rows = [row for batch in found for row in batch.to_pylist()]
         assert rows == [{"t": "a", ROW_INDEX.name: n, "n": n} for n in (3, 777)]
+
+
+LARGE, SMALL = FileStatus("/t/large", 200 << 20), FileStatus("/t/small", 1000)
+
+
+@pytest.mark.parametrize(
+    ("first", "files", "expected"),
+    [
+        ("pass", [LARGE], True),
+        ("pass", [FileStatus("/t/a", 2 << 20)] * 20, False),
+        ("import polars", [FileStatus("/t/a", 2 << 20)], True),
+        ("import polars", [SMALL] * 3, False),
+        ("import polars", [FileStatus("s3://t/large", LARGE.size)], False),
+        ("import sys; sys.modules['polars'] = None", [LARGE], False),
+    ],
+)
+def test_polars_is_used_where_it_is_loaded_or_worth_loading(
+    first: str, files: list[FileStatus], expected: bool
+) -> None:
+    code = f"{first}\nfrom lakeport.kernel.engine import FileStatus\nfrom lakeport.engine.parquet import uses_polars\n"
+    run = subprocess.run([sys.executable, "-c", f"{code}print(uses_polars({files}))"], capture_output=True, text=True)
+    assert run.stdout == f"{expected}\n", run.stderr
+
+
+FORKED = """
+import os, signal, sys
+import polars, lakeport
+from lakeport import col
+rows = lakeport.scan(sys.argv[1]).where(col("n") == 7)
+assert "Polars" in rows.explain()
+assert rows.to_arrow().num_rows == 1
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(50)
+os._exit(rows.to_arrow().num_rows)
+"""
+
+
+def test_a_forked_process_reads_without_the_threads_of_polars(tmp_path: Path) -> None:
+    tables.create(str(tmp_path), pa.table({"n": np.random.default_rng(1).permutation(1 << 19)}))
+    run = subprocess.run([sys.executable, "-c", FORKED, str(tmp_path)], timeout=60)
+    assert run.returncode == 1

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.engine.expressions.literals import fits
-from lakeport.engine.parquet.decoding import RowGroups
+from lakeport.engine.parquet.decoding import SMALL, RowGroups
 from lakeport.engine.parquet.row_filter import FoundRows
 from lakeport.kernel.data_files import conform
 from lakeport.kernel.engine import AS_STORED, FIELD_ID, ROW_INDEX, FileStatus
@@ -49,6 +49,8 @@ _KINDS = {
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),
     pa.date32(),
 }  # fmt: skip
+_MOST_AT_ONCE = 64 << 20
+"""Bytes that a consumer of batches may have decoded in one piece; the filter may leave them all."""
 _LITERALS = bool | int | str | float | Decimal | date  # dates and timestamps of Python's years
 _OPERATORS = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge, "<=>": eq}
 _MOST_VALUES = 100
@@ -56,11 +58,12 @@ _MOST_VALUES = 100
 
 
 def uses_polars(files: Iterable[FileStatus]) -> bool:
-    """Whether to leave filtered files to Polars: if the program has it loaded, or if they are worth importing it."""
+    """Whether to leave filtered files to Polars: local ones, not small, if the program has loaded Polars or if they are
+    worth importing it."""
+    sizes = [file.size for file in files if file.size > SMALL and os.path.isabs(file.path)]
     if "polars" in sys.modules:
-        return bool(sys.modules["polars"]) and os.getpid() == _PROCESS
-    size = sum(file.size for file in files if os.path.isabs(file.path))
-    return size >= _WORTH_IMPORTING and find_spec("polars") is not None
+        return bool(sizes and sys.modules["polars"]) and os.getpid() == _PROCESS
+    return sum(sizes) >= _WORTH_IMPORTING and find_spec("polars") is not None
 
 
 def load_polars(files: Iterable[FileStatus]) -> None:
@@ -84,10 +87,19 @@ class PolarsRows:
         return None if translated is None else cls(translated)
 
     def rows(self, groups: RowGroups, schema: pa.Schema, batch_size: int) -> FoundRows | None:
+        if groups.rows > batch_size and groups.size > _MOST_AT_ONCE:
+            return None
         if not groups.is_local or groups.calendar is not None or not _is_stored(groups, schema):
             return None
-        import polars as pl
         from polars.exceptions import PanicException
+
+        try:
+            return self._read(groups, schema)
+        except (Exception, PanicException):  # pyarrow reads it or explains what is wrong
+            return None
+
+    def _read(self, groups: RowGroups, schema: pa.Schema) -> FoundRows:
+        import polars as pl
 
         scan = pl.scan_parquet(
             groups.path, row_index_name=ROW_INDEX.name, use_statistics=False, hive_partitioning=False, glob=False,
@@ -95,13 +107,10 @@ class PolarsRows:
         )  # fmt: skip
         if len(groups.numbers) < groups.file.metadata.num_row_groups:
             scan = scan.slice(groups.start, groups.rows)
-        try:
-            found = scan.filter(self.filter).select(*schema.names, ROW_INDEX.name).collect()
-            table = found.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
-            (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-            return conform(batch, schema, path=groups.path), found[ROW_INDEX.name].to_numpy().astype("int64")
-        except (Exception, PanicException):
-            return None
+        found = scan.filter(self.filter).select(*schema.names, ROW_INDEX.name).collect()
+        table = found.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
+        (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+        return conform(batch, schema, path=groups.path), found[ROW_INDEX.name].to_numpy().astype("int64")
 
 
 def _is_exact(field: pa.Field) -> bool:

@@ -37,10 +37,8 @@ DEFAULT_BATCH_SIZE = 256 * 1024
 
 def suitable_filters(file: FileStatus, predicate: Expression, schema: pa.Schema) -> list[RowFilter]:
     """The ways to find matching rows that pay off in this file and process, the best one first."""
-    if file.size <= SMALL:
-        return []
     by_polars = PolarsRows.of(predicate, schema) if uses_polars([file]) else None
-    by_columns = ColumnsFirst.of(predicate, schema)
+    by_columns = ColumnsFirst.of(predicate, schema) if file.size > SMALL else None
     return [row_filter for row_filter in (by_polars, by_columns) if row_filter is not None]
 
 
