@@ -39,18 +39,15 @@ def sql(query: str, /, **tables: Rows[Any] | str) -> duckdb.DuckDBPyRelation:
         lakeport.sql("select city, sum(amount) from orders group by city", orders=lakeport.scan("s3://bucket/orders"))
         lakeport.sql("select count(*) from 'data/orders' join 'config.share#sales.eu.cities' using (city)")
 
-    Tables without a version of their own are read at their latest. Raises `ValueError` for a statement without rows,
-    DuckDB's errors for an invalid one, and what reading the tables raises."""
+    Targets are read at their latest version. Raises what opening the tables raises, and DuckDB's errors for an invalid
+    query."""
     connection = open_duckdb()
     for name, rows in tables.items():
         _make_view(rows, connection, name)
     for table in tables_in(query, connection):
         if not table.schema and table.name not in tables and is_place(table.name):
             _make_view(table.name, connection, table.name)
-    relation: duckdb.DuckDBPyRelation | None = connection.sql(query)
-    if relation is None:
-        raise ValueError("the statement has no rows: pass a query")
-    return relation
+    return connection.sql(query)
 
 
 def open_duckdb() -> duckdb.DuckDBPyConnection:

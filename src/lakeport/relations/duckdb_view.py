@@ -19,7 +19,7 @@ from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.expressions import FLOATS
 from lakeport.kernel.scan import Scan, ScanFile, read_vector
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, leaves_of, types_in
-from lakeport.kernel.values import from_numpy
+from lakeport.kernel.values import array_of, from_numpy, own_scalar
 from lakeport.locations import is_url
 from lakeport.relations.duckdb_sql import condition_of, name_of, text_of, type_of, value_of
 from lakeport.relations.footers import InexactError, Layout, Zone, layouts_of
@@ -135,7 +135,7 @@ class _View:
         if not isinstance(field.type, PrimitiveType):
             raise InexactError("a partition column is nested")
         name = field.physical_name(self._state.mapping_mode)
-        texts = pa.array([f.partition_values.get(name) for f in self._files], pa.string())
+        texts = array_of([f.partition_values.get(name) for f in self._files], pa.string())
         values = _stored_values(parse_partition_values(texts, field, path=self._state.table_root))
         listed = ["NULL" if value is None else text_of(value) for value in values]
         if len(set(listed)) == 1:
@@ -186,7 +186,8 @@ def _stored_values(values: pa.Array) -> list[str | None]:
 
 
 def _joined(texts: pa.StringArray) -> str:
-    joined: str = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), ",")[0].as_py()
+    whole = pa.ListArray.from_arrays(array_of([0, len(texts)], pa.int32()), texts)
+    joined: str = pc.binary_join(whole, own_scalar(","))[0].as_py()
     return joined
 
 

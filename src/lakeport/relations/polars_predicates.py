@@ -46,11 +46,12 @@ def implied_filter(predicate: pl.Expr, schema: pa.Schema) -> Expression | None:
 
 def _conjuncts(expression: pl.Expr) -> Iterator[pl.Expr]:
     parts = expression.meta.pop()
-    if len(parts) == 2 and any((a & b).meta.eq(expression) for a, b in _orders(parts)):
-        for part in parts:
-            yield from _conjuncts(part)
-    else:
-        yield expression
+    for left, right in _orders(parts) if len(parts) == 2 else ():
+        if (left & right).meta.eq(expression):
+            yield from _conjuncts(left)
+            yield from _conjuncts(right)
+            return
+    yield expression
 
 
 def _translated(expression: pl.Expr, schema: pa.Schema) -> Expression:
@@ -78,7 +79,7 @@ def _of_two(expression: pl.Expr, parts: list[pl.Expr], schema: pa.Schema) -> Exp
         for kind, build in ((And, operator.and_), (Or, operator.or_)):
             if build(left, right).meta.eq(expression):
                 return kind(_translated(left, schema), _translated(right, schema))
-        if left.meta.is_column() and right.meta.is_literal():
+        if not left.meta.is_literal() and right.meta.is_literal():
             return _of_constant(expression, left, right, schema)
     raise _UnknownError
 
@@ -108,9 +109,10 @@ def _orders(parts: list[pl.Expr]) -> tuple[tuple[pl.Expr, pl.Expr], tuple[pl.Exp
 
 
 def _column(expression: pl.Expr, schema: pa.Schema) -> pa.Field:
-    if not expression.meta.is_column() or (name := expression.meta.output_name()) not in schema.names:
-        raise _UnknownError
-    return schema.field(name)
+    for name in expression.meta.root_names():
+        if name in schema.names and pl.col(name).meta.eq(expression):
+            return schema.field(name)
+    raise _UnknownError
 
 
 def _literal(values: pl.Series, value: Any, data_type: pa.DataType) -> Literal:
