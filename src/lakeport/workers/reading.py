@@ -52,6 +52,11 @@ class RowReader:
                 "the file does not exist; it may have been vacuumed: read a later version", path=error.path
             ) from error
 
+    def weight(self, file: ScanFile | ChangeFile) -> int:
+        """The weight of a file for `in_order`. A file on disk keeps a core busy; reading over a network is mostly
+        waiting, so more files than cores can be in flight."""
+        return int(file.size * self.share) if is_url(file.path) else MOST_WAITED_FOR + 1
+
     def _read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None, batch_size: int | None
     ) -> Iterator[pa.RecordBatch]:
@@ -90,10 +95,5 @@ def read_rows(
     def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=batch_size)
 
-    def weight(file: ScanFile | ChangeFile) -> int:
-        """Reading over a network is mostly waiting, so more files than cores can be in flight. A file on disk keeps a
-        core busy."""
-        return int(file.size * reader.share) if is_url(file.path) else MOST_WAITED_FOR + 1
-
     # One more file than cores, so that no core idles while a finished file is consumed.
-    return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else weight)
+    return in_order(files, read_file, threads or pa.cpu_count() + 1, None if threads else reader.weight)
