@@ -61,6 +61,11 @@ class RowReader:
                 "the file does not exist; it may have been vacuumed: read a later version", path=error.path
             ) from error
 
+    def weight(self, file: ScanFile | ChangeFile) -> int:
+        """The weight of a file for `in_order`. A file on disk keeps a core busy; reading over a network is mostly
+        waiting, so more files than cores can be in flight."""
+        return int(file.size * self.share) if is_url(file.path) else MOST_WAITED_FOR + 1
+
     def _read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None, batch_size: int | None
     ) -> Iterator[pa.RecordBatch]:

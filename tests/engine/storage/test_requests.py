@@ -1,10 +1,14 @@
 """How many requests a table in an object store takes."""
 
 import time
+from threading import Barrier
 
 import pyarrow as pa
 
 from lakeport import tables
+from lakeport.engine import engine_over
+from lakeport.engine.storage.objects import ObjectFiles
+from lakeport.engine.storage.storage import Storage
 from lakeport.frame.frame import Frame
 from lakeport.kernel.engine import FileStatus
 from lakeport.source import PathTable
@@ -85,3 +89,22 @@ def test_a_commit_asks_for_no_checksum_that_was_listed_or_is_known() -> None:
     store.asked.clear()
     tables.append(TABLE, pa.table({"id": [3]}), engine=engine)
     assert not [name for _, name in store.asked if name.endswith(".crc")]
+
+
+def test_a_search_for_rows_fetches_many_files_at_once() -> None:
+    engine, store = recording_engine()
+    tables.create(TABLE, {"id": [0]}, engine=engine)
+    for number in range(1, 12):
+        tables.append(TABLE, {"id": [number, 100]}, engine=engine)
+    together = Barrier(12)  # more than there are cores
+
+    class Together(ObjectFiles):
+        def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+            if "/part-" in path:
+                together.wait(10)
+            return super().read(path, start, length)
+
+    storage = Storage()
+    storage._stores[ROOT] = Together(ROOT, store)  # type: ignore[arg-type]
+    found = tables.delete(TABLE, "id + 0 = 200", engine=engine_over(storage))
+    assert found.metrics["numDeletedRows"] == 0

@@ -247,12 +247,14 @@ class Scan:
 def _combined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same files in fewer batches; large batches are passed through."""
     small: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in batches:
-        rows, size = sum(map(len, small)) + len(batch), sum(some.nbytes for some in small) + batch.nbytes
-        if small and (rows > _FILES_AT_ONCE or size > _BYTES_AT_ONCE):
+        added = batch.nbytes
+        if small and (rows + len(batch) > _FILES_AT_ONCE or size + added > _BYTES_AT_ONCE):
             yield pa.concat_batches(small)
-            small = []
+            small, rows, size = [], 0, 0
         small.append(batch)
+        rows, size = rows + len(batch), size + added
     if small:
         yield pa.concat_batches(small)
 

@@ -76,7 +76,7 @@ class SearchTask:
                 place.check()
                 yield file, batch
 
-        return _Search(self.merge.open(place.engine)).run(in_order(files, rows_of, place.threads))
+        return _Search(self.merge.open(place.engine)).run(in_order(files, rows_of, place.threads, self.reader.weight))
 
 
 class _Search:

@@ -167,7 +167,8 @@ class _Rewrite:
         return RowOutput(engine, self.context, imaged=self.imaged)
 
     def write(self, place: Workplace, files: Iterable[FileChange], output: RowOutput) -> None:
-        for change in in_order(files, partial(self._rows, place.engine), place.threads):
+        rows_of = partial(self._rows, place.engine)
+        for change in in_order(files, rows_of, place.threads, lambda change: self.reader.weight(change.file)):
             place.check()
             output.write(change)
 

@@ -4,7 +4,7 @@ Reads only the condition's columns, several files in parallel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from lakeport.kernel.values import to_integers
 from lakeport.tables.operation import snapshot_of
 from lakeport.tables.rows.output import Positions
 from lakeport.workers import ThreadWorkers, Workers, Workplace
+from lakeport.workers.ordered import in_order
 from lakeport.workers.reading import RowReader
 
 
@@ -56,8 +57,7 @@ def find_rows(
     files = transaction.plan(scan)
     if scan.remaining_filter is None:
         return ((file, None) for file in files)
-    search = _Search(_position_reader(scan))
-    positions = (workers or ThreadWorkers(transaction.engine)).map(search, files)
+    positions = _Search(_position_reader(scan)).run(workers or ThreadWorkers(transaction.engine), files)
     return ((file, rows) for file, rows in zip(files, positions, strict=True) if len(rows))
 
 
@@ -79,6 +79,17 @@ class _Search:
     def __call__(self, place: Workplace, file: ScanFile) -> Positions:
         parts = [to_integers(batch.column(0)) for batch in self.reader.read(place.engine, file)]
         return np.concatenate(parts).astype(np.uint64) if parts else np.zeros(0, np.uint64)
+
+    def run(self, workers: Workers, files: Sequence[ScanFile]) -> Iterator[Positions]:
+        """The rows of each file, in order. In this process, more files are fetched than there are threads."""
+        place = workers.here
+        if place is None:
+            return workers.map(self, files)
+
+        def found_in(file: ScanFile) -> Iterator[Positions]:
+            yield self(place, file)
+
+        return in_order(files, found_in, place.threads, self.reader.weight)
 
 
 def counted(engine: Engine, file: ScanFile) -> ScanFile:
