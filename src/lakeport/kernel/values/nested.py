@@ -60,11 +60,12 @@ def child_arrays(array: pa.Array) -> list[pa.Array]:
     """The arrays for `with_children`: stored values, even below nulls and outside the slice of lists and maps.
 
     None of other types, which include lists other than Delta's."""
-    if types.is_struct(array.type):
+    kind = array.type.id
+    if kind == lib.Type_STRUCT:
         return [array.field(index) for index in range(array.type.num_fields)]
-    if types.is_map(array.type):
+    if kind == lib.Type_MAP:
         return [array.keys, array.items]
-    return [array.values] if types.is_list(array.type) else []
+    return [array.values] if kind == lib.Type_LIST else []
 
 
 def with_children(array: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:
