@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,12 +42,8 @@ class RowReader:
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None = None, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a file or a split of it. Raises `MissingFileError` if the file or its deletion vector is gone."""
-        try:
+        with reporting_vacuumed_files():
             yield from self._read(engine, file, split, batch_size)
-        except MissingFileError as error:
-            raise MissingFileError(
-                "the file does not exist; it may have been vacuumed: read a later version", path=error.path
-            ) from error
 
     def _read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None, batch_size: int | None
@@ -72,6 +69,17 @@ class RowReader:
         if isinstance(state, ChangeState) and isinstance(file, ChangeFile):
             return state.physical_schema(file), partial(transform_change_data, engine, state, file)
         raise TypeError(f"a {type(file).__name__} cannot be read with a {type(state).__name__}")
+
+
+@contextmanager
+def reporting_vacuumed_files() -> Iterator[None]:
+    """Explain why a file of a table may be gone."""
+    try:
+        yield
+    except MissingFileError as error:
+        raise MissingFileError(
+            "the file does not exist; it may have been vacuumed: read a later version", path=error.path
+        ) from error
 
 
 def read_rows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet.encoded import texts_to_keep_encoded
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet.row_groups import row_groups_that_may_match
 from lakeport.engine.parquet.writing import ParquetFileWriter, encode_parquet
@@ -47,6 +48,21 @@ class ParquetFiles:
             with self._open(split.file) as file:
                 yield from _read_split(file, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
 
+    def read_encoded(
+        self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        with self._open(split.file) as file:
+            legacy = LegacyCalendar.of_file(file, split.file.path) is not None
+            texts = [] if legacy else texts_to_keep_encoded(file, schema)
+        if not texts:
+            yield from self.read_parquet_files([split], schema, batch_size=batch_size)
+            return
+        with self._open(split.file, texts) as file:
+            end = file.metadata.num_row_groups if split.end_row_group is None else split.end_row_group
+            groups = list(range(split.first_row_group, end))
+            for batch in file.iter_batches(batch_size or DEFAULT_BATCH_SIZE, groups, use_threads=False):
+                yield _checked(batch, schema)
+
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         with self._open(file) as opened:
             groups = opened.metadata.num_row_groups
@@ -63,11 +79,13 @@ class ParquetFiles:
         return encode_parquet(batches, schema)
 
     @contextmanager
-    def _open(self, file: FileStatus) -> Iterator[pq.ParquetFile]:
+    def _open(self, file: FileStatus, encoded: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+        """Open a file; columns that are `encoded` are read as dictionaries."""
         from pyarrow.parquet import ParquetFile  # lazy: it loads storage clients, 8 MB that reading a log does not need
 
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
             options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": isinstance(source, pa.PythonFile)}
+            options |= {"read_dictionary": encoded} if encoded else {}
             opened = ParquetFile(source, **options)
             is_remote = not isinstance(source, pa.OSFile)
             if is_remote and file.size > _SMALL and (pool := reading_pool()) is not None:
@@ -116,6 +134,14 @@ def _read_split(
                 _check_text(column)
             yield _complete(conformed, schema, position)
             position += batch.num_rows
+
+
+def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with encoded columns, as fields of `schema`. Raises `ArrowInvalid` for text that is not UTF-8."""
+    for column in batch.columns:
+        _check_text(column.dictionary if isinstance(column, pa.DictionaryArray) else column)
+    fields = [field.with_type(column.type) for field, column in zip(schema, batch.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
 def _check_text(array: pa.Array) -> None:
