@@ -63,6 +63,11 @@ class DuckDBParquet:
         cuts = np.unique(np.linspace(0, groups, parts + 1).astype(int)).tolist()
         return [FileSplit(file, first, end) for first, end in pairwise(cuts)] or [FileSplit(file)]
 
+    def read_encoded(
+        self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self.read_parquet_files([split], schema, batch_size=batch_size)
+
     def open_writer(
         self, path: str, schema: pa.Schema, compression: str = "snappy", bounded: Collection[tuple[str, ...]] = ()
     ) -> DataFileWriter:

@@ -92,6 +92,11 @@ class _WatchedParquet:
     ) -> Iterator[pa.RecordBatch]:
         return self.parquet.read_parquet_files(files, schema, predicate, batch_size)
 
+    def read_encoded(
+        self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self.parquet.read_encoded(split, schema, batch_size)
+
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         return self.parquet.split(file, parts)
 

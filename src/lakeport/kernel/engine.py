@@ -144,9 +144,9 @@ class DataFileWriter(Protocol):
         """Approximate file size in bytes so far, including buffered data. Callers use it to roll over to a new file."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Raises `InvalidDataError` if the batch's schema differs from the file's (ignoring metadata) and,
-        here or in `close`, for a null in a required column. Also raises the errors of `OutputFile`. After an error,
-        call only `abort`."""
+        """Append rows; text may be a dictionary of text. Raises `InvalidDataError` if the batch's schema differs from
+        the file's in another way (ignoring metadata) and, here or in `close`, for a null in a required column. Also
+        raises the errors of `OutputFile`. After an error, call only `abort`."""
 
     def close(self) -> FileStatus:
         """Finish the file and return its path, exact size and time. A file without rows is valid."""
@@ -185,6 +185,12 @@ class ParquetHandler(Protocol):
 
         Raises `MissingFileError` and `CorruptTableError` with the path.
         """
+
+    def read_encoded(
+        self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file as `read_parquet_files` reads them, for a `DataFileWriter`: a text column may be left a
+        dictionary of text. `schema` has neither variants nor `ROW_INDEX`."""
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         """Split the file at row groups into at most `parts` pieces of similar size that cover it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,8 +21,10 @@ from lakeport.kernel.transaction import Transaction, update_table
 from lakeport.kernel.write import WriteContext
 from lakeport.tables.operation import Progress, Result, StorageOptions, discard, finish, open_snapshot, paths_of
 from lakeport.workers import Workers, Workplace, open_workers
+from lakeport.workers.copying import RowCopier, can_copy
+from lakeport.workers.ordered import in_order
 from lakeport.workers.reading import RowReader
-from lakeport.workers.writing import write_rows
+from lakeport.workers.writing import DataWriter, write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +116,16 @@ class RewriteBin:
     context: WriteContext
 
     def __call__(self, place: Workplace, files: Bin) -> list[Add]:
+        if can_copy(self.context):
+            return self._copied(place, files)
         return write_rows(place.engine, self.context, self._rows(place, files), lanes=1)
+
+    def _copied(self, place: Workplace, files: Bin) -> list[Add]:
+        with DataWriter(place.engine, self.context, lanes=1) as writer:
+            for rows in in_order(files, partial(RowCopier(self.context).read, place.engine), place.threads):
+                place.check()
+                writer.write_physical(rows)
+            return writer.finish()
 
     def _rows(self, place: Workplace, files: Bin) -> Iterator[pa.RecordBatch]:
         for file in files:

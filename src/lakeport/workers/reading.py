@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,21 +46,12 @@ class RowReader:
         share = len(scan.schema.names) / max(1, len(scan.snapshot.schema.names)) if isinstance(scan, Scan) else 1.0
         return cls(state, output, scan.remaining_filter, scan.physical_filter, share)
 
-    def weight(self, file: ScanFile | ChangeFile) -> int:
-        """Bytes to wait for. Reading over a network is mostly waiting, so more files than cores can be in flight. A
-        file on disk keeps a core busy."""
-        return int(file.size * self.share) if is_url(file.path) else MOST_WAITED_FOR + 1
-
     def read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None = None, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a file or a split of it. Raises `MissingFileError` if the file or its deletion vector is gone."""
-        try:
+        with reporting_vacuumed_files():
             yield from self._read(engine, file, split, batch_size)
-        except MissingFileError as error:
-            raise MissingFileError(
-                "the file does not exist; it may have been vacuumed: read a later version", path=error.path
-            ) from error
 
     def weight(self, file: ScanFile | ChangeFile) -> int:
         """The weight of a file for `in_order`. A file on disk keeps a core busy; reading over a network is mostly
@@ -98,6 +90,17 @@ def _selected(rows: pa.RecordBatch, selection: pa.BooleanArray) -> pa.RecordBatc
         return rows
     size = rows.nbytes * count // len(selection) if count else 0
     return pc.filter(rows, selection, memory_pool=pool_for(size))
+
+
+@contextmanager
+def reporting_vacuumed_files() -> Iterator[None]:
+    """Explain why a file of a table may be gone."""
+    try:
+        yield
+    except MissingFileError as error:
+        raise MissingFileError(
+            "the file does not exist; it may have been vacuumed: read a later version", path=error.path
+        ) from error
 
 
 def read_rows(

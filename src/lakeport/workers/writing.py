@@ -120,6 +120,11 @@ class DataWriter:
             if self._gathered.rows >= _GATHERED_ROWS or self._gathered.size >= _GATHERED_BYTES:
                 self._flush()
 
+    def write_physical(self, rows: PhysicalBatch) -> None:
+        """Write rows that need no checks, as files hold them. Raises `StorageError` from earlier writes."""
+        self._route(rows)
+        self._make_room()
+
     def finish(self) -> list[Add]:
         """Close and return all files."""
         self._flush()

@@ -35,8 +35,8 @@ class EncodedBounds:
         for path in self._texts:
             top = rows.column(path[0])
             texts = pc.struct_field(top, path[1:]) if path[1:] else top
-            if (pc.max(pc.binary_length(texts)).as_py() or 0) > _LONGEST:
-                found = pc.min_max(texts)
+            if _longest(texts) > _LONGEST:
+                found = pc.min_max(texts.cast(pa.string()))
                 self._long[path] = _united(self._long.get(path), (found["min"].as_py(), found["max"].as_py()))
 
     def finish(self, metadata: pq.FileMetaData) -> None:
@@ -52,6 +52,12 @@ class EncodedBounds:
             if statistics.has_min_max:
                 bounds = _united(bounds, (statistics.min, statistics.max))
         return bounds
+
+
+def _longest(texts: pa.ChunkedArray) -> int:
+    if types.is_dictionary(texts.type):
+        return max((_longest(pa.chunked_array([chunk.dictionary])) for chunk in texts.chunks), default=0)
+    return pc.max(pc.binary_length(texts)).as_py() or 0
 
 
 def _united(first: _Bounds | None, second: _Bounds) -> _Bounds:

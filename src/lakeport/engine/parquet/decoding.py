@@ -105,6 +105,8 @@ def _check_text(array: pa.Array) -> None:
         text = array.buffers()[2]
         if text is not None and np.frombuffer(text, np.uint8).max(initial=0) >= 0x80:
             array.validate(full=True)
+    elif pa.types.is_dictionary(array.type):
+        _check_text(array.dictionary)
     elif pa.types.is_nested(array.type):
         for child in child_arrays(array):
             _check_text(child)

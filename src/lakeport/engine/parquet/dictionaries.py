@@ -29,7 +29,7 @@ def columns_with_dictionary(rows: pa.Table) -> list[str]:
 
 
 def _pays(column: pa.ChunkedArray) -> bool:
-    if len(column) <= _SAMPLE:
+    if len(column) <= _SAMPLE or types.is_dictionary(column.type):
         return True
     sample = _sample(column)
     distinct = len(sample.unique())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, chain, islice, pairwise
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakeport.engine.clock import system_clock
 from lakeport.engine.parquet.column_chunks import fetch_columns
 from lakeport.engine.parquet.decoding import SMALL, RowGroups, check_text
+from lakeport.engine.parquet.encoded import texts_to_keep_encoded
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet.polars_rows import PolarsRows, uses_polars
 from lakeport.engine.parquet.row_filter import ColumnsFirst, FoundRows, RowFilter
@@ -97,6 +98,23 @@ class ParquetFiles:
             else:
                 yield from _in_batches(found, schema, batch_size)
 
+    def read_encoded(
+        self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        with self._open(split.file) as (file, _):
+            legacy = LegacyCalendar.of_file(file, split.file.path) is not None
+            texts = [] if legacy else texts_to_keep_encoded(file, schema)
+        if not texts:
+            yield from self.read_parquet_files([split], schema, batch_size=batch_size)
+            return
+        with self._open(split.file, texts) as (file, source):
+            end = file.metadata.num_row_groups if split.end_row_group is None else split.end_row_group
+            groups = list(range(split.first_row_group, end))
+            fetch_columns(source, file.metadata, groups, file.schema_arrow.names)
+            await_turn()
+            for batch in file.iter_batches(batch_size or DEFAULT_BATCH_SIZE, groups, use_threads=False):
+                yield _checked(batch, schema)
+
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         with self._open(file) as (opened, _):
             groups = opened.metadata.num_row_groups
@@ -113,11 +131,13 @@ class ParquetFiles:
         return encode_parquet(batches, schema)
 
     @contextmanager
-    def _open(self, file: FileStatus) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
+    def _open(self, file: FileStatus, encoded: Sequence[str] = ()) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
+        """Open a file; columns that are `encoded` are read as dictionaries."""
         from pyarrow.parquet import ParquetFile  # lazy: it loads storage clients, 8 MB that reading a log does not need
 
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
             options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": False}
+            options |= {"read_dictionary": encoded} if encoded else {}
             opened = ParquetFile(source, **options)
             if (pool := pool_for(file.size)) is not None:
                 reader = type(opened.reader)(memory_pool=pool)
@@ -162,6 +182,13 @@ def _row_groups(
     for run in _runs(numbers, starts, most_rows):
         start = starts[run[0]]
         yield RowGroups(file, path, is_local, calendar, run, start, starts[run[-1] + 1] - start)
+
+
+def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with encoded columns, as fields of `schema`. Raises `ArrowInvalid` for text that is not UTF-8."""
+    check_text(batch)
+    fields = [field.with_type(column.type) for field, column in zip(schema, batch.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
 def _complete(batch: pa.RecordBatch, schema: pa.Schema, positions: range | npt.NDArray[np.int64]) -> pa.RecordBatch:

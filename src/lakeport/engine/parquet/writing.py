@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakeport.engine.clock import system_clock
 from lakeport.engine.parquet.bounds import EncodedBounds
 from lakeport.engine.parquet.dictionaries import columns_with_dictionary
+from lakeport.engine.parquet.encoded import common_schema, decoded, united
 from lakeport.errors import InvalidDataError, LakeportError
 from lakeport.kernel.engine import FileStatus, OutputFile
 
@@ -92,15 +93,16 @@ class ParquetFileWriter:
         return min(rows, _ROW_GROUP_ROWS - self._waiting_rows)
 
     def _check(self, batch: pa.RecordBatch) -> None:
-        if not batch.schema.equals(self._schema):
+        if not batch.schema.equals(self._schema) and not decoded(batch.schema).equals(self._schema):
             raise InvalidDataError(
                 f"the batch's schema differs from the file's [{self._path}]:\n{batch.schema.to_string()}\n"
                 f"instead of\n{self._schema.to_string()}"
             )
 
     def _write_row_group(self) -> None:
-        table = pa.Table.from_batches(self._waiting, self._schema)
         with _writing_errors(self._path):
+            schema = common_schema(self._waiting, self._schema) if self._writer is None else self._writer.schema
+            table = united(self._waiting, schema)
             if self._writer is None:
                 self._writer = _open_writer(self._sink, table, self._compression, self._footers)
             if self._waiting:

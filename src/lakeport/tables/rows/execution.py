@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from functools import partial
+from functools import cached_property, partial
 
 import msgspec
 
@@ -23,12 +23,14 @@ from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.write import WriteContext
 from lakeport.tables.operation import Result, discard, finish, snapshot_of
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
-from lakeport.tables.rows.output import Copied, Deleted, Positions, RowChange, RowOutput, WrittenRows, split_rows
+from lakeport.tables.rows.output import Copied, Deleted, Kept, Positions, RowChange, RowOutput, WrittenRows, split_rows
 from lakeport.tables.rows.search import count_rows
 from lakeport.workers import ThreadWorkers, Workers, Workplace
+from lakeport.workers.copying import RowCopier, can_copy
 from lakeport.workers.ordered import in_order
 from lakeport.workers.reading import RowReader
 
+_BATCH_ROWS = 1 << 16
 _OPEN_COST = 1 << 20
 """The cost of opening a file, in bytes that could be read in the same time."""
 
@@ -167,8 +169,11 @@ class _Rewrite:
         return RowOutput(engine, self.context, imaged=self.imaged)
 
     def write(self, place: Workplace, files: Iterable[FileChange], output: RowOutput) -> None:
+        changes = list(files)
+        # Rows that are copied as they are stored are read faster than they are written, and more threads hold more.
+        threads = max(1, place.threads // 2) if all(map(self._only_copies, changes)) else place.threads
         rows_of = partial(self._rows, place.engine)
-        for change in in_order(files, rows_of, place.threads, lambda change: self.reader.weight(change.file)):
+        for change in in_order(changes, rows_of, threads, lambda change: self.reader.weight(change.file)):
             place.check()
             output.write(change)
 
@@ -177,10 +182,21 @@ class _Rewrite:
         copies = _way(change, self.vectors) is _Way.COPY
         return copies or change.updates_rows or (self.imaged and change.deletes_rows)
 
+    def _only_copies(self, change: FileChange) -> bool:
+        """Whether the file's other rows are all that is needed of it, as they are stored."""
+        return not change.updates_rows and not self.imaged and self._can_copy
+
+    @cached_property
+    def _can_copy(self) -> bool:
+        return can_copy(self.context)
+
     def _rows(self, engine: Engine, change: FileChange) -> Iterator[RowChange]:
+        if self._only_copies(change):
+            yield from map(Kept, RowCopier(self.context).read(engine, change.file, change.gone))
+            return
         update = None if change.update is None else change.update.open(engine)
         copies = _way(change, self.vectors) is _Way.COPY
-        for batch in self.reader.read(engine, change.file):
+        for batch in self.reader.read(engine, change.file, batch_size=_BATCH_ROWS):
             deleted, others = split_rows(batch, change.deleted)
             updated, remaining = split_rows(others, change.updated)
             if self.imaged:

@@ -18,7 +18,7 @@ from lakeport.kernel.deletion_vectors import DeletionVector
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.schema import CHANGE_TYPE, ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
 from lakeport.kernel.values import from_numpy, to_integers
-from lakeport.kernel.write import RowName, RowNames, RowTransformer, WriteContext, format_row
+from lakeport.kernel.write import PhysicalBatch, RowName, RowNames, RowTransformer, WriteContext, format_row
 from lakeport.tables.operation import paths_of
 from lakeport.workers.writing import DataWriter
 
@@ -45,6 +45,13 @@ class Copied:
 
 
 @dataclass(frozen=True, eq=False)
+class Kept:
+    """Rows kept unchanged, as a `RowCopier` reads them."""
+
+    rows: PhysicalBatch
+
+
+@dataclass(frozen=True, eq=False)
 class Deleted:
     """Rows to delete."""
 
@@ -60,7 +67,7 @@ class Inserted:
     """Names for the rows in messages; by default, their numbers."""
 
 
-RowChange = Updated | Copied | Deleted | Inserted
+RowChange = Updated | Copied | Kept | Deleted | Inserted
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,9 @@ class RowOutput:
             case Copied(rows):
                 self._rows.write(_without(rows, ROW_POSITION.name))
                 self._copied_rows += rows.num_rows
+            case Kept(part):
+                self._rows.write_physical(part)
+                self._copied_rows += part.data.num_rows
             case Deleted(rows):
                 self._write_image(rows, "delete")
             case Inserted(rows, name_row):

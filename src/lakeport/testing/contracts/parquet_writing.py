@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,13 +12,15 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.errors import InvalidDataError
+from lakeport.errors import CorruptTableError, InvalidDataError
 from lakeport.kernel.engine import FIELD_ID, Engine, FileSplit, FileStatus
 from lakeport.kernel.expressions import col, lit
 from lakeport.kernel.schema import VARIANT_METADATA
+from lakeport.testing.builder import parquet_bytes
 from lakeport.testing.contracts.contract import Contract
 
 
@@ -274,3 +277,64 @@ class ParquetWritingContract(Contract):
             writer.write(pa.record_batch({"t": [text * 100] * 700_000}))
         assert self.opened(engine, writer.close()).metadata.num_row_groups > 1
         assert writer.bounds(("t",)) == ("a" * 100, "z" * 100)
+
+    TEXT_SCHEMA = pa.schema(
+        [
+            pa.field("required", pa.string(), nullable=False),
+            ("few", pa.string()),
+            ("many", pa.string()),
+            ("n", pa.int64()),
+        ]
+    )
+
+    def texts(self, start: int, rows: int, values: Sequence[str | None]) -> pa.RecordBatch:
+        few = [values[number % len(values)] for number in range(rows)]
+        columns = [["r"] * rows, few, [f"{number:010}" for number in range(start, start + rows)], range(rows)]
+        return pa.record_batch(
+            [pa.array(c, f.type) for c, f in zip(columns, self.TEXT_SCHEMA, strict=True)], self.TEXT_SCHEMA
+        )
+
+    def test_rows_that_are_read_encoded_are_written_again(self, engine: Engine, root: str) -> None:
+        """A file mixes batches that have dictionaries, different ones, and none."""
+        parts = [
+            self.texts(0, 30_000, ["b", None, "a"]),
+            self.texts(30_000, 20_000, ["c" * 40, "", "ü"]),
+            self.texts(50_000, 10_000, [f"{number:07}" for number in range(10_000)]),
+            self.texts(60_000, 20_000, [None]),
+            self.texts(80_000, 1_000, ["unused", "z" * 5000]),
+        ]
+        files = [self.write_batches(engine, f"{root}/{i}", part.schema, part) for i, part in enumerate(parts)]
+        for name, order in (("up", files), ("down", files[::-1])):
+            writer = engine.parquet.open_writer(f"{root}/{name}", self.TEXT_SCHEMA, "snappy", [("few",), ("many",)])
+            expected = []
+            for file in order:
+                for batch in engine.parquet.read_encoded(FileSplit(file), self.TEXT_SCHEMA, 7_000):
+                    assert batch.num_rows <= 7_000
+                    chosen = pc.not_equal(pc.fill_null(batch.column("few").cast(pa.string()), ""), "unused")
+                    writer.write(batch.filter(chosen))
+                    expected += batch.filter(chosen).to_pylist()
+            assert self.read_back(engine, writer.close(), self.TEXT_SCHEMA) == expected
+            assert len(expected) == 80_500
+            assert writer.bounds(("few",)) == ("", "ü")
+            assert writer.bounds(("many",)) == ("0000000000", "0000080999")
+
+    def test_encoded_rows_are_those_of_the_schema(self, engine: Engine, root: str) -> None:
+        """Whatever columns the file has."""
+        rows = self.texts(0, 5_000, ["a", "b"])
+        file = self.write_batches(engine, f"{root}/f", rows.schema, rows)
+        for schema in (
+            self.TEXT_SCHEMA,
+            pa.schema([self.TEXT_SCHEMA.field("few")]),
+            pa.schema([self.TEXT_SCHEMA.field("n"), self.TEXT_SCHEMA.field("few")]),
+            pa.schema([*self.TEXT_SCHEMA, pa.field("missing", pa.string())]),
+            pa.schema([pa.field("few", pa.string(), metadata={FIELD_ID: b"9"})]),
+        ):
+            found = [row for b in engine.parquet.read_encoded(FileSplit(file), schema) for row in b.to_pylist()]
+            assert found == self.read_back(engine, file, schema)
+
+    def test_encoded_text_that_is_not_utf8_is_an_error(self, engine: Engine, root: str) -> None:
+        broken = pa.array([b"\xff", b"a"] * 2_000).view(pa.string())
+        engine.storage.write(f"{root}/f", parquet_bytes(pa.table({"t": broken})))
+        (file,) = engine.storage.list_all(root)
+        with pytest.raises(CorruptTableError):
+            list(engine.parquet.read_encoded(FileSplit(file), pa.schema([("t", pa.string())])))
