@@ -37,7 +37,7 @@ _MOST_UNDER_WAY = 64
 """Per recipient: queries wait for threads, and continue even if nobody polls."""
 _RETRY_SECONDS = 5
 _POLL_SECONDS = 5.0
-"""The longest a poll waits if the server is configured not to wait at all."""
+"""The maximum wait of a poll if `asyncQueryAfterSeconds` is 0."""
 
 Begun: TypeAlias = tuple[Lines, bytes]
 
@@ -102,7 +102,7 @@ class AsyncQueries:
             await asyncio.wait({task}, timeout=max(0.0, deadline - time.monotonic()))
             if not task.done():
                 return None
-            # An answer can be consumed only once: any other waiter has it planned again.
+            # An answer can be consumed only once: any other waiter must start the planning again.
             if self._running.get(key) is task:
                 del self._running[key]
                 return task.result()
