@@ -36,6 +36,13 @@ def test_without_a_command_the_help_is_shown(lakeport: Run) -> None:
         assert command in result.out
 
 
+def test_help_shows_flags_without_a_type_and_optional_arguments_once(lakeport: Run) -> None:
+    for arguments in (["--help"], ["sql", "--help"], ["table", "add", "-h"]):
+        assert "<bool>" not in lakeport(*arguments).out
+    assert "[OPTIONS] [QUERY]" in lakeport("sql", "--help").out
+    assert "{TARGET} {SOURCE}..." in lakeport("append", "--help").out
+
+
 @pytest.mark.parametrize(
     ("code", "arguments", "message"),
     [

@@ -366,7 +366,7 @@ def test_the_mirror_of_another_table_is_left_alone(table: str, tmp_path: Path) -
 def test_an_iceberg_table_that_is_no_mirror_is_left_alone(table: str) -> None:
     with edited(iceberg.convert(table)) as metadata:
         metadata["properties"] = {}
-    with pytest.raises(ConversionError, match="did not make") as caught:
+    with pytest.raises(ConversionError, match="did not create; choose another directory") as caught:
         iceberg.convert(table)
     assert caught.value.reason == "no mirror"
 
@@ -442,8 +442,8 @@ def test_a_data_file_that_a_commit_adds_a_second_time_is_refused_and_named(tmp_p
     ("options", "message"),
     [
         pytest.param({"format_version": 1}, "format_version must be 2 or 3", id="format version"),
-        pytest.param({"table": "a.b"}, "give both a catalog", id="table without catalog"),
-        pytest.param({"full": True, "since": 0}, "give only one of them", id="full and since"),
+        pytest.param({"table": "a.b"}, "pass both a catalog", id="table without catalog"),
+        pytest.param({"full": True, "since": 0}, "pass only one of them", id="full and since"),
         pytest.param({"out": " "}, "is not a table location", id="empty out"),
     ],
 )

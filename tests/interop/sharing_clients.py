@@ -65,7 +65,7 @@ class PythonClient:
     def call(self, *calls: Call) -> list[Any]:
         """What each call gives: rows as a table, or a value, or a `ClientError`, which is not raised."""
         texts = [(c.function, c.arguments, c.schema and bytes(c.schema.serialize())) for c in calls]
-        return [_told(*answer) for answer in _ask(self.connection, texts)]
+        return [_parsed(*answer) for answer in _ask(self.connection, texts)]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _ask(connection: Connection, question: Any) -> list[tuple[Any, Any]]:
     return answers
 
 
-def _told(kind: str, answer: Any) -> Any:
+def _parsed(kind: str, answer: Any) -> Any:
     if kind == "error":
         return ClientError(answer)
     return _table(answer) if kind == "rows" else answer

@@ -16,22 +16,25 @@ from typing import Annotated, NoReturn
 
 import pyarrow as pa
 import typer
+from typer.core import TyperGroup, TyperOption
+from typer.main import get_command
 
 from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError, visible
 from lakeport.version import __version__
 
 _DEBUG = "--debug"
+_HELP_OPTIONS = ["-h", "--help"]
 _KILLED = 128
 """Shells report this plus the number of the signal that killed a program."""
 _OPTIONS = {
     "pass enforce_retention=False": "pass --no-retention-check",
     "pass ignore_missing_files=True": "pass --ignore-missing-files",
-    "(merge_schema does)": "(--merge-schema does)",
     "pass force=True": "pass --force",
     "pass full=True": "pass --full",
-    "read it with access='dir'": "read it with --access dir",
-    "drop cache or access='dir'": "drop --cache or --access dir",
-    "allow it with merge_schema": "allow it with --merge-schema",
+    "pass merge_schema=True": "pass --merge-schema",
+    "drop cache or": "drop --cache or",
+    "access='dir'": "--access dir",
+    "access='url'": "--access url",
 }
 
 _PANELS = {
@@ -70,13 +73,13 @@ _OTHER_NAMES = {
 }
 
 
-def application(arguments: Sequence[str]) -> typer.Typer:
+def application(arguments: Sequence[str]) -> TyperGroup:
     """The application with the command that the arguments begin with; without one, with all commands."""
     app = typer.Typer(
         help="Share, read, write and convert Delta tables.",
         epilog=f"Add {_DEBUG} anywhere on the line to see the traceback of a failure.",
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": _HELP_OPTIONS},
     )
     app.callback(invoke_without_command=True)(lakeport)
     called = arguments[0] if arguments else None
@@ -89,7 +92,21 @@ def application(arguments: Sequence[str]) -> typer.Typer:
                     app.add_typer(command, name=name, rich_help_panel=panel)
                 else:
                     app.command(name, rich_help_panel=panel)(command)
-    return app
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    _hide_flag_types(group)
+    return group
+
+
+def _hide_flag_types(group: TyperGroup) -> None:
+    """In help texts, show no type for flags: they take no value."""
+    for command in (group, *group.commands.values()):
+        if isinstance(command, TyperGroup) and command is not group:
+            _hide_flag_types(command)
+            continue
+        for option in command.get_params(typer.Context(command, help_option_names=_HELP_OPTIONS)):
+            if isinstance(option, TyperOption) and option.is_flag:
+                option.metavar = ""
 
 
 def lakeport(
@@ -115,7 +132,7 @@ def main() -> NoReturn:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, terminate)
-    warnings.showwarning = _tell_warning
+    warnings.showwarning = _print_warning
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
@@ -128,7 +145,7 @@ def main() -> NoReturn:
     sys.exit(_KILLED + terminated[0] if terminated else code)
 
 
-def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning without the source line that raised it."""
     print(f"lakeport: warning: {_one_line(str(message))}", file=sys.stderr)
 

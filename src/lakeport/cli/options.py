@@ -39,7 +39,10 @@ StorageOption = Annotated[
 ]
 Access = Annotated[
     Literal["url", "dir"] | None,
-    typer.Option(help="Read a shared table by signed URLs or from its directory; by default, as the provider offers."),
+    typer.Option(
+        help="Read a shared table by signed URLs or from its directory; by default, in the first mode that the "
+        "provider offers."
+    ),
 ]
 Cache = Annotated[
     str | None, typer.Option(metavar="DIR", help="Cache what is read from a shared table in this directory.")

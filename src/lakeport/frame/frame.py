@@ -22,8 +22,8 @@ from lakeport.source import LATEST, At, TableSource
 
 @dataclass(frozen=True, eq=False)
 class Frame(Rows[Scan]):
-    """The rows of a table at one version: the one given to `at`, or the latest when this frame or a related one first
-    used the table. Later commits do not affect it; call `lakeport.scan` again to see them.
+    """The rows of a table at one version: the version passed to `at`, or else the latest at first use, shared with all
+    related frames. Later commits do not affect it; call `lakeport.scan` again to see them.
 
     A server that does not share a table's history may be unable to return the version again. Reads then raise
     `SharingError` with the code `VERSION_CHANGED`."""

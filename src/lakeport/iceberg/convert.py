@@ -109,7 +109,7 @@ def convert(
     if format_version not in (None, 2, 3):
         raise ValueError(f"format_version must be 2 or 3, not {format_version!r}")
     if full and since is not None:
-        raise ValueError("full writes one snapshot, since one for each version: give only one of them")
+        raise ValueError("full writes one snapshot, since one for each version: pass only one of them")
     engine = engine or default_engine(storage_options)
     source, place = open_mirror(engine, target, out, catalog, table)
     wanted = Wanted(format_version, since, full, squash)

@@ -88,12 +88,12 @@ def _checked_version(base: Published, table: DeltaState) -> int:
     version, properties = mirrored_version(base.metadata), base.metadata.get("properties", {})
     if version is None:
         raise ConversionError(
-            f"there is an Iceberg table that Lakeport did not make: give another directory [{base.path}]",
+            f"the target is an Iceberg table that Lakeport did not create; choose another directory [{base.path}]",
             reason="no mirror",
         )
     if properties.get(DELTA_LOCATION) != table.root and properties.get(DELTA_TABLE_ID) != table.id:
         raise ConversionError(
-            f"there is the mirror of another table, {properties.get(DELTA_LOCATION)}: give another directory "
+            f"the target is the mirror of another table, {properties.get(DELTA_LOCATION)}; choose another directory "
             f"[{base.path}]",
             reason="another table",
         )
@@ -101,8 +101,8 @@ def _checked_version(base: Published, table: DeltaState) -> int:
 
 
 def _is_another(mirrored_id: str | None, version: int, table: DeltaState) -> bool:
-    """Whether another table, with its own log, has taken the place of the mirrored one. A table replaced within its log
-    has a new id, but had the old one at the mirrored version."""
+    """Whether another table, with its own log, has taken the place of the mirrored one. A table replaced in the
+    same log has a new id, but its log still has the old id at the mirrored version."""
     if mirrored_id == table.id:
         return False
     return version > table.version or table.mirrored_id not in (None, mirrored_id)
@@ -111,7 +111,7 @@ def _is_another(mirrored_id: str | None, version: int, table: DeltaState) -> boo
 def _upgraded(given: int, wanted: int | None) -> int:
     if wanted is not None and wanted < given:
         raise ConversionError(
-            f"the mirror has format version {given}, and cannot go back to {wanted}: give another directory",
+            f"the mirror has format version {given}, and cannot go back to {wanted}; choose another directory",
             reason="format version",
         )
     return wanted or given

@@ -24,7 +24,7 @@ def parse_target(target: object) -> str:
     """The text of a user's path or URL, given as text or path object. Raises `ValueError`."""
     text = str(target) if hasattr(target, "__fspath__") else target
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{target!r} is not a table location: give a path or a URL")
+        raise ValueError(f"{target!r} is not a table location: pass a path or a URL")
     return text
 
 

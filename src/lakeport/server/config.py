@@ -160,7 +160,7 @@ def load_config(path: str | Path) -> ServerConfig:
     if config.catalog is not None and config.has_catalog:
         raise CatalogError(
             f"{path}: catalog names a database, but the file also has shares, recipients, authorization or anonymous:"
-            " remove these, or catalog"
+            " remove either those keys or catalog"
         )
     return config
 

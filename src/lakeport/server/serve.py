@@ -25,7 +25,7 @@ from lakeport.server.app import create_app
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.config import ServerConfig
 from lakeport.server.connections.accepting import Acceptor
-from lakeport.server.connections.admission import Admission, Visit
+from lakeport.server.connections.admission import Admission, Slot
 from lakeport.server.connections.protocol import LimitedProtocol
 from lakeport.server.observing import Observed
 from lakeport.server.records.logs import set_up_logging
@@ -121,9 +121,9 @@ class GracefulServer(uvicorn.Server):
             self.servers.append(Acceptor(listening, admission, self._protocol, self.config.ssl))  # type: ignore[arg-type]  # all that is used
         self._on_start()
 
-    def _protocol(self, visit: Visit) -> asyncio.Protocol:
+    def _protocol(self, slot: Slot) -> asyncio.Protocol:
         made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # ours
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, visit=visit
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, slot=slot
         )
         return made
 

@@ -187,22 +187,22 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
             what = "profile#share.schema.table" if sharing else "the path of a table"
             raise ValueError(f"no table was given: load({what!r})")
         if is_table_url(self.path) and self.profile:
-            raise ValueError(f"{self.path!r} names a profile, and so do the options: give only one of them")
+            raise ValueError(f"{self.path!r} names a profile, and so do the options: pass only one of them")
         if sharing and not is_table_url(self.path) and self.endpoint is None:
             raise ValueError(
-                f"{self.path!r} is not a shared table: write profile#share.schema.table, or give the profile as "
+                f"{self.path!r} is not a shared table: write profile#share.schema.table, or pass the profile as "
                 "options (endpoint, bearerToken …)"
             )
 
     def _check(self) -> None:
         if self.version_as_of is not None and self.timestamp_as_of is not None:
-            raise ValueError("give versionAsOf or timestampAsOf, not both")
+            raise ValueError("pass versionAsOf or timestampAsOf, not both")
         if self.starting_version is not None and self.starting_timestamp is not None:
-            raise ValueError("give startingVersion or startingTimestamp, not both")
+            raise ValueError("pass startingVersion or startingTimestamp, not both")
         if self.ending_version is not None and self.ending_timestamp is not None:
-            raise ValueError("give endingVersion or endingTimestamp, not both")
+            raise ValueError("pass endingVersion or endingTimestamp, not both")
         if self.change_feed and (self.version_as_of is not None or self.timestamp_as_of is not None):
-            raise ValueError("readChangeFeed reads a range of versions: give startingVersion, not versionAsOf")
+            raise ValueError("readChangeFeed reads a range of versions: pass startingVersion, not versionAsOf")
         if self.query_table_version_interval_seconds is not None and self.query_table_version_interval_seconds < 10:
             raise ValueError("queryTableVersionIntervalSeconds must be 10 or more, to spare the server")
 
@@ -227,7 +227,7 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
         frame = self.open()
         if self.change_feed:
             if self.starting_version == "latest":
-                raise ValueError("startingVersion 'latest' is for streams: give a number")
+                raise ValueError("startingVersion 'latest' is for streams: pass a number")
             if self.starting_version is None and self.starting_timestamp is None:
                 raise ValueError("readChangeFeed needs startingVersion or startingTimestamp")
             return frame.changes(
@@ -238,7 +238,7 @@ class ReadOptions(SharingOptions, frozen=True, kw_only=True):
             )
         starts = self.starting_version is not None or self.starting_timestamp is not None
         if starts or self.ending_version is not None or self.ending_timestamp is not None:
-            raise ValueError("a range of versions needs readChangeFeed or a stream; for one version, give versionAsOf")
+            raise ValueError("a range of versions needs readChangeFeed or a stream; for one version, pass versionAsOf")
         return frame
 
     def _source(self) -> TableSource:
@@ -290,7 +290,7 @@ class WriteOptions(Options, frozen=True, kw_only=True):
         if stream:
             parsed._check_stream()
         elif (parsed.txn_app_id is None) != (parsed.txn_version is None):
-            raise ValueError("txnAppId and txnVersion work only together: give both")
+            raise ValueError("txnAppId and txnVersion work only together: pass both")
         return parsed
 
     @property
@@ -312,9 +312,9 @@ class WriteOptions(Options, frozen=True, kw_only=True):
         if not self.path:
             raise ValueError("no table was given: save('the path of a table'), or the option path")
         if is_table_url(self.path):
-            raise ValueError(f"{self.path!r} names a shared table, which can only be read: give the path of a table")
+            raise ValueError(f"{self.path!r} names a shared table, which can only be read: pass the path of a table")
         if self.txn_app_id == "":
-            raise ValueError("the option txnAppId is empty: give a name that no other application uses")
+            raise ValueError("the option txnAppId is empty: pass a name that no other application uses")
 
     def _check_mode(self, overwrite: bool) -> None:
         where = ("replaceWhere", self.replace_where is not None)

@@ -194,7 +194,7 @@ def _new_name(path: _Path, name: str) -> str:
     parts = parse_path(name)
     if len(parts) > 1 and parts[:-1] != path[:-1]:
         raise ValueError(
-            f"the new name {name!r} has a dot, but a rename cannot move a column: give only the last part, or put "
+            f"the new name {name!r} has a dot, but a rename cannot move a column: pass only the last part, or put "
             "the name in backticks if the dot belongs to it"
         )
     return parts[-1]

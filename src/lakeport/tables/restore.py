@@ -38,11 +38,11 @@ def restore(
     Raises `VersionNotFoundError`, and `MissingFileError` before committing anything if files of that version are
     missing; with `ignore_missing_files`, restores the rest."""
     if (version is None) == (timestamp is None):
-        raise ValueError("give either a version or a timestamp")
+        raise ValueError("pass either a version or a timestamp")
     if not isinstance(version, int | None):
         raise ValueError(f"{version!r} is not a version: a version is a number")
     if not isinstance(timestamp, int | str | datetime | None):
-        raise ValueError(f"{timestamp!r} is not a time: give milliseconds, a datetime or ISO 8601 text")
+        raise ValueError(f"{timestamp!r} is not a time: pass milliseconds, a datetime or ISO 8601 text")
     table = table_at(target, engine, storage_options)
     latest = table.latest_snapshot()
     earlier = _earlier(table, version, timestamp)

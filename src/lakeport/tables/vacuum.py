@@ -91,8 +91,8 @@ def _milliseconds(retention: timedelta | str | float) -> int:
     except (ValueError, OverflowError):
         pass
     raise ValueError(
-        f"a retention must be an interval such as '7 days' or '12 hours', a timedelta or a number of hours, and not "
-        f"negative; {retention!r} is not"
+        f"invalid retention {retention!r}: pass an interval such as '7 days', a timedelta, or a number of hours; none "
+        "may be negative"
     )
 
 

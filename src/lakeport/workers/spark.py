@@ -2,7 +2,7 @@
 
 Items are sent as rows of a frame, each to its task; results come back as rows. A failing task returns its error as a
 result, which the driver reraises unchanged; a Spark failure would be retried and hide the message. If a worker is lost,
-Spark retries its tasks; files it wrote are in no table, and the next vacuum deletes them.
+Spark retries its tasks; files it wrote belong to no table version, and the next vacuum deletes them.
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ def _encode_engine(engine: Engine) -> bytes:
         return pickle.dumps(engine)
     except Exception as error:
         raise ValueError(
-            f"with `spark`, the engine is sent to other machines, but this one cannot be pickled ({error}): drop "
-            "`engine` and give `storage_options`"
+            f"`spark` needs an engine that can be pickled ({error}): drop `engine` and pass `storage_options`"
         ) from error
 
 

@@ -242,6 +242,12 @@ def test_types_of_json_are_guessed_at_every_depth(lakeport: Run, tmp_path: Path)
     (tmp_path / "b.jsonl").write_text('{"a":1}\n{"a":"x"}\n')
     refused = lakeport("create", tmp_path / "u", tmp_path / "b.jsonl")
     assert (refused.code, "numbers and strings" in refused.err) == (2, True)
+    (tmp_path / "c.jsonl").write_text('{"a":{}}\n{"a":{}}\n')
+    refused = lakeport("create", tmp_path / "u", tmp_path / "c.jsonl")
+    assert (refused.code, "column 'a' have no fields, so its type is unknown: pass --schema" in refused.err) == (
+        2,
+        True,
+    )
 
 
 def test_a_bad_schema_is_told_with_what_is_wrong(lakeport: Run, tmp_path: Path) -> None:

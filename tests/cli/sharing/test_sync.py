@@ -61,6 +61,20 @@ def test_a_copy_that_was_changed_is_refused_in_the_words_of_the_command_line(
     assert texts_of(dest) == texts_of(provider.path("orders"))
 
 
+def test_a_copy_from_a_directory_is_not_verified_by_urls(
+    provider: Provider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dest = tmp_path / "copy"
+    run(["sync", provider.target("orders"), str(dest)])
+    commit = dest / "_delta_log" / f"{0:020}.json"
+    version = '"lakeport.sync.version":"0"'
+    assert version in commit.read_text()
+    commit.write_text(commit.read_text().replace(version, f'{version},"lakeport.sync.access":"dir"'))
+    commit.with_suffix(".crc").unlink()
+    assert run(["sync", provider.target("orders"), str(dest), "--verify", "--access", "url"]) == 1
+    assert "made in the other access mode: pass --access dir to verify it" in capsys.readouterr().err
+
+
 def test_a_target_that_is_not_shared_is_a_wrong_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sync", str(tmp_path), str(tmp_path / "copy")]) == 2
     assert "profile#share.schema.table" in capsys.readouterr().err

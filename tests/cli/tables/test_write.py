@@ -136,6 +136,10 @@ def test_overwrite_can_change_the_columns(lakeport: Run, people: Path, tmp_path:
     assert lakeport("overwrite", people, other).code == 1
     assert lakeport("overwrite", people, other, "--overwrite-schema").code == 0
     assert package.scan(str(people)).to_arrow().to_pylist() == [{"id": "seven", "city": "Rome", "age": 1.5}]
+    refused = lakeport("overwrite", people, other, "--overwrite-schema", "--where", "id = 7")
+    assert (refused.code, version(people)) == (2, 1)
+    assert "drop the condition, dynamic partitions and schema merging" in refused.err
+    assert "overwrite_schema" not in refused.err
 
 
 def test_update_computes_values_in_the_rows_of_a_condition(lakeport: Run, people: Path) -> None:

@@ -134,7 +134,7 @@ def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = f"http://127.0.0.1:{closed_port()}"
     files = open_object_files("s3://bucket", {"aws_metadata_endpoint": nowhere, "allow_http": "true"})
     with pytest.raises(
-        AccessDeniedError, match=r"no credentials for S3: give .*access_key_id.*AWS_ACCESS_KEY_ID"
+        AccessDeniedError, match=r"no credentials for S3: pass .*access_key_id.*AWS_ACCESS_KEY_ID"
     ) as failed:
         files.read("s3://bucket/x")
     assert "127.0.0.1" not in str(failed.value)

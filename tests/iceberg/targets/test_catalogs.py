@@ -149,7 +149,7 @@ def test_mirrors_of_one_table_have_folders_of_their_own_that_cleaning_and_vacuum
 
 
 def test_a_name_that_no_folder_can_have_needs_a_directory(catalog: Catalog, table: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="give a directory"):
+    with pytest.raises(ValueError, match="pass a directory"):
         iceberg.convert(table, catalog=catalog, table="sales.a/b")
     out = str(tmp_path / "mirror")
     assert iceberg.convert(table, catalog=catalog, table="sales.a/b", out=out).location == out

@@ -138,7 +138,7 @@ def test_the_scale_of_a_decimal_is_that_of_the_column() -> None:
         ("day", "5881580-07-12", "it is out of the range of dates"),
         ("day", "99999-02-29", "day is out of range for month"),
         ("day", "-44-03-15", "it is not written like"),
-        ("at", np.datetime64(1, "ns"), "it is between two microseconds"),
+        ("at", np.datetime64(1, "ns"), "it is finer than a microsecond"),
         ("local", "2026-01-01 12:00:00+01:00", "it has a time zone"),
         ("flag", 1, "a boolean is needed"),
         ("flag", "maybe", "neither true nor false"),

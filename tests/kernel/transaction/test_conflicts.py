@@ -156,7 +156,7 @@ def test_applications_and_domains_of_other_names_pass() -> None:
 def test_two_deletes_of_one_file_conflict() -> None:
     error = conflict(two_days(), deleting(DAY_A), deleting(DAY_A))
     assert error.version == 1
-    assert "another writer has committed version 1 (DELETE) meanwhile" in str(error)
+    assert "another writer committed version 1 (DELETE) first" in str(error)
     assert "it changes or removes a file that this transaction also changes" in str(error)
 
 
@@ -223,7 +223,7 @@ def test_a_table_that_another_writer_created_meanwhile_conflicts() -> None:
     engine = memory_engine()
     late = create_table(engine, ROOT, struct(other="string"))
     new_table(engine, ROOT, SCHEMA, rows={"id": [1], "day": ["a"]})
-    with pytest.raises(CommitConflictError, match="another writer has created the table meanwhile") as caught:
+    with pytest.raises(CommitConflictError, match="another writer created the table first") as caught:
         late.commit()
     assert caught.value.version == 0
     assert latest(engine, ROOT).schema.names == ("id", "day")

@@ -109,10 +109,10 @@ def test_void_columns_are_not_in_the_files() -> None:
 @pytest.mark.parametrize(
     ("schema", "partition_by", "reason"),
     [
-        (struct(nothing="void"), (), "there is no column to store"),
-        (struct(nothing="void", day="string"), ("day",), "there is no column to store"),
-        (struct(id="long", at=struct(nothing="void")), (), "the column 'at' has a void part"),
-        (struct(id="long", at=ArrayType(PrimitiveType("void"))), (), "the column 'at' has a void part"),
+        (struct(nothing="void"), (), "every column is a partition column or void"),
+        (struct(nothing="void", day="string"), ("day",), "every column is a partition column or void"),
+        (struct(id="long", at=struct(nothing="void")), (), "the column 'at' contains a void type"),
+        (struct(id="long", at=ArrayType(PrimitiveType("void"))), (), "the column 'at' contains a void type"),
     ],
 )
 def test_tables_into_which_nothing_can_be_written_are_refused(

@@ -61,7 +61,7 @@ def test_sizes_have_units(text: str, size: int) -> None:
         ({"versionAsOf": "1", "timestampAsOf": "2026-01-01"}, "versionAsOf or timestampAsOf, not both"),
         ({"startingVersion": "1", "startingTimestamp": "x"}, "startingVersion or startingTimestamp, not both"),
         ({"endingVersion": "1", "endingTimestamp": "x"}, "endingVersion or endingTimestamp, not both"),
-        ({"readChangeFeed": "true", "versionAsOf": "1"}, "give startingVersion, not versionAsOf"),
+        ({"readChangeFeed": "true", "versionAsOf": "1"}, "pass startingVersion, not versionAsOf"),
         ({"path": ""}, "no table was given"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_batch_is_rows_or_changes(tmp_path: Path) -> None:
         batch(readChangeFeed="true")
     with pytest.raises(ValueError, match="'latest' is for streams"):
         batch(readChangeFeed="true", startingVersion="latest")
-    with pytest.raises(ValueError, match="for one version, give versionAsOf"):
+    with pytest.raises(ValueError, match="for one version, pass versionAsOf"):
         batch(startingVersion="1")
 
 
@@ -132,7 +132,7 @@ def test_the_version_of_an_inline_profile_need_not_be_told() -> None:
 
 
 def test_a_profile_is_given_once() -> None:
-    with pytest.raises(ValueError, match="give only one of them"):
+    with pytest.raises(ValueError, match="pass only one of them"):
         shared_options(path="config.share#a.b.c", bearerToken="t")
 
 

@@ -138,7 +138,7 @@ def test_one_column_is_no_table(column: Any) -> None:
         ({"id": [1, "a"]}, "column 'id' cannot be read: Could not convert 'a'.*one type"),
         (pd.DataFrame({"id": [1, "a"]}), "the frame cannot be read: Could not convert 'a'.*column id"),
         ({"id": [1, 2], "name": ["a"]}, "not have the same number of rows: id has 2, name has 1"),
-        ({"id": 1}, "the column 'id' is a single value, 1: give a list"),
+        ({"id": 1}, "the column 'id' is a single value, 1: pass a list"),
         ({"id": "abc"}, "the column 'id' is a single value, 'abc'"),
         ({"id": {"a": 1}}, "the column 'id' is a single value"),
         ({"id": None}, "the column 'id' is a single value, None"),

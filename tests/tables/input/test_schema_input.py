@@ -28,7 +28,7 @@ def arrow_with(metadata: dict[str, str], name: str = "a") -> pa.Field:
     [
         ({"name": 5}, "the name of a table must be text, not 5"),
         ({"description": {}}, "the description of a table must be text"),
-        ({"schema": 5}, "int is not a schema: give text"),
+        ({"schema": 5}, "int is not a schema: pass text"),
         ({"schema": {"id": 5}}, "5 is not a type"),
         ({"schema": {5: "long"}}, "the name of a column must be text, not 5"),
         ({"schema": "id lon"}, "'lon' is not a type"),

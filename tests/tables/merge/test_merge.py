@@ -340,9 +340,9 @@ def test_aliases_are_the_callers_choice(path: str) -> None:
 
 def test_all_columns_means_all(path: str) -> None:
     merge = tables.merge(path, {"id": [1], "text": ["x"]}, "target.id = source.id")
-    with pytest.raises(InvalidDataError, match="update_all takes every column from the source, which lacks n"):
+    with pytest.raises(InvalidDataError, match="update_all needs every column of the table, but the source lacks n"):
         merge.when_matched_update_all().execute()
-    with pytest.raises(InvalidDataError, match="insert_all takes every column from the source, which lacks n"):
+    with pytest.raises(InvalidDataError, match="insert_all needs every column of the table, but the source lacks n"):
         merge.when_not_matched_insert_all().execute()
 
 

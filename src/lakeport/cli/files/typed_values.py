@@ -205,7 +205,9 @@ def infer_from_values(values: list[Any], name: str) -> DataType:
         return _DOUBLE
     if kinds == {list}:
         return ArrayType(infer_from_values(list(chain.from_iterable(known)), f"{name}.element"))
-    if kinds == {dict} and any(known):
+    if kinds == {dict}:
+        if not any(known):
+            raise ValueError(f"the objects in column {name!r} have no fields, so its type is unknown: pass --schema")
         return StructType(tuple(infer_fields(known, f"{name}.")))
     types = " and ".join(sorted(_NAMES[kind] for kind in kinds))
     raise ValueError(f"the column {name!r} holds {types}, which have no common type: pass --schema")

@@ -21,7 +21,7 @@ def ls(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PROFILE[#SHARE[.SCHEMA]]]",
+            metavar="PROFILE[#SHARE[.SCHEMA]]",
             help="A profile from a provider; by default, the one in LAKEPORT_PROFILE.",
             show_default=False,
         ),

@@ -170,7 +170,7 @@ def grant(name: Name, what: Target, catalog: CatalogUrl = DEFAULT_CATALOG) -> No
 
 @grant_app.command("list")
 def list_grants(
-    name: Annotated[str | None, typer.Argument(metavar="[RECIPIENT]", help="Only this recipient's grants.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="RECIPIENT", help="Only this recipient's grants.")] = None,
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:

@@ -50,7 +50,7 @@ def add(name: SchemaName, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
 
 @app.command("list")
 def list_all(
-    share: Annotated[str | None, typer.Argument(metavar="[SHARE]", help="Only schemas of this share.")] = None,
+    share: Annotated[str | None, typer.Argument(metavar="SHARE", help="Only schemas of this share.")] = None,
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:

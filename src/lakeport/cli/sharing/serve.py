@@ -19,7 +19,7 @@ _DEFAULT_PORT = 8080
 
 def serve(
     config: Annotated[
-        str | None, typer.Argument(metavar="[CONFIG]", help="A YAML file in the reference server's format.")
+        str | None, typer.Argument(metavar="CONFIG", help="A YAML file in the reference server's format.")
     ] = None,
     host: Annotated[
         str | None, typer.Option(metavar="NAME", help="The address to listen on: localhost, or 0.0.0.0 for all.")
@@ -40,7 +40,10 @@ def serve(
         str | None, typer.Option(metavar="FILE", help="Where to record requests for tables; - is stdout.")
     ] = None,
     drain_seconds: Annotated[
-        float, typer.Option(min=0, metavar="N", help="How long /ready fails before the server stops listening.")
+        float,
+        typer.Option(
+            min=0, metavar="N", help="On shutdown, how long /ready returns 503 before the server stops listening."
+        ),
     ] = 0,
     grace_seconds: Annotated[
         int, typer.Option(min=0, metavar="N", help="How long responses in progress may take during shutdown.")

@@ -35,7 +35,10 @@ def sync(
         bool, typer.Option("--verify", help="Compare all files with the shared ones, byte for byte.")
     ] = False,
     vacuum: Annotated[
-        bool, typer.Option("--vacuum", help="Then delete files that no version within the copy's retention needs.")
+        bool,
+        typer.Option(
+            "--vacuum", help="After the sync, delete files that no version within the copy's retention period needs."
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; write nothing.")] = False,
     json: Json = False,

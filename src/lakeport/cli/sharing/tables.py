@@ -69,7 +69,7 @@ def add(
 @app.command("list")
 def list_all(
     within: Annotated[
-        str | None, typer.Argument(metavar="[SHARE[.SCHEMA]]", help="Only tables of this share or schema.")
+        str | None, typer.Argument(metavar="SHARE[.SCHEMA]", help="Only tables of this share or schema.")
     ] = None,
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,

@@ -26,7 +26,7 @@ def sql(
     query: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUERY]", help="SQL over share.schema.table; without it, open a prompt.", show_default=False
+            metavar="QUERY", help="SQL over share.schema.table; without it, open a prompt.", show_default=False
         ),
     ] = None,
     profile: Annotated[

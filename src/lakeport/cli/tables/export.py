@@ -33,7 +33,9 @@ from lakeport.locations import is_url
 def export(
     target: ReadTarget,
     out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write.", show_default=False)],
-    format: Annotated[Format | None, typer.Option(help="By default, taken from the extension of OUT.")] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="The output format; by default, from the extension of OUT.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     where: Where = None,
     columns: Columns = None,

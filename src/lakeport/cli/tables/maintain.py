@@ -100,7 +100,7 @@ def restore(
 
 def set_properties(
     target: Target,
-    pairs: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Table properties.")] = None,
+    pairs: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Table properties.")] = None,
     unset: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="A property to remove; may be repeated.")
     ] = None,

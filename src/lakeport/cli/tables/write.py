@@ -24,8 +24,8 @@ _SOURCE = (
     "A Parquet, CSV, JSON lines or Arrow file, a pattern such as 'day=*/*.parquet', a Delta table, or - for stdin."
 )
 
-Sources = Annotated[list[str], typer.Argument(metavar="SOURCE...", help=_SOURCE, show_default=False)]
-Kind = Annotated[Format | None, typer.Option("--format", help="By default, taken from the extension of SOURCE.")]
+Sources = Annotated[list[str], typer.Argument(metavar="SOURCE", help=_SOURCE, show_default=False)]
+Kind = Annotated[Format | None, typer.Option("--format", help="The format of SOURCE; by default, from its extension.")]
 MergeSchema = Annotated[bool, typer.Option("--merge-schema", help="Add columns that the table lacks.")]
 Application = Annotated[
     str | None,
@@ -36,9 +36,7 @@ Rule = Annotated[str | None, typer.Option("--where", metavar="SQL", help="Only r
 
 def create(
     target: Target,
-    sources: Annotated[
-        list[str] | None, typer.Argument(metavar="[SOURCE]...", help=_SOURCE, show_default=False)
-    ] = None,
+    sources: Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help=_SOURCE, show_default=False)] = None,
     schema: Annotated[
         str | None,
         typer.Option(metavar="COLUMNS", help="The columns, such as 'id long not null, price double default 0'."),

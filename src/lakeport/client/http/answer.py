@@ -58,12 +58,12 @@ class HttpAnswer:
 
     def beginning(self, most: int) -> bytes:
         """The first `most` bytes of the body. Raises the errors of `stream`."""
-        begun = bytearray()
+        first = bytearray()
         for piece in self.stream():
-            begun += piece[: most - len(begun)]
-            if len(begun) == most:
+            first += piece[: most - len(first)]
+            if len(first) == most:
                 break
-        return bytes(begun)
+        return bytes(first)
 
     def stream(self) -> Iterator[bytes]:
         """The decompressed body in small pieces. Raises `UnavailableError` if it breaks off or stalls, and

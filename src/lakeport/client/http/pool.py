@@ -210,14 +210,14 @@ class HttpPool:
             while wanted.missing:
                 self._get_more(url, wanted, attempts)
         except SharingError as error:
-            raise StorageError(str(error), path=_spoken(url)) from error
+            raise StorageError(str(error), path=_without_secrets(url)) from error
         return wanted.content()
 
     def _get_more(self, url: str, wanted: Range, attempts: Attempts) -> None:
         before = wanted.missing
         try:
             with self._open("GET", url, wanted.headers()) as answer:
-                receive_range(answer, wanted, _spoken(url))
+                receive_range(answer, wanted, _without_secrets(url))
         except UnavailableError as error:
             if wanted.missing < before:
                 attempts.restart()
@@ -238,7 +238,7 @@ class HttpPool:
         raise UnavailableError(str(problem), status=problem.status, code=problem.code, wait_seconds=wait)
 
 
-def _spoken(url: str) -> str:
+def _without_secrets(url: str) -> str:
     """The URL without potential secrets: only its host."""
     try:
         origin = origin_of(url)

@@ -154,7 +154,8 @@ class Destination:
             return
         if self.synced_version is None:
             raise SyncError(
-                f"a table that no sync made exists here, and was left unchanged: choose another place [{self.root}]"
+                "the destination is a table that was not created by a sync; it was left unchanged. Choose another "
+                f"destination [{self.root}]"
             )
         if full:
             return
@@ -166,8 +167,8 @@ class Destination:
             )
         if self.synced_version > shared.version:
             raise SyncError(
-                f"{table} is at version {shared.version}, but the copy has its version {self.synced_version}: it was "
-                f"recreated or rolled back; pass full=True to reset the copy to it [{self.root}]"
+                f"the copy has version {self.synced_version} of {table}, which is at version {shared.version}: it was "
+                f"recreated or rolled back; pass full=True to reset the copy [{self.root}]"
             )
         self._check_untouched(self.snapshot)
 

@@ -190,7 +190,7 @@ class Fetcher:
         self._copies: dict[str, list[FileStatus]] = {}
         """Present files, by name."""
         self._expected: set[str] = set()
-        self._tell = progress or (lambda done, total: None)
+        self._report = progress or (lambda done, total: None)
         self._lock = Lock()
         self._done = self._total = 0
         self.files = self.bytes = 0
@@ -290,4 +290,4 @@ class Fetcher:
     def _advance(self, size: int) -> None:
         with self._lock:
             self._done += size
-            self._tell(self._done, max(self._total, self._done))
+            self._report(self._done, max(self._total, self._done))

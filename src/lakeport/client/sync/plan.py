@@ -129,7 +129,7 @@ def plan_version(live: Live, shared: Iterable[Wanted], lost: frozenset[str] = fr
     kept = {key: file for key, file in live.items() if file.path not in lost}
     return VersionPlan(
         added=[one for key, one in wanted.items() if key not in kept],
-        restated=[one for key, one in wanted.items() if key in kept and _tells_more(one.file, kept[key])],
+        restated=[one for key, one in wanted.items() if key in kept and _has_more_details(one.file, kept[key])],
         removed=[file for key, file in live.items() if key not in wanted or key not in kept],
         present={name: file.uri or file.path for (name, _), file in kept.items()},
     )
@@ -150,7 +150,7 @@ def _key(file: ScanFile, root: str) -> Key:
     return parse_copy(relative) or file.path, file.vector_id
 
 
-def _tells_more(shared: ScanFile, known: ScanFile) -> bool:
+def _has_more_details(shared: ScanFile, known: ScanFile) -> bool:
     """Whether a writer has added information about the file without changing rows; where the share has none, the copy
     may keep its own."""
     new, old = (

@@ -30,8 +30,8 @@ from lakeport.workers import Workers, open_workers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CHASES = 10
-"""How often to restart when the latest version changes while URLs have to be renewed."""
+_MOST_ATTEMPTS = 10
+"""How often to try, when the latest version changes while URLs have to be renewed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +70,9 @@ def sync_table(
 ) -> SyncResult:
     """Create or update the Delta table at `dest`, a path or URL, as a copy of the shared table
     `profile#share.schema.table`. Copies data files and deletion vectors byte for byte; schema, partitioning, properties
-    and protocol follow. The first sync makes one version. Later ones add a version, with its time, for each of the
-    provider's if the history is shared; otherwise, or with `squash`, one for all of them. Files removed from the share
-    are removed from the table; their bytes stay, for older versions, until a vacuum.
+    and protocol follow. The first sync adds a single version. If the history is shared, later syncs add one version,
+    with its timestamp, per provider version. Otherwise, or with `squash`, they add a single version. Files removed from
+    the share are removed from the table; their bytes stay, for older versions, until a vacuum.
 
     `full` resets the copy to what the share has now, even if others changed the copy or the shared table was replaced;
     lost files are fetched again. `verify` compares all files with the share, byte for byte. `dry_run` writes nothing.
@@ -98,15 +98,15 @@ def sync_table(
 
 
 def _open_source(server: SharingServer, name: TableName, client: ClientOptions, known: AccessMode) -> SyncSource:
-    """The table by the chosen access mode, or by the one `known` from the last sync if still offered: another one names
-    files differently, so all would be fetched again. Raises `SharingError`."""
+    """The table by the chosen access mode; otherwise by `known`, the last sync's mode, if still offered: the other mode
+    names files differently, so everything would be fetched again. Raises `SharingError`."""
     by_urls, by_directory = UrlSource(server, name), DirectorySource(server, name, client.storage_options)
     if client.access is not None:
         return by_directory if client.access == "dir" else by_urls
     if known == "dir" and _gives_credentials(by_directory):
         return by_directory
-    ways: tuple[SyncSource, ...] = (by_urls, by_directory)
-    return read_offered(ways, lambda way: way.check())[0]
+    sources: tuple[SyncSource, ...] = (by_urls, by_directory)
+    return read_offered(sources, lambda source: source.check())[0]
 
 
 def _gives_credentials(source: DirectorySource) -> bool:
@@ -132,11 +132,11 @@ def sync_from(
 ) -> SyncResult:
     """`sync_table` for an opened table and copy; threads copy the files unless there are workers."""
     run = _Run(source, destination, Fetcher(destination.engine.storage, destination.root, progress, workers))
-    for chase in range(_CHASES):
+    for attempt in range(1, _MOST_ATTEMPTS + 1):
         try:
             return run.run(full, squash, verify, dry_run)
         except SharingError as error:
-            if error.code != "VERSION_CHANGED" or chase == _CHASES - 1:
+            if error.code != "VERSION_CHANGED" or attempt == _MOST_ATTEMPTS:
                 raise
     raise AssertionError
 
@@ -146,7 +146,7 @@ class _Run:
         self._source, self._destination, self._fetcher = source, destination, fetcher
         self._table = str(source.name)
         self._commits = self._added = self._removed = 0
-        self._goes_on = True
+        self._continues = True
         """Whether the copy is an earlier version of the shared table, so that changes since then are known."""
 
     def run(self, full: bool, squash: bool, verify: bool, dry_run: bool) -> SyncResult:
@@ -154,7 +154,7 @@ class _Run:
         self._destination.check(head, self._table, full=full)
         known = None if full else self._destination.synced_version
         versions = iter(()) if known == head.version else self._versions(None if squash else known, head.version)
-        self._goes_on = not full
+        self._continues = not full
         last = self._plan_all(versions) if dry_run else self._copy_all(versions)
         verified = None
         if verify and not dry_run:
@@ -165,8 +165,10 @@ class _Run:
     def _verify(self, shared: SharedVersion) -> int:
         destination = self._destination
         if not self._names_stay:
-            way = destination.synced_access
-            raise SyncError(f"the copy was made with access={way!r}: verify it the same way [{destination.root}]")
+            raise SyncError(
+                f"the copy was made in the other access mode: pass access={destination.synced_access!r} to verify it "
+                f"[{destination.root}]"
+            )
         return verify_copy(
             destination.engine.storage, destination.root, destination.live(), shared.storage, shared.files
         )
@@ -191,7 +193,7 @@ class _Run:
 
     def _copy(self, shared: SharedVersion) -> None:
         plan = self._plan(shared)
-        before = self._destination.synced_version if self._goes_on and self._names_stay else None
+        before = self._destination.synced_version if self._continues and self._names_stay else None
         paths = self._fetcher.fetch(plan, shared.storage)
         changes = self._changes(shared, before)
         changed = None if before is None else self._source.changed_names(before + 1, shared.version)
@@ -206,7 +208,7 @@ class _Run:
 
     def _plan(self, shared: SharedVersion) -> VersionPlan:
         live = self._destination.live()
-        lost = frozenset() if self._goes_on else find_lost(self._destination.engine.storage, live.values())
+        lost = frozenset() if self._continues else find_lost(self._destination.engine.storage, live.values())
         return plan_version(live, shared.files, lost)
 
     def _changes(self, shared: SharedVersion, before: int | None) -> list[AddCdc]:

@@ -225,7 +225,7 @@ def snapshot_log(version: int, head: Iterable[LogLine], files: Iterable[LogLine]
     or metadata among the files."""
     lines = [*head, *files]
     _check_one_head(lines)
-    _check_told_once(logged.action for logged in lines)
+    _check_unique_files(logged.action for logged in lines)
     _check_partition_values(lines)
     time = max((logged.timestamp for logged in lines if logged.timestamp is not None), default=0)
     return {_checkpoint_name(version): (_checkpoint(version, lines), time)}
@@ -239,7 +239,7 @@ def _check_one_head(lines: Iterable[LogLine]) -> None:
             raise _malformed("a second protocol or metadata, different from the first, for one version")
 
 
-def _check_told_once(actions: Iterable[Action]) -> None:
+def _check_unique_files(actions: Iterable[Action]) -> None:
     """Raises `SharingError` for a duplicate file: it would be read twice."""
     files = [(type(action), action.path) for action in actions if isinstance(action, Add | Remove | AddCdc)]
     if len(set(files)) < len(files):
@@ -277,7 +277,7 @@ def changes_log(start: int, end: int, head: list[LogLine], lines: Iterable[LogLi
         if logged.timestamp is not None:
             times[logged.version] = logged.timestamp
     for actions in commits.values():
-        _check_told_once(actions)
+        _check_unique_files(actions)
     first = [logged.action for logged in head]
     files = {}
     if start > 0:

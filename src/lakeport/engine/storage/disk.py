@@ -156,8 +156,8 @@ def _status(entry: os.DirEntry[str]) -> FileStatus | None:
 
 
 def _publish(temporary: str, path: str) -> None:
-    """Give the file its name unless it is taken: by a hard link, or by a rename if the disk has no links. Raises
-    `FileExistsError`."""
+    """Publish the file under its final name unless that name is taken. Uses a hard link, or a rename if the disk has no
+    links. Raises `FileExistsError`."""
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -214,7 +214,7 @@ def _sync_directory(directory: str) -> None:
 
 @contextmanager
 def _writing_errors(path: str) -> Iterator[None]:
-    """Like `os_errors`, but a missing file means a directory that is not one, or was removed meanwhile."""
+    """Like `os_errors`, but a missing file means that its parent is not a directory, or was removed meanwhile."""
     with os_errors(path):
         try:
             yield

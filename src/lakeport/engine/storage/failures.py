@@ -62,7 +62,7 @@ def _no_credentials(said: str) -> str:
     store = _STORE.match(said)
     name = store[1] if store and store[1] in _CREDENTIALS else "S3"
     return (
-        f"no credentials for {name}: give the storage options {_CREDENTIALS[name]}; for public objects, "
+        f"no credentials for {name}: pass the storage options {_CREDENTIALS[name]}; for public objects, "
         "skip_signature. The machine's metadata service, tried last, gave none either"
     )
 

@@ -3,9 +3,9 @@
 Version 2 has Parquet files of positions, shared by several data files of a partition. Version 3 has deletion vectors in
 Puffin files, with Delta's own bytes as the only blob of each.
 
-After a wide delete, one small file per data file would be most of the files a reader opens. A shared file must be
-rewritten when one of its data files gets other deletes, so it is kept small. In a NaN partition, each data file has its
-own: pyiceberg finds shared files by equal partitions, and NaN is not equal to NaN.
+Data files share delete files: after a delete across many files, one each would make up most of the files a reader
+opens. Shared files stay small, because new deletes in one data file rewrite the shared file. In a NaN partition, each
+data file has its own: pyiceberg finds shared files by equal partitions, and NaN is not equal to NaN.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ def _write(place: Workplace, task: DeleteTask) -> DeleteFile:
 def pack(
     vectors: Iterable[InternalDeletionVector], parse: Callable[[Mapping[str, str | None]], Values]
 ) -> Iterator[tuple[InternalDeletionVector, ...]]:
-    """Groups of vectors that share a delete file: in one partition, sorted by data file name, about the target size
-    together. A larger vector is alone. `parse` returns the values of a partition, and may raise."""
+    """Groups of vectors that share a delete file. Each group is in one partition, sorted by data file name, and about
+    the target size. A larger vector gets its own group. `parse` returns the values of a partition, and may raise."""
     partitions: dict[tuple[tuple[str, str | None], ...], list[InternalDeletionVector]] = {}
     for vector in vectors:
         partitions.setdefault(tuple(sorted(vector.partition_values.items())), []).append(vector)
@@ -245,8 +245,8 @@ def repack(
     snapshot_id: int,
     written: list[str],
 ) -> list[Entry]:
-    """New entries, in new files, for a delete file's data files whose keys are not in `gone`. The new paths are added
-    to `written` before the files are created. Raises `MissingFileError`."""
+    """Rewrite a delete file without the data files in `gone`; return the entries of the new files. Their paths are
+    added to `written` before they are created. Raises `MissingFileError`."""
     kept = {member.key: member for member in entry.members if member.key not in gone}
     if not kept:
         return []

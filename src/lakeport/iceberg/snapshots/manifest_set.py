@@ -40,7 +40,7 @@ class ManifestReader:
     def __init__(self, storage: StorageClient) -> None:
         self._storage = storage
         self._keys: dict[str, Keys | None] = {}
-        self._begun: dict[str, bytes] = {}
+        self._first_bytes: dict[str, bytes] = {}
         """The first bytes of manifests with wanted entries."""
         self._decoded: dict[str, tuple[ManifestLayout, list[Entry]]] = {}
 
@@ -58,9 +58,9 @@ class ManifestReader:
     def read(self, manifest: ManifestFile, format_version: int) -> tuple[ManifestLayout, list[Entry]]:
         """See `decode_manifest`. Raises like `find`."""
         if manifest.path not in self._decoded:
-            begun = self._begun.pop(manifest.path, b"")
-            rest = self._storage.read(manifest.path, len(begun)) if len(begun) < manifest.length else b""
-            self._decoded[manifest.path] = decode_manifest(begun + rest, manifest, format_version)
+            first = self._first_bytes.pop(manifest.path, b"")
+            rest = self._storage.read(manifest.path, len(first)) if len(first) < manifest.length else b""
+            self._decoded[manifest.path] = decode_manifest(first + rest, manifest, format_version)
         return self._decoded[manifest.path]
 
     def learn(self, path: str, keys: list[int]) -> None:
@@ -71,7 +71,7 @@ class ManifestReader:
         """Drop all but the keys of these manifests: the next snapshot looks for other entries."""
         kept = {manifest.path for manifest in manifests}
         self._keys = {path: keys for path, keys in self._keys.items() if path in kept}
-        self._begun.clear()
+        self._first_bytes.clear()
         self._decoded.clear()
 
     def _may_have(self, manifest: ManifestFile, wanted: Keys) -> bool:
@@ -81,7 +81,7 @@ class ManifestReader:
         keys = self._keys[manifest.path]
         is_hit = keys is None or bool(np.isin(wanted, keys).any())
         if is_hit and data:
-            self._begun[manifest.path] = data
+            self._first_bytes[manifest.path] = data
         return is_hit
 
 

@@ -29,7 +29,7 @@ def open_mirror(
     """The Delta table, and the location of its mirror; takes the arguments of `convert`. Raises `ValueError`."""
     source = Table.for_path(engine, _without_links(engine.storage.resolve(parse_target(target))))
     if (catalog is None) != (table is None):
-        raise ValueError("give both a catalog and the name of the table in it, or neither")
+        raise ValueError("pass both a catalog and the name of the table in it, or neither")
     location = f"{source.root}/{_default_folder(table)}" if out is None else parse_target(out)
     if table is None:
         return source, PathTarget(engine, location)
@@ -45,5 +45,5 @@ def _without_links(root: str) -> str:
 
 def _default_folder(table: str | None) -> str:
     if table is not None and "/" in table:
-        raise ValueError(f"give a directory for the mirror: no folder can be named after the table {table!r}")
+        raise ValueError(f"pass a directory for the mirror: no folder can be named after the table {table!r}")
     return _FOLDER if table is None else f"{_FOLDER}-{table}"

@@ -52,6 +52,7 @@ READER_FEATURES = CATALOG_MANAGED | {
     "variantType",
     "variantType-preview",
 }
+"""A name added here also becomes writable (`WRITER_FEATURES`), and clients ask servers for tables with it."""
 MAX_READER_VERSION = 3
 
 
@@ -137,7 +138,7 @@ _LEGACY = {
 """The writer version that implies a feature (section "Writer Version Requirements")."""
 
 _NOT_USED = frozenset({"identityColumns", "icebergCompatV1", "icebergCompatV2"})
-"""Features whose tables can be written as long as they are not in use."""
+"""Features that Lakeport cannot write. A table may list them if it does not use them."""
 
 WRITER_FEATURES = (
     (READER_FEATURES - CATALOG_MANAGED)

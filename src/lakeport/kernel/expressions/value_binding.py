@@ -279,6 +279,6 @@ def _format(bound: Expression) -> str:
     letters = re.findall("[A-Za-z']+", pattern)
     if not pattern or not set(letters) <= set(FORMAT_LETTERS):
         raise InvalidFilterError(
-            f"{_text(bound)} is not a format for date_format: give text in quotes with {', '.join(FORMAT_LETTERS)}"
+            f"{_text(bound)} is not a format for date_format: write it in quotes, with {', '.join(FORMAT_LETTERS)}"
         )
     return pattern

@@ -71,8 +71,8 @@ def find_expired_log(files: Iterable[FileStatus], cutoff: int) -> ExpiredLog | N
     """The part of a log, listed by name, not needed for versions from `cutoff` (milliseconds) on; None if all is
     needed. Consumes only the expired part of `files` and the next commit.
 
-    A commit's age is its modification time, adjusted forward if an older commit has a later one. That holds with
-    in-commit timestamps too: files are never older than those, so a copied log only lives longer."""
+    A commit's age is its modification time, adjusted forward if an older commit has a later one. This is safe with
+    in-commit timestamps: a file's modification time is never earlier, so copying a log only delays its cleanup."""
     seen: list[FileStatus] = []
     newest, time = -1, -1
     for file in files:
@@ -114,7 +114,7 @@ def _check_readable(engine: Engine, root: str, checkpoint: Checkpoint) -> None:
 
 
 def _unused_sidecars(engine: Engine, root: str, first_version: int, before: int) -> list[str]:
-    """Sidecars last modified before a time that no checkpoint from `first_version` on refers to."""
+    """Sidecars last modified before `before` that no checkpoint from `first_version` on references."""
     old = [file.path for file in _list_sidecars(engine, root) if file.modification_time < before]
     if not old:
         return []

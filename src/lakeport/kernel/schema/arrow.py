@@ -111,7 +111,7 @@ _FROM_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 _INSTEAD = (
     (types.is_time, "cast it to a string, or to int64 of the units since midnight"),
     (types.is_duration, "cast it to int64"),
-    (types.is_interval, "give its months, days and nanoseconds as separate columns"),
+    (types.is_interval, "pass its months, days and nanoseconds as separate columns"),
     (types.is_union, "give each of its types a separate column"),
 )
 

@@ -251,7 +251,7 @@ def _unknown(path: _Path) -> UnknownColumnError:
 def _check_mapped(what: str, path: _Path, mapping_mode: str) -> None:
     if mapping_mode == "none":
         raise ValueError(
-            f"the column {'.'.join(path)!r} cannot be {what} without column mapping: the table's files have its name. "
+            f"the column {'.'.join(path)!r} cannot be {what} without column mapping: the data files use its name. "
             "Set delta.columnMapping.mode to 'name' first"
         )
 

@@ -151,8 +151,7 @@ class Committer:
             winner = read_winner(self.engine.storage, file, version)
             if self.snapshot is None:
                 raise CommitConflictError(
-                    f"another writer has created the table meanwhile; append to it, or choose another path "
-                    f"[{self.root}]",
+                    f"another writer created the table first; append to it, or choose another path [{self.root}]",
                     version=version,
                 )
             check_conflicts(self.reads, footprint, winner)

@@ -91,7 +91,7 @@ class Changes:
     rearranges_only: bool
     """Whether no rows are added or removed."""
     serializable: bool
-    """Whether only the order of versions may explain the table (`delta.isolationLevel`)."""
+    """Whether the isolation level is Serializable, so that blind appends can conflict too (`delta.isolationLevel`)."""
 
 
 def check_conflicts(reads: Reads, changes: Changes, winner: WinningCommit) -> None:
@@ -151,7 +151,7 @@ def _as_batch(adds: list[Add], schema: pa.Schema) -> pa.RecordBatch:
 def _conflict(winner: WinningCommit, reason: str, file: str | None = None) -> CommitConflictError:
     where = f" [{file}]" if file else ""
     return CommitConflictError(
-        f"another writer has committed {winner.description} meanwhile: {reason}{where}; nothing was committed: "
-        "read the table again and repeat the operation",
+        f"another writer committed {winner.description} first: {reason}{where}. Nothing was committed; read the table "
+        "again and repeat the operation",
         version=winner.version,
     )

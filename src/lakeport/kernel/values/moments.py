@@ -118,6 +118,6 @@ def from_datetime64(value: np.datetime64) -> Day | Moment | None:
     is_day = np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D")
     stored = value.astype("datetime64[D]" if is_day else "datetime64[us]")
     if stored.astype(value.dtype) != value:
-        raise ValueError("it is between two microseconds, or out of their range")
+        raise ValueError("it is finer than a microsecond, or out of range")
     number = int(stored.astype(np.int64))
     return day_at(number) if is_day else moment_at(number, None)

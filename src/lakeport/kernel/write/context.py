@@ -144,8 +144,12 @@ def check_storable(schema: StructType, partition_columns: Iterable[str], path: s
     inside = [f.name for f in schema if f.type != VOID and VOID in types_in(f.type)]
     stored = [f for f in schema if f.type != VOID and f.name not in set(partition_columns)]
     if inside or not stored:
-        what = f"the column {inside[0]!r} has a void part" if inside else "there is no column to store"
-        raise UnsupportedFeatureError(f"no rows can be written: {what}; give it a type [{path}]", features=["void"])
+        why = (
+            f"the column {inside[0]!r} contains a void type; give that part a type"
+            if inside
+            else "every column is a partition column or void; add a column that is neither"
+        )
+        raise UnsupportedFeatureError(f"no rows can be written: {why} [{path}]", features=["void"])
 
 
 def _without_generation(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def match_columns(names: list[str], fields: pa.Schema, parent: str = "") -> list
         if place is None:
             raise InvalidDataError(
                 f"the table has no column {full!r}: {parent or 'it'} has {', '.join(fields.names)}; leave it out, or "
-                "add it to the table first (merge_schema does)",
+                "pass merge_schema=True to add it to the table",
                 column=full,
             )
         if found[place] is not None:

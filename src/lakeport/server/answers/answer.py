@@ -28,7 +28,7 @@ class Answer:
     """The answer to a request on a table. Iterating over `chunks` blocks and may raise."""
 
     version: int
-    """For the `Delta-Table-Version` header."""
+    """The route sends it as `Delta-Table-Version`."""
     response_format: str
     end_stream_action: bool
     """Whether the client reads `EndStreamAction`, and so errors in it."""
@@ -38,7 +38,7 @@ class Answer:
 
     @property
     def capabilities(self) -> str:
-        """The `delta-sharing-capabilities` header."""
+        """What the route sends as `delta-sharing-capabilities`."""
         return format_capabilities(
             Capabilities(response_formats=(self.response_format,), include_end_stream_action=self.end_stream_action)
         )

@@ -37,9 +37,9 @@ _MOST_UNDER_WAY = 64
 """Per recipient: queries wait for threads, and continue even if nobody polls."""
 _RETRY_SECONDS = 5
 _POLL_SECONDS = 5.0
-"""The longest a poll waits if the server is configured not to wait at all."""
+"""The maximum wait of a poll if `asyncQueryAfterSeconds` is 0."""
 
-Begun: TypeAlias = tuple[Lines, bytes]
+StartedAnswer: TypeAlias = tuple[Lines, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class AsyncQueries:
 
     def __init__(self, tokens: TokenSigner, after_seconds: float) -> None:
         self._tokens, self._after = tokens, after_seconds
-        self._running: dict[str, asyncio.Task[Begun]] = {}
+        self._running: dict[str, asyncio.Task[StartedAnswer]] = {}
         self._under_way: Counter[str] = Counter()
         """Unfinished queries per recipient."""
 
@@ -92,7 +92,9 @@ class AsyncQueries:
             raise _unknown()
         return query
 
-    async def begun(self, query_id: str, request: QueryRequest, job: Job, *, polled: bool = False) -> Begun | None:
+    async def started(
+        self, query_id: str, request: QueryRequest, job: Job, *, polled: bool = False
+    ) -> StartedAnswer | None:
         """The beginning of the answer, or None if it is not ready in time. Raises planning errors, and `Refusal` (429)
         if the recipient has too many queries under way."""
         key = f"{query_id} {request.max_files} {request.page_token}"  # each page is a separate answer
@@ -102,12 +104,12 @@ class AsyncQueries:
             await asyncio.wait({task}, timeout=max(0.0, deadline - time.monotonic()))
             if not task.done():
                 return None
-            # An answer can be consumed only once: any other waiter has it planned again.
+            # An answer can be consumed only once: any other waiter must start the planning again.
             if self._running.get(key) is task:
                 del self._running[key]
                 return task.result()
 
-    def _start(self, key: str, job: Job) -> asyncio.Task[Begun]:
+    def _start(self, key: str, job: Job) -> asyncio.Task[StartedAnswer]:
         if self._under_way[job.recipient] >= _MOST_UNDER_WAY:
             message = f"{_MOST_UNDER_WAY} queries of this recipient are pending: wait for their answers"
             raise too_many(message, _RETRY_SECONDS)
@@ -120,11 +122,11 @@ class AsyncQueries:
             self._forget(old_key, old)
         return task
 
-    def _ended(self, key: str, task: asyncio.Task[Begun], recipient: str) -> None:
+    def _ended(self, key: str, task: asyncio.Task[StartedAnswer], recipient: str) -> None:
         self._under_way[recipient] -= 1
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, key, task)
 
-    def _forget(self, key: str, task: asyncio.Task[Begun]) -> None:
+    def _forget(self, key: str, task: asyncio.Task[StartedAnswer]) -> None:
         if self._running.get(key) is not task:
             return
         del self._running[key]

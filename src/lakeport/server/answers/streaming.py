@@ -36,7 +36,7 @@ class Lines:
         self.ended = False
         self.files = self.size = 0
         """Files, and their total bytes, granted so far."""
-        self._begun = False
+        self._has_read = False
         self._error: Exception | None = None
         self._busy = Lock()
 
@@ -45,7 +45,7 @@ class Lines:
         nothing has been sent yet, so the status can report it."""
         with self._busy:
             piece = self._read()
-            self._begun = True
+            self._has_read = True
             return piece
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Lines:
             except StopIteration:
                 self.ended = True
             except Exception as error:
-                if not some or not self._begun:
+                if not some or not self._has_read:
                     raise
                 self._error = error
                 break

@@ -147,7 +147,7 @@ class YamlSource:
     def _check_access(self, settings: CatalogSettings, has_recipients: bool, unknown: Sequence[str]) -> None:
         hint = f" (unknown keys: {', '.join(unknown)})" if unknown else ""
         if settings.anonymous and (settings.authorization is not None or has_recipients):
-            raise CatalogError("anonymous: true conflicts with authorization and recipients: remove it, or them")
+            raise CatalogError("anonymous: true conflicts with authorization and recipients: keep only one of the two")
         if not (settings.anonymous or settings.authorization is not None or has_recipients):
             raise CatalogError(
                 f"nobody may read the shares{hint}: add recipients or authorization; to share everything with"

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
-from lakeport.server.connections.admission import Admission, Refused, Visit
+from lakeport.server.connections.admission import Admission, Refused, Slot
 from lakeport.server.connections.protocol import CROWDED_SECONDS, plain_answer
 from lakeport.server.records.logs import Throttled
 
@@ -31,7 +31,7 @@ class Acceptor:
         self,
         listening: socket.socket,
         admission: Admission,
-        protocol: Callable[[Visit], asyncio.Protocol],
+        protocol: Callable[[Slot], asyncio.Protocol],
         tls: ssl.SSLContext | None,
     ) -> None:
         self._listening, self._admission, self._protocol, self._tls = listening, admission, protocol, tls
@@ -69,13 +69,13 @@ class Acceptor:
             self._admit(peer, address[0])
 
     def _admit(self, peer: socket.socket, address: str) -> None:
-        visit = self._admission.enter(address)
-        if isinstance(visit, Refused):
-            topic = f"rejected a connection with {visit.status}"
-            _log.warning(topic, "rejected a connection from %s with %d: %s", address, *visit)
-            self._turn_away(peer, visit)
+        slot = self._admission.admit(address)
+        if isinstance(slot, Refused):
+            topic = f"rejected a connection with {slot.status}"
+            _log.warning(topic, "rejected a connection from %s with %d: %s", address, *slot)
+            self._turn_away(peer, slot)
             return
-        task = self._loop.create_task(self._connect(peer, visit))
+        task = self._loop.create_task(self._connect(peer, slot))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
@@ -86,15 +86,15 @@ class Acceptor:
                 peer.send(plain_answer(*refused))
                 peer.shutdown(socket.SHUT_WR)
 
-    async def _connect(self, peer: socket.socket, visit: Visit) -> None:
+    async def _connect(self, peer: socket.socket, slot: Slot) -> None:
         peer.setblocking(False)
-        seconds = min(self._admission.limits.head_seconds, CROWDED_SECONDS if visit.refused else math.inf)
+        seconds = min(self._admission.limits.head_seconds, CROWDED_SECONDS if slot.refused else math.inf)
         timing = {} if self._tls is None else {"ssl_handshake_timeout": seconds}
         try:
-            await self._loop.connect_accepted_socket(lambda: self._protocol(visit), peer, ssl=self._tls, **timing)
+            await self._loop.connect_accepted_socket(lambda: self._protocol(slot), peer, ssl=self._tls, **timing)
         except Exception as error:  # the client does not speak TLS, or has disconnected
-            visit.leave()
+            slot.release()
             _debug("a connection failed: %s", error)
         except BaseException:
-            visit.leave()
+            slot.release()
             raise

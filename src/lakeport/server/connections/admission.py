@@ -40,13 +40,13 @@ class Admission:
         self.reserved_by_address: Counter[str] = Counter()
         self.partial: Counter[str] = Counter()
 
-    def enter(self, address: str) -> Visit | Refused:
+    def admit(self, address: str) -> Slot | Refused:
         """Admit a connection if there is room; beyond the limits, a few that may only probe."""
         group = None if self._proxies.trust(address) else address_group(address)
         refused = self._refusal(group)
         if refused is not None and self._is_reserve_used_up(group):
             return refused
-        return Visit(self, group, refused)
+        return Slot(self, group, refused)
 
     def _refusal(self, group: str | None) -> Refused | None:
         if group is not None and self.connections[group] >= self._most_per_address:
@@ -60,14 +60,14 @@ class Admission:
         return self.reserved >= _RESERVED or own >= _RESERVED_PER_ADDRESS
 
 
-class Visit:
-    """One connection; `address` is None if per-address limits do not apply."""
+class Slot:
+    """The place of one connection; `address` is None if per-address limits do not apply."""
 
     def __init__(self, admission: Admission, address: str | None, refused: Refused | None) -> None:
         self._admission, self._address = admission, address
         self.refused = refused
         """The response to everything but probes, if the connection is beyond the limits."""
-        self._left = self._partial = False
+        self._released = self._partial = False
         self._count(1)
 
     def may_wait(self, *, partial: bool) -> bool:
@@ -80,11 +80,11 @@ class Visit:
         most = self._admission.limits.partial_requests_per_address
         return not most or self._admission.partial[self._address] <= most
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Idempotent."""
-        if self._left:
+        if self._released:
             return
-        self._left = True
+        self._released = True
         self.may_wait(partial=False)
         self._count(-1)
 

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from lakeport.server.config import Limits
-from lakeport.server.connections.admission import Refused, Visit
+from lakeport.server.connections.admission import Refused, Slot
 from lakeport.server.http.exchange import Application, Receive, Scope, Send
 from lakeport.server.http.refusals import Refusal, error_reply
 from lakeport.server.records.logs import Throttled
@@ -34,17 +34,17 @@ class LimitedProtocol(HttpToolsProtocol):
 
     Uvicorn's own timeout covers connections that are idle between requests."""
 
-    def __init__(self, limits: Limits, body_bytes: int, visit: Visit, **uvicorn: Any) -> None:
+    def __init__(self, limits: Limits, body_bytes: int, slot: Slot, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
-        if visit.refused is not None:
-            self.app = _probes_only(self.app, visit.refused)
-        self._limits, self._most_body_bytes, self._visit = limits, body_bytes, visit
+        if slot.refused is not None:
+            self.app = _probes_only(self.app, slot.refused)
+        self._limits, self._most_body_bytes, self._slot = limits, body_bytes, slot
         self._answered: RequestResponseCycle | None = None
         """The request being answered, or the last one; `cycle` is the one that arrived last."""
         self._unparsed = b""
         """Data held back until earlier requests are answered; reading pauses while there is any."""
         self._refusal: tuple[HTTPStatus, str] | None = None
-        self._begun = self._ended = False
+        self._arriving = self._ended = False
         """Whether a request is arriving; whether one was completed by the current data."""
         self._in_head = True
         self._framing = self._body = self._fields = 0
@@ -55,13 +55,13 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self.flow = _Flow(transport, lambda: not self._unparsed)
-        if self._visit.refused is not None:
+        if self._slot.refused is not None:
             self.loop.call_later(CROWDED_SECONDS, transport.abort)
         self._await(self._limits.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
-        self._visit.leave()
+        self._slot.release()
         if self._answered is not None:
             self._answered.disconnected = True
             self._answered.message_event.set()
@@ -99,10 +99,10 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _check_rest(self) -> None:
         """After parsing everything received: a request may be incomplete, or the connection may become idle."""
-        if not self._visit.may_wait(partial=self._begun):
+        if not self._slot.may_wait(partial=self._arriving):
             self._cut_off(HTTPStatus.TOO_MANY_REQUESTS, "too many incomplete requests from this address")
         # Any byte begins a request, and stops the idle timer.
-        elif self._timer is None and not self._begun and self._is_idle():
+        elif self._timer is None and not self._arriving and self._is_idle():
             self._await(self._limits.head_seconds)
 
     def _parse(self, part: memoryview) -> None:
@@ -133,7 +133,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._begun = self._in_head = True
+        self._arriving = self._in_head = True
         self._framing = self._body = self._fields = 0
         self._await(self._limits.head_seconds)
         # For aborting: close() would wait for buffers to drain.
@@ -165,7 +165,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._begun, self._ended = False, True
+        self._arriving, self._ended = False, True
         self._stop()
         super().on_message_complete()
 

@@ -102,7 +102,7 @@ class AuditLog:
         """Whether a line could not be written in time."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[OSError | None] = loop.create_future()
-        self._new.put(_Begin(line, lambda error: _tell(loop, written, error)))
+        self._new.put(_Begin(line, lambda error: _resolve(loop, written, error)))
         try:
             async with asyncio.timeout(_BEGIN_SECONDS):
                 return await written is not None
@@ -249,13 +249,13 @@ def _ends_within_a_line(path: str) -> bool:
         return False
 
 
-def _tell(loop: asyncio.AbstractEventLoop, written: asyncio.Future[OSError | None], error: OSError | None) -> None:
-    def tell() -> None:
+def _resolve(loop: asyncio.AbstractEventLoop, written: asyncio.Future[OSError | None], error: OSError | None) -> None:
+    def resolve() -> None:
         if not written.done():
             written.set_result(error)
 
     with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(tell)
+        loop.call_soon_threadsafe(resolve)
 
 
 def _is_recorded(exchange: Exchange) -> bool:

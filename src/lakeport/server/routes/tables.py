@@ -14,7 +14,7 @@ from litestar.enums import HttpMethod
 from litestar.status_codes import HTTP_200_OK
 
 from lakeport.server.answers.answer import Answer
-from lakeport.server.answers.async_queries import AsyncQuery, Begun, Job
+from lakeport.server.answers.async_queries import AsyncQuery, Job, StartedAnswer
 from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.streaming import LinesReply, begin
 from lakeport.server.http.exchange import NDJSON, Header, Reply, Replying, Scope, exchange_of, header, json_reply
@@ -84,8 +84,8 @@ async def query_table(request: HttpRequest) -> Replying:
         query_id = services.queries.new_id(content)
     if query_id is None:
         return await _answered(scope, caller, job)
-    begun = await services.queries.begun(query_id, query, job)
-    return _begun_or_pending(scope, caller, query_id, begun, job)
+    started = await services.queries.started(query_id, query, job)
+    return _started_or_pending(scope, caller, query_id, started, job)
 
 
 @post(f"{_TABLE}/queries/{{query_id:str}}", status_code=HTTP_200_OK)
@@ -104,8 +104,8 @@ async def get_query(request: HttpRequest) -> Replying:
         page_token=status.page_token or query.request.page_token,
     )
     job = _job(services.answers, caller, partial(services.tables.query, caller, wanted))
-    begun = await services.queries.begun(query_id, wanted, job, polled=True)
-    return _begun_or_pending(scope, caller, query_id, begun, job)
+    started = await services.queries.started(query_id, wanted, job, polled=True)
+    return _started_or_pending(scope, caller, query_id, started, job)
 
 
 @get(f"{_TABLE}/changes")
@@ -165,9 +165,11 @@ async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun | None, job: Job) -> Replying:
-    if begun is not None:
-        return _reply(scope, caller, begun, job.lane)
+def _started_or_pending(
+    scope: Scope, caller: Caller, query_id: str, started: StartedAnswer | None, job: Job
+) -> Replying:
+    if started is not None:
+        return _reply(scope, caller, started, job.lane)
     exchange_of(scope).details = {"pending": True}
     line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id, status=PENDING)}) + b"\n"
     # Spark's client needs a version in every answer, and uses the last one's.
@@ -175,8 +177,8 @@ def _begun_or_pending(scope: Scope, caller: Caller, query_id: str, begun: Begun 
     return Reply(200, [(b"content-type", NDJSON), *headers], line)
 
 
-def _reply(scope: Scope, caller: Caller, begun: Begun, lane: Lane) -> Replying:
-    lines, first = begun
+def _reply(scope: Scope, caller: Caller, started: StartedAnswer, lane: Lane) -> Replying:
+    lines, first = started
     services, exchange = services_of(scope), exchange_of(scope)
     exchange.details = {"responseFormat": lines.answer.response_format, **lines.answer.details}
     return LinesReply(

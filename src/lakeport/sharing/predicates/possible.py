@@ -41,7 +41,7 @@ server more than listing them."""
 
 
 def compared(op: CompareOp, column: Column, low: Any, high: Any) -> Expression:
-    """Where the column may compare like this with a literal that lies between `low` and `high`."""
+    """Where the comparison may hold for a literal known only to lie between `low` and `high`."""
     if low == high:
         return Comparison(op, column, Literal(low))
     at_least, at_most = Comparison(">=", column, Literal(low)), Comparison("<=", column, Literal(high))

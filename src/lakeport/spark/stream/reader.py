@@ -1,7 +1,7 @@
 """A table as a streaming source: first its existing rows, or none, then those of new commits.
 
-Spark keeps one reader in a process on the driver, which plans; tasks read in others. The reader caches fetched data
-only to save work: a new one with the same offsets plans the same batches."""
+Spark keeps one reader in a process on the driver to plan batches; tasks read in their own processes. The reader caches
+fetched data only to save work: a new one with the same offsets plans the same batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _INTERVAL_SECONDS = 30
 
 
 class StreamPartition(InputPartition):
-    """A task, and the reader of its files. It can hold credentials, so its repr shows nothing."""
+    """A task, and the reader of its files. It can hold credentials, so its repr shows only the number of files."""
 
     def __init__(self, task: ReadTask, rows: RowReader) -> None:
         self.task, self.rows = task, rows
@@ -95,7 +95,8 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
     @with_plain_errors
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # PySpark's name
-        """Spark passes it back, which means that the options' limits apply: there can be two, and this holds one."""
+        """Spark passes the returned limit to `latestOffset`, which then applies the options' limits: the options can
+        set two, and a `ReadLimit` holds one."""
         if self._limits.files is not None:
             return ReadMaxFiles(self._limits.files)
         assert self._limits.bytes is not None
@@ -196,7 +197,7 @@ class TableStreamReader(StreamTaskReader, SupportsTriggerAvailableNow):
 
 def _check(options: ReadOptions) -> None:
     if options.version_as_of is not None or options.timestamp_as_of is not None:
-        raise ValueError("a stream cannot read a single version: give startingVersion or startingTimestamp")
+        raise ValueError("a stream cannot read a single version: pass startingVersion or startingTimestamp")
     if options.ending_version is not None or options.ending_timestamp is not None:
         raise ValueError("a stream has no end: endingVersion and endingTimestamp are for spark.read")
 

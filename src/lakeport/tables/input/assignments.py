@@ -104,7 +104,7 @@ def parse_assignments(schema: StructType, given: Mapping[str, Any], now: int) ->
     both whole and in part."""
     check_assignments(given)
     if not given:
-        raise ValueError("nothing is set: give at least one column and its value")
+        raise ValueError("nothing is set: pass at least one column and its value")
     found: dict[Path, Value] = {}
     for name, value in given.items():
         fields = schema.resolve(schema.path_of(name))

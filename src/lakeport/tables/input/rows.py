@@ -34,7 +34,7 @@ def to_reader(data: Any, table: StructType | None = None) -> pa.RecordBatchReade
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
         return _from_items(iter(data), table)
     raise ValueError(
-        f"{type(data).__name__} is not data: give an Arrow table, batches or a reader, a pandas or Polars frame, a "
+        f"{type(data).__name__} is not data: pass an Arrow table, batches or a reader, a pandas or Polars frame, a "
         "DuckDB relation, a frame of lakeport.scan, a dict of columns or a list of dicts"
     )
 
@@ -81,7 +81,7 @@ def _from_items(items: Iterator[Any], table: StructType | None) -> pa.RecordBatc
     if first is not None:
         raise _mixed(first)
     if table is None:
-        raise ValueError("the data is empty and has no columns; give an empty Arrow table instead")
+        raise ValueError("the data is empty and has no columns; pass an empty Arrow table instead")
     return pa.RecordBatchReader.from_batches(arrow_schema(table), [])
 
 
@@ -111,7 +111,7 @@ def _column(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
         return values
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidDataError(
-            f"the column {name!r} is a single value, {values!r:.80}: give a list with a value per row", column=name
+            f"the column {name!r} is a single value, {values!r:.80}: pass a list with a value per row", column=name
         )
     try:
         return pa.array(values)
@@ -121,7 +121,7 @@ def _column(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
         ) from error
 
 
-_ONE_TYPE = "give values of one type, integers of at most 64 bits, or an Arrow array of the intended type"
+_ONE_TYPE = "pass values of one type, integers of at most 64 bits, or an Arrow array of the intended type"
 
 
 def _describe_error(error: Exception) -> str:

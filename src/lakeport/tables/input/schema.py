@@ -59,7 +59,7 @@ def to_schema(given: SchemaInput) -> StructType:
         case Mapping():
             return _checked(StructType(tuple(StructField(name, to_type(kind)) for name, kind in given.items())))
     raise ValueError(
-        f"{type(given).__name__} is not a schema: give text as 'id long not null, day date', a dict of names and "
+        f"{type(given).__name__} is not a schema: pass text as 'id long not null, day date', a dict of names and "
         "types, a pyarrow.Schema or a StructType"
     )
 
@@ -73,7 +73,7 @@ def to_type(given: TypeInput) -> DataType:
             return schema_from_arrow(pa.schema([pa.field("column", given)]), with_metadata=True).fields[0].type
         case PrimitiveType() | ArrayType() | MapType() | StructType():
             return given
-    raise ValueError(f"{given!r} is not a type: give text as 'decimal(10,2)' or 'array<int>', or a pyarrow type")
+    raise ValueError(f"{given!r} is not a type: pass text as 'decimal(10,2)' or 'array<int>', or a pyarrow type")
 
 
 def _checked(schema: StructType) -> StructType:

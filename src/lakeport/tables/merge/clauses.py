@@ -216,8 +216,8 @@ class MergeDefinition:
         missing = [f.name for f in self.table if (f.name,) not in found and not may_lack & f.metadata.keys()]
         if missing and not self.merge_schema:
             raise InvalidDataError(
-                f"{action}_all takes every column from the source, which lacks {', '.join(missing)}: give the values "
-                f"to {action}, or allow it with merge_schema",
+                f"{action}_all needs every column of the table, but the source lacks {', '.join(missing)}: set the "
+                "columns explicitly, or pass merge_schema=True",
                 column=missing[0],
             )
         return found

@@ -1,8 +1,8 @@
 """Match source rows to target rows by a condition over both.
 
 Equalities between the sides use an index: equal keys get the same number. The rest of the condition is evaluated on the
-candidates. Key equality is that of `=`: null equals nothing (except null under `<=>`), nor does NaN; 0.0 equals -0.0;
-numbers and times of different types compare by value.
+candidates. Keys are equal as with `=`: NaN matches nothing; null matches only null, and only under `<=>`; 0.0 equals
+-0.0; numbers and times of different types compare by value.
 """
 
 from __future__ import annotations
@@ -201,22 +201,23 @@ class KeyIndex:
 
 @dataclass(frozen=True)
 class _Level:
-    """Numbers for the values of one more key, combined with those of the keys before it; -1 if not in the source."""
+    """Integer codes for the values of one key, combined with the codes of the earlier keys; -1 for values that are not
+    in the source."""
 
     values: pa.Array
     """The distinct non-null values in the source."""
     null_safe: bool
     combined: pa.Array | None
-    """The combined numbers in the source; None for the first key."""
+    """The combined codes in the source; None for the first key."""
 
     @property
     def size(self) -> int:
-        """An exclusive upper bound of the numbers."""
+        """An exclusive upper bound of the codes."""
         return len(self.values) + 1 if self.combined is None else len(self.combined)
 
     @classmethod
     def build(cls, column: pa.Array, null_safe: bool, before: RowNumbers | None) -> tuple[_Level, RowNumbers]:
-        """The level for a source key, and the numbers of the source rows."""
+        """The level for a source key, and the codes of the source rows."""
         first = cls(column.unique().drop_null(), null_safe, None)
         joined = first._joined(column, before)
         if before is None:

@@ -106,8 +106,7 @@ class Sides:
             if len(column.path) > 1 and side.alias.lower() == first.lower() and side.schema.find(column.path[1]):
                 if side not in visible:
                     raise InvalidFilterError(
-                        f"{name} cannot be used here: this clause has no row of {side.alias}, only of "
-                        f"{visible[0].alias}"
+                        f"{name} cannot be used here: this clause can use only columns of {visible[0].alias}"
                     )
                 return Column((side.alias, *column.path[1:]))
         owners = [side for side in visible if side.schema.find(first)]

@@ -88,10 +88,11 @@ class Replacing:
         if self.partitions not in ("all", "dynamic"):
             raise ValueError(f'partitions must be "all" or "dynamic", not {self.partitions!r}')
         if self.where is not None and self.partitions == "dynamic":
-            raise ValueError("`where` and dynamic partitions both choose the rows to replace: give only one of them")
+            raise ValueError("a condition and dynamic partitions both choose rows to replace: pass only one of them")
         if self.overwrite_schema and (self.where is not None or self.partitions == "dynamic" or self.merge_schema):
             raise ValueError(
-                "`overwrite_schema` replaces the whole table: leave out `where`, dynamic partitions and `merge_schema`"
+                "replacing the schema replaces the whole table: drop the condition, dynamic partitions "
+                "and schema merging"
             )
         if self.partition_by is not None and not self.overwrite_schema:
             raise ValueError("partitioning a table differently needs `overwrite_schema`")
