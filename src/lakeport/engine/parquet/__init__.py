@@ -1,6 +1,6 @@
-"""Parquet into Arrow and back, row group skipping, and Java's old calendar.
+"""Parquet into Arrow and back, skipping of row groups and rows, and Java's old calendar.
 
-May import `expressions` and the kernel.
+May import `expressions`, the workers and the kernel.
 """
 
 from lakeport.engine.parquet.polars_rows import load_polars, uses_polars
