@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from lakeport.relations.duckdb_sql import name_of
+from lakeport.relations.duckdb_sql import name_of, shielded
 from lakeport.relations.duckdb_view import view_text
 from lakeport.relations.footers import InexactError
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from lakeport.relations.dataset import FrameDataset
 
 _FIRST_VERSION = (1, 3)
-"""DuckDB's first version whose Parquet scan takes a schema by names and numbers files and rows."""
+"""DuckDB's first version whose Parquet scan takes a schema by names and numbers files and rows, and the
+first with TRY."""
 
 
 def make_relation(rows: Rows[Any], connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
@@ -23,7 +24,7 @@ def make_relation(rows: Rows[Any], connection: duckdb.DuckDBPyConnection) -> duc
     try:
         return connection.sql(_text(rows))
     except (InexactError, duckdb.Error):
-        return connection.from_arrow(_dataset(rows))
+        return connection.from_arrow(_dataset(rows)).project(_columns(rows))
 
 
 def make_view(rows: Rows[Any], connection: duckdb.DuckDBPyConnection, *place: str) -> FrameDataset | None:
@@ -34,17 +35,26 @@ def make_view(rows: Rows[Any], connection: duckdb.DuckDBPyConnection, *place: st
         connection.execute(f"CREATE OR REPLACE {view} AS {_text(rows)}")
     except (InexactError, duckdb.Error):
         dataset = _dataset(rows)
-        name = ".".join(place)
-        connection.register(name, dataset)
-        if len(place) > 1:
-            connection.execute(f"CREATE OR REPLACE {view} AS SELECT * FROM {name_of(name)}")
+        batches = f"batches of {'.'.join(place)}"
+        connection.register(batches, dataset)
+        connection.execute(f"CREATE OR REPLACE {view} AS SELECT {_columns(rows)} FROM {name_of(batches)}")
         return dataset
     return None
 
 
+def _columns(rows: Rows[Any]) -> str:
+    if _is_old():
+        return "*"
+    return ", ".join(f"{shielded(name_of(f.name), f.type)} AS {name_of(f.name)}" for f in rows.schema)
+
+
+def _is_old() -> bool:
+    return tuple(int(part) for part in duckdb.__version__.split(".")[:2]) < _FIRST_VERSION
+
+
 def _text(rows: Rows[Any]) -> str:
     """Raises `InexactError`."""
-    if tuple(int(part) for part in duckdb.__version__.split(".")[:2]) < _FIRST_VERSION:
+    if _is_old():
         raise InexactError("this version of DuckDB cannot number rows")
     return view_text(rows)
 

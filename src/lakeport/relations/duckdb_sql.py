@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Literal, Not, Or
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 from lakeport.kernel.values import days_of, microseconds_of
@@ -38,6 +40,20 @@ def text_of(text: str) -> str:
     if "\0" in text:
         raise InexactError("SQL text cannot hold the character NUL")
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
+
+
+def shielded(column: str, data_type: pa.DataType) -> str:
+    """A column that, if it has floats, DuckDB filters only row by row.
+
+    NaN is its greatest number. But it skips row groups by statistics, which leave NaN out, and lets Arrow compare, in
+    another order. It does neither for TRY."""
+    return f"TRY({column})" if _has_floats(data_type) else column
+
+
+def _has_floats(data_type: pa.DataType) -> bool:
+    if pa.types.is_struct(data_type):
+        return any(_has_floats(field.type) for field in data_type)
+    return bool(pa.types.is_floating(data_type))
 
 
 def type_of(data_type: DataType) -> str:

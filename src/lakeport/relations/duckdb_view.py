@@ -16,12 +16,11 @@ from lakeport.engine.storage import Storage
 from lakeport.errors import MissingFileError
 from lakeport.kernel.data_files import parse_partition_values, physical_field
 from lakeport.kernel.engine import FIELD_ID
-from lakeport.kernel.expressions import FLOATS
 from lakeport.kernel.scan import Scan, ScanFile, read_vector
-from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, leaves_of, types_in
+from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, types_in
 from lakeport.kernel.values import array_of, from_numpy, own_scalar
 from lakeport.locations import is_url
-from lakeport.relations.duckdb_sql import condition_of, name_of, text_of, type_of, value_of
+from lakeport.relations.duckdb_sql import condition_of, name_of, shielded, text_of, type_of, value_of
 from lakeport.relations.footers import InexactError, Layout, Zone, layouts_of
 
 if TYPE_CHECKING:
@@ -88,8 +87,6 @@ class _View:
                 raise InexactError(f"there are variants in the column {field.name!r}")
             if mode != "none" and any(mode == "id" or f.physical_name(mode) != f.name for f in fields_in(field.type)):
                 raise InexactError(f"the fields in the column {field.name!r} are mapped")
-            if isinstance(field.type, StructType) and any(leaf[-1].type in FLOATS for leaf in leaves_of(field.type)):
-                raise InexactError(f"DuckDB skips NaN in the column {field.name!r}")
         return [physical_field(field, mode) for field in self._state.data_fields]
 
     @cached_property
@@ -127,9 +124,7 @@ class _View:
     def _data_column(self, index: int) -> str:
         if index in self._local:
             return f"(c{index} AT TIME ZONE 'UTC')"
-        # DuckDB skips row groups by statistics, which leave NaN out, though for DuckDB it is the greatest number. It
-        # has no statistics of TRY.
-        return f"TRY(c{index})" if self._state.data_fields[index].type in FLOATS else f"c{index}"
+        return shielded(f"c{index}", self._physical[index].type)
 
     def _partition(self, field: StructField) -> str:
         if not isinstance(field.type, PrimitiveType):
