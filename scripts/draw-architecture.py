@@ -15,6 +15,8 @@ TITLES = {
     "workers": "threads or Spark's tasks",
     "source": "a table, by path or shared",
     "frame": "lazy rows and changes",
+    "relations": "frames in DuckDB and Polars",
+    "queries": "SQL over frames",
     "connection": "what a profile gives access to",
     "tables": "operations that write",
     "sharing": "the wire of Delta Sharing",

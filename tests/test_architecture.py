@@ -30,6 +30,7 @@ MOST_MODULES = 13
 # Imports that go up, for annotations alone.
 TYPES_ABOVE = {
     ("kernel.scan", "kernel.snapshot"),
+    ("relations", "frame"),
     ("server.http", "server.catalog"),
     ("spark.frames", "frame"),
     ("spark.native", "frame"),
@@ -38,6 +39,7 @@ TYPES_ABOVE = {
 # Rooms and modules that need an extra: the rest imports them only inside a function.
 EXTRAS: dict[str, set[str]] = {
     "server": {"litestar", "uvicorn", "uvloop", "sqlalchemy", "yaml", "prometheus_client"},
+    "relations": {"duckdb", "polars"},
     "spark": {"pyspark"},
     "workers.spark": {"pyspark"},
     "iceberg": {"pyiceberg"},
@@ -47,13 +49,22 @@ CLOUDS = {"boto3", "botocore", "azure", "google"}
 OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "deltalake", "jwt"}, *EXTRAS.values())
 # Required, but worth deferring: who plans a scan on a disk without a SQL filter need not pay for their memory.
 # And the commands: an interrupt while they are loaded is not to be told with a traceback.
-DEFERRED = {"obstore", "sqlglot", "pyarrow.parquet", "lakeport.client", "lakeport.server.catalog.sql_source"}
+DEFERRED = {
+    "obstore",
+    "sqlglot",
+    "pyarrow.parquet",
+    "lakeport.client",
+    "lakeport.connection",
+    "lakeport.server.catalog.sql_source",
+}
 DEFERRED |= {"lakeport.cli.app", "lakeport.spark.loading"}
 # A catalog in SQLite or in a file does without psycopg.
 DEFERRED |= {"lakeport.server.catalog.postgresql"}
 # pyiceberg takes a second to load: who converts to a path does without it.
 DEFERRED |= {"lakeport.iceberg.targets.catalog", "lakeport.iceberg.verification.pyiceberg_reader"}
-# What only one command needs: datasets of Arrow, and the terminal's lines.
+# Datasets of Arrow import pandas.
+DEFERRED |= {"lakeport.relations.dataset"}
+# What only one command needs: DuckDB, and the terminal's lines.
 DEFERRED |= {"lakeport.cli.sql.session", "lakeport.cli.sql.tables", "lakeport.cli.sql.prompt"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.

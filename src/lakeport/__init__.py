@@ -23,8 +23,21 @@ if TYPE_CHECKING:
     from lakeport.connection import Connection, connect
     from lakeport.frame import Changes, Frame, scan
     from lakeport.kernel.expressions import col, lit
+    from lakeport.queries import sql
 
-__all__ = ["Changes", "Connection", "Frame", "LakeportError", "__version__", "col", "connect", "lit", "scan", "sync"]
+__all__ = [
+    "Changes",
+    "Connection",
+    "Frame",
+    "LakeportError",
+    "__version__",
+    "col",
+    "connect",
+    "lit",
+    "scan",
+    "sql",
+    "sync",
+]
 
 _HOMES = {
     "Changes": "lakeport.frame",
@@ -34,6 +47,7 @@ _HOMES = {
     "connect": "lakeport.connection",
     "lit": "lakeport.kernel.expressions",
     "scan": "lakeport.frame",
+    "sql": "lakeport.queries",
     "sync": "lakeport.client.sync",
 }
 _PACKAGES = ("client", "engine", "frame", "iceberg", "kernel", "sharing", "spark", "tables", "testing", "workers")

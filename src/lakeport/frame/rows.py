@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 import pyarrow as pa
 
@@ -78,6 +78,13 @@ class Rows(Generic[_Plan]):
         """The Arrow schema of the rows."""
         return pa.schema([arrow_field(f) for f in self.selected])
 
+    @property
+    def narrows_by_name(self) -> bool:
+        """Whether each column of `schema` can be selected and filtered by its name: not the ids of rows, nor a struct
+        without some of its fields."""
+        whole = self.full_schema
+        return not self.tracks_rows and all(whole.find(field.name) == field for field in self.selected)
+
     # Narrowing
 
     def select(self, *columns: str) -> Self:
@@ -128,25 +135,39 @@ class Rows(Generic[_Plan]):
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """A pandas DataFrame; `options` are passed to `pyarrow.Table.to_pandas`."""
-        with _extra("pandas"):
+        with optional_package("pandas"):
             import pandas  # noqa: F401  # pyarrow's error does not explain how to install it
         return self.to_arrow().to_pandas(**options)
 
-    def to_polars(self) -> pl.DataFrame:
-        with _extra("polars"):
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> pl.DataFrame: ...
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> pl.LazyFrame: ...
+    def to_polars(self, *, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
+        """A Polars DataFrame; or a LazyFrame, which reads only the columns, row groups and files that a query needs
+        when it is collected."""
+        with optional_package("polars"):
             import polars as pl
+        if lazy:
+            from lakeport.relations.polars_frame import lazy_frame
+
+            return lazy_frame(self)
         return pl.DataFrame(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """A DuckDB relation over the rows."""
-        with _extra("duckdb"):
+        """A lazy DuckDB relation over the rows: each query on it reads only the columns, row groups and files it needs.
+        The version is fixed; if its files are vacuumed in between, a query fails. DuckDB reads files on a local disk
+        itself where that gives exactly these rows, and otherwise gets Arrow batches."""
+        with optional_package("duckdb"):
             import duckdb
-        return (connection or duckdb.connect()).from_arrow(self.to_arrow())
+        from lakeport.relations.duckdb_relation import make_relation
+
+        return make_relation(self, connection or duckdb.connect())
 
     def to_spark(self, spark: SparkSession, *, reader: Literal["python"] | None = None) -> DataFrame:
         """A Spark DataFrame with the same columns, filter and limit. Spark tasks read the files, with Spark's own
         reader where possible, unless `reader` is `python`."""
-        with _extra("spark"):
+        with optional_package("spark"):
             from lakeport.spark.frames import to_spark
         return to_spark(self, spark, reader)
 
@@ -213,7 +234,7 @@ class Rows(Generic[_Plan]):
 
 
 @contextmanager
-def _extra(name: str) -> Iterator[None]:
+def optional_package(name: str) -> Iterator[None]:
     """Explain how to install a missing optional package."""
     try:
         yield

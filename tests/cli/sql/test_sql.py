@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport import scan, tables
-from lakeport.cli.sql.scan import FrameDataset
-from lakeport.cli.sql.tables import NamedTable, tables_in
 from lakeport.errors import MissingFileError
+from lakeport.queries import NamedTable, tables_in
+from lakeport.relations.dataset import FrameDataset
 from tests.cli.conftest import Run
 from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
 from tests.server.running import running, sharing
@@ -245,7 +245,7 @@ def test_an_expired_profile_is_told(lakeport: Run) -> None:
     ],
 )
 def test_the_tables_of_a_query_are_found(text: str, expected: set[tuple[str, str, str]]) -> None:
-    assert tables_in(text) == {NamedTable(*names) for names in expected}
+    assert tables_in(text, duckdb.connect()) == {NamedTable(*names) for names in expected}
 
 
 def test_a_database_of_duckdb_itself_is_left_alone(lakeport: Run, tmp_path: Path) -> None:

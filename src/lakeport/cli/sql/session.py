@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from lakeport.cli.sql.scan import FrameDataset
-from lakeport.cli.sql.tables import Catalog, NamedTable, tables_in
+from lakeport.cli.sql.tables import Catalog
 from lakeport.errors import InvalidFilterError, LakeportError
+from lakeport.queries import NamedTable, open_duckdb, tables_in
 
 if TYPE_CHECKING:
-    import duckdb
+    from lakeport.relations.dataset import FrameDataset
 
 T = TypeVar("T")
 
@@ -30,7 +30,10 @@ class SqlSession:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self._duckdb = _open_duckdb()
+        try:
+            self._duckdb = open_duckdb()
+        except ModuleNotFoundError as error:
+            raise LakeportError("SQL needs DuckDB: pip install 'lakeport[duckdb]'") from error
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="lakeport-sql")
         self._attached: set[str] = set()
         self._datasets: list[FrameDataset] = []
@@ -58,7 +61,7 @@ class SqlSession:
 
     def _run_one(self, query: str) -> Iterator[pa.RecordBatchReader]:
         self._datasets.clear()
-        for table in tables_in(query):
+        for table in tables_in(query, self._duckdb):
             self._open(table)
         with self._errors():
             reader = self._wait_for(lambda: self._start(query))
@@ -96,17 +99,14 @@ class SqlSession:
         frame = self.catalog.open(table)
         if frame is None:
             return
-        dataset = FrameDataset(frame)
-        _ = dataset.schema  # raise errors of the table here, not wrapped by DuckDB
-        self._datasets.append(dataset)
+        from lakeport.relations.duckdb_relation import make_view  # imports DuckDB
+
         with self._errors():
-            if not table.database:
-                self._duckdb.register(table.name, dataset)
-                return
-            self._attach(table)
-            self._duckdb.register(".".join(table), dataset)
-            places = ".".join(map(_quoted, table))
-            self._duckdb.execute(f"CREATE OR REPLACE VIEW {places} AS SELECT * FROM {_quoted('.'.join(table))}")
+            if table.database:
+                self._attach(table)
+            dataset = make_view(frame, self._duckdb, *filter(None, table))
+        if dataset is not None:
+            self._datasets.append(dataset)
 
     def _databases(self) -> set[str]:
         rows = self._duckdb.execute("SELECT database_name FROM duckdb_databases()").fetchall()
@@ -114,15 +114,17 @@ class SqlSession:
 
     def _attach(self, table: NamedTable) -> None:
         """Create a database for the share, and in it the schema."""
+        from lakeport.relations.duckdb_sql import name_of
+
         share = table.database.lower()
         if share in _OWN_DATABASES:
             raise ValueError(
                 f"DuckDB reserves the database name {share!r}: write 'PROFILE#{'.'.join(table)}', with quotes"
             )
         if share not in self._attached:
-            self._duckdb.execute(f"ATTACH ':memory:' AS {_quoted(table.database)}")
+            self._duckdb.execute(f"ATTACH ':memory:' AS {name_of(table.database)}")
             self._attached.add(share)
-        self._duckdb.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(table.database)}.{_quoted(table.schema)}")
+        self._duckdb.execute(f"CREATE SCHEMA IF NOT EXISTS {name_of(table.database)}.{name_of(table.schema)}")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -138,18 +140,3 @@ class SqlSession:
             if isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
                 raise InvalidFilterError(str(error)) from error
             raise LakeportError(f"query failed: {error}") from error
-
-
-def _open_duckdb() -> duckdb.DuckDBPyConnection:
-    try:
-        import duckdb
-    except ModuleNotFoundError as error:
-        raise LakeportError("SQL needs DuckDB: pip install 'lakeport[duckdb]'") from error
-    opened = duckdb.connect()
-    # Do not resolve table names to Python variables.
-    opened.execute("SET python_enable_replacements = false")
-    return opened
-
-
-def _quoted(name: str) -> str:
-    return f'"{name.replace(chr(34), chr(34) * 2)}"'

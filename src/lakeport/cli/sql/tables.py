@@ -2,54 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import PurePath
-from typing import NamedTuple, Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from lakeport.client import ClientChoices, ClientOptions, GivenProfile
-from lakeport.connection import Connection, connect
 from lakeport.frame import Frame, open_source, scan
-from lakeport.locations import cloud_of, file_path
+from lakeport.queries import NamedTable, is_place
 from lakeport.sharing.names import TableName, is_table_url
 
-_FILES = frozenset({".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".db", ".duckdb", ".xlsx"})
-"""Files that DuckDB reads itself."""
-
-
-class NamedTable(NamedTuple):
-    """A table as SQL names it; omitted parts are empty."""
-
-    database: str
-    schema: str
-    name: str
-
-
-def tables_in(text: str) -> set[NamedTable]:
-    """The tables that the statements name in full or by a quoted path. None if the text cannot be parsed: DuckDB
-    reports the error."""
-    from sqlglot import ErrorLevel, exp, parse
-    from sqlglot.errors import SqlglotError
-
-    # It logs statements that it does not know; DuckDB decides whether they are valid.
-    logging.getLogger("sqlglot").setLevel(logging.ERROR)
-    try:
-        statements = parse(_EXPLAIN.sub("", text), read="duckdb", error_level=ErrorLevel.IGNORE)
-    except (SqlglotError, RecursionError):
-        return set()
-    found = (table for statement in statements if statement is not None for table in statement.find_all(exp.Table))
-    return {
-        NamedTable(table.catalog, table.db, table.name)
-        for table in found
-        if table.name and (table.db or table.this.args.get("quoted"))
-    }
-
-
-_EXPLAIN = re.compile(r"^\s*EXPLAIN(\s+ANALYZE)?\b(\s*\([^)]*\))?", re.IGNORECASE)
-"""Removed because sqlglot does not parse the explained statement."""
+if TYPE_CHECKING:
+    from lakeport.client import ClientChoices, GivenProfile
+    from lakeport.connection import Connection
 
 
 class Catalog:
@@ -57,12 +20,17 @@ class Catalog:
 
     def __init__(self, profiles: Sequence[GivenProfile], **options: Unpack[ClientChoices]) -> None:
         """Raises `ValueError` for options that do not fit together."""
-        ClientOptions(**options)
+        if options.get("access") is not None:
+            from lakeport.client import ClientOptions
+
+            ClientOptions(**options)
         self._profiles, self._options = profiles, options
 
     @cached_property
     def connections(self) -> list[Connection]:
         """Raises `ValueError` if there is no profile."""
+        from lakeport.connection import connect  # imports the client
+
         return [connect(profile, **self._options) for profile in self._profiles or [None]]
 
     def close(self) -> None:
@@ -73,7 +41,7 @@ class Catalog:
         """Return the frame over a table, or None to leave the name to DuckDB."""
         if table.database and table.schema:
             return self._connection(table).scan(TableName(*table))
-        if table.schema or not _is_place(table.name):
+        if table.schema or not is_place(table.name):
             return None
         if is_table_url(table.name):
             return Frame.of(open_source(table.name, **self._options))
@@ -102,12 +70,3 @@ class Catalog:
         for connection in self.connections:
             for table in connection.all_tables():
                 yield f"{table.share}.{table.schema}.{table.name}"
-
-
-def _is_place(name: str) -> bool:
-    """Whether a name is a Delta table: a shared one, or a location in storage or on disk that is not a file."""
-    if is_table_url(name):
-        return True
-    if PurePath(name).suffix.lower() in _FILES:
-        return False
-    return cloud_of(name) is not None or os.path.isdir(os.path.join(file_path(name) or name, "_delta_log"))

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeport.cli.sql.arrow_filters import columns_in_arrow_filter, parse_arrow_filter
 from lakeport.kernel.expressions import format_expression
+from lakeport.relations.arrow_filters import columns_in_arrow_filter, parse_arrow_filter
 
 SCHEMA = pa.schema(
     {

@@ -1,0 +1,4 @@
+"""Frames as lazy relations of DuckDB and lazy frames of Polars.
+
+May import `engine` and the kernel; frames only as types.
+"""

@@ -1,0 +1,191 @@
+"""The rows of a frame as SQL over DuckDB's own Parquet scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lakeport.engine.parquet import ParquetFiles
+from lakeport.engine.storage import Storage
+from lakeport.errors import MissingFileError
+from lakeport.kernel.data_files import parse_partition_values, physical_field
+from lakeport.kernel.engine import FIELD_ID
+from lakeport.kernel.scan import Scan, ScanFile, read_vector
+from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, types_in
+from lakeport.kernel.values import array_of, from_numpy, own_scalar
+from lakeport.locations import is_url
+from lakeport.relations.duckdb_sql import condition_of, name_of, shielded, text_of, type_of, value_of
+from lakeport.relations.footers import InexactError, Layout, Zone, layouts_of
+
+if TYPE_CHECKING:
+    from lakeport.frame import Rows
+
+_FILE_BITS = 38
+"""A row is numbered by its file, shifted by so many bits, and its position."""
+_MOST_DELETED = 4_000_000
+"""More positions than this would make the text of the query too long."""
+_PATTERN_CHARACTERS = frozenset("*?[")
+
+
+def view_text(rows: Rows[Any]) -> str:
+    """The SELECT statement for the rows. Reads the log, deletion vectors and footers.
+
+    Raises `InexactError` if DuckDB might return other rows than the kernel."""
+    if rows.definition is None:
+        raise InexactError("changes were requested")
+    if rows.tracks_rows:
+        raise InexactError("row ids were requested")
+    # Files read by anything else may be remote, cached, in memory or encrypted.
+    if type(rows.engine.storage) is not Storage or type(rows.engine.parquet) is not ParquetFiles:
+        raise InexactError("the engine is not the default one")
+    plan = rows.plan()
+    return _View(plan, list(plan.files())).select(rows.selected, rows.row_limit)
+
+
+class _View:
+    """Raises `InexactError` from all its methods."""
+
+    def __init__(self, plan: Scan, files: Sequence[ScanFile]) -> None:
+        self._plan, self._files = plan, files
+        self._state = plan.scan_state
+
+    def select(self, selected: StructType, limit: int | None) -> str:
+        if selected != self._state.table_schema.select([(name,) for name in selected.names]):
+            raise InexactError("the filter needs other fields of a struct")
+        columns = ", ".join(f"{self._columns[name]} AS {name_of(name)}" for name in selected.names)
+        if not self._files:
+            return f"SELECT {columns} LIMIT 0"
+        conditions = [*self._deletions(), *self._filters()]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {columns} FROM {self._scan()}{where}" + ("" if limit is None else f" LIMIT {limit}")
+
+    def _scan(self) -> str:
+        if any(is_url(f.path) for f in self._files):
+            raise InexactError("a file is not on a local disk")
+        if any(not _PATTERN_CHARACTERS.isdisjoint(f.path) for f in self._files):
+            raise InexactError("DuckDB would take a path as a pattern")
+        paths = ", ".join(text_of(f.path) for f in self._files)
+        read = [f"{self._keys[i]}: {self._target(i)}" for i in range(len(self._state.data_fields))]
+        schema = f", schema=MAP {{{', '.join(read)}}}" if read else ""
+        return f"read_parquet([{paths}], hive_partitioning=false{schema})"
+
+    def _target(self, index: int) -> str:
+        stored = "TIMESTAMP" if index in self._local else type_of(self._state.data_fields[index].type)
+        return f"{{name: 'c{index}', type: '{stored.replace(chr(39), chr(39) * 2)}', default_value: NULL}}"
+
+    @cached_property
+    def _physical(self) -> list[pa.Field]:
+        mode = self._state.mapping_mode
+        for field in self._state.data_fields:
+            if any(map(is_variant, types_in(field.type))):
+                raise InexactError(f"there are variants in the column {field.name!r}")
+            if mode != "none" and any(mode == "id" or f.physical_name(mode) != f.name for f in fields_in(field.type)):
+                raise InexactError(f"the fields in the column {field.name!r} are mapped")
+        return [physical_field(field, mode) for field in self._state.data_fields]
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        """What identifies each column in the files."""
+        ids = [(field.metadata or {}).get(FIELD_ID) for field in self._physical]
+        if None in ids and any(ids):
+            raise InexactError("some columns are matched by ids, others by names")
+        return [text_of(f.name) if key is None else key.decode() for f, key in zip(self._physical, ids, strict=True)]
+
+    @cached_property
+    def _layouts(self) -> list[Layout]:
+        has_times = any(_has_times(field.type) for field in self._physical)
+        return layouts_of([f.path for f in self._files], with_times=has_times)
+
+    @cached_property
+    def _local(self) -> frozenset[int]:
+        """The columns of timestamps that files store without a zone."""
+        found = set()
+        for index, field in enumerate(self._physical):
+            zones = {layout.zone_of(field) for layout in self._layouts} - {None}
+            if len(zones) > 1:
+                raise InexactError(f"files store the column {field.name!r} in different ways")
+            found |= {index} if Zone.LOCAL in zones else set()
+        return frozenset(found)
+
+    @cached_property
+    def _columns(self) -> dict[str, str]:
+        """The SQL of each logical column."""
+        if not self._files:
+            return {f.name: f"CAST(NULL AS {type_of(f.type)})" for f in self._state.table_schema}
+        found = {f.name: self._data_column(index) for index, f in enumerate(self._state.data_fields)}
+        return found | {f.name: self._partition(f) for f in self._state.table_schema if f.name not in found}
+
+    def _data_column(self, index: int) -> str:
+        if index in self._local:
+            return f"(c{index} AT TIME ZONE 'UTC')"
+        return shielded(f"c{index}", self._physical[index].type)
+
+    def _partition(self, field: StructField) -> str:
+        if not isinstance(field.type, PrimitiveType):
+            raise InexactError("a partition column is nested")
+        name = field.physical_name(self._state.mapping_mode)
+        texts = array_of([f.partition_values.get(name) for f in self._files], pa.string())
+        values = _stored_values(parse_partition_values(texts, field, path=self._state.table_root))
+        listed = ["NULL" if value is None else text_of(value) for value in values]
+        if len(set(listed)) == 1:
+            return value_of(listed[0], field.type)
+        of_file = f"CAST([{', '.join(listed)}] AS VARCHAR[])[CAST(file_index AS BIGINT) + 1]"
+        return value_of(of_file, field.type)
+
+    def _deletions(self) -> list[str]:
+        engine, root = self._plan.snapshot.engine, self._state.table_root
+        marked = [(i, f.deletion_vector) for i, f in enumerate(self._files) if f.deletion_vector is not None]
+        if not marked:
+            return []
+        if sum(vector.cardinality for _, vector in marked) > _MOST_DELETED:
+            raise InexactError("too many rows are deleted")
+        parts = []
+        for index, descriptor in marked:
+            try:
+                vector = read_vector(engine, root, descriptor)
+            except MissingFileError as error:  # a reader of rows explains it
+                raise InexactError(str(error)) from error
+            assert vector is not None
+            parts.append(f"({index}, '{_joined(from_numpy(vector.positions).cast(pa.string()))}')")
+        deleted = _row_number("file", "unnest(string_split(positions, ','))")
+        listed = f"SELECT {deleted} FROM (VALUES {', '.join(parts)}) AS deleted(file, positions)"
+        return [f"{_row_number('file_index', 'file_row_number')} NOT IN ({listed})"]
+
+    def _filters(self) -> list[str]:
+        condition = self._plan.remaining_filter
+        if condition is None:
+            return []
+        return [condition_of(condition, self._plan.snapshot.schema, self._columns.__getitem__)]
+
+
+def _row_number(file: str, position: str) -> str:
+    return f"(CAST({file} AS BIGINT) << {_FILE_BITS}) + CAST({position} AS BIGINT)"
+
+
+def _stored_values(values: pa.Array) -> list[str | None]:
+    """Values as text; dates and timestamps as numbers."""
+    if types.is_date(values.type) or types.is_timestamp(values.type):
+        values = values.view(f"int{values.type.bit_width}")
+    if types.is_binary(values.type):
+        raise InexactError("a partition column is binary")
+    return [
+        None if value is None else format(value, "f") if isinstance(value, Decimal) else str(value)
+        for value in values.to_pylist()
+    ]
+
+
+def _joined(texts: pa.StringArray) -> str:
+    whole = pa.ListArray.from_arrays(array_of([0, len(texts)], pa.int32()), texts)
+    joined: str = pc.binary_join(whole, own_scalar(","))[0].as_py()
+    return joined
+
+
+def _has_times(data_type: pa.DataType) -> bool:
+    is_time = types.is_date(data_type) or types.is_timestamp(data_type)
+    return is_time or any(_has_times(data_type.field(i).type) for i in range(data_type.num_fields))
