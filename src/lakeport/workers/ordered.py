@@ -18,8 +18,8 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 _BATCHES_AHEAD = 2
 """Maximum number of buffered batches per file."""
-MOST_WAITED_FOR = 160 << 20
-"""Bytes of files that are fetched at once."""
+MOST_WAITED_FOR = 64 << 20
+"""Bytes of files that are fetched ahead, by several at once."""
 _MOST_THREADS = 16
 _CALLS_AHEAD = 16
 """Maximum number of calls per thread ahead of the next result to be taken."""

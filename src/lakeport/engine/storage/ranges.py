@@ -20,13 +20,13 @@ from lakeport.kernel.engine import FileStatus
 
 _WHOLE_FILE = 2 << 20
 """Files up to this size are fetched in one request, larger ones by ranges."""
-_PIECE = 8 << 20
-"""The largest range to fetch ahead in one request."""
+_PIECE = 4 << 20
+"""The largest range to fetch ahead in one request: connections are slow, so several fetch a file that is alone."""
 _GAP = 1 << 19
 """Ranges this close to each other are fetched together: a request takes as long as so many bytes."""
-_AHEAD = 64 << 20
+_AHEAD = 32 << 20
 """Bytes of a file that are fetched, or being fetched, ahead of its reader."""
-_PARALLEL = 32
+_PARALLEL = 16
 
 Range = tuple[int, int]
 """The first byte, and the one after the last."""
