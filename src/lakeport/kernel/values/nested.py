@@ -35,18 +35,22 @@ def is_number(data_type: pa.DataType) -> bool:
 
 def child_fields(data_type: pa.DataType) -> list[pa.Field]:
     """The fields of a struct, the element of a list, key and value of a map; none of other types."""
-    if types.is_map(data_type):
+    kind = data_type.id
+    if kind == lib.Type_STRUCT:
+        return list(data_type)
+    if kind == lib.Type_MAP:
         return [data_type.key_field, data_type.item_field]
-    if is_any_list(data_type):
-        return [data_type.value_field]
-    return list(data_type) if types.is_struct(data_type) else []
+    return [data_type.value_field] if kind in _LISTS else []
 
 
 def child_names(data_type: pa.DataType) -> list[str]:
     """The names of the `child_fields`; in lists and maps, `element`, `key` and `value`, whatever Arrow calls them."""
-    if types.is_map(data_type):
+    kind = data_type.id
+    if kind == lib.Type_STRUCT:
+        return [field.name for field in data_type]
+    if kind == lib.Type_MAP:
         return ["key", "value"]
-    return ["element"] if is_any_list(data_type) else [field.name for field in child_fields(data_type)]
+    return ["element"] if kind in _LISTS else []
 
 
 def with_child_fields(data_type: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
