@@ -81,7 +81,7 @@ TESTED_WITH_OTHERS: dict[str, set[str]] = {
     "engine/test_contracts.py": {"kernel.engine", "testing", "testing.builder", "testing.contracts"},
     "iceberg/test_increments.py": {"testing.counting"},
     "kernel/log": {"kernel.actions"},
-    "server/records": {"server.observing"},
+    "server/records": {"server.middleware"},
     "server/test_app.py": {"server.routes", "server.services"},
     "spark/processes/test_session.py": {"spark.session"},
     "spark/test_frames.py": {"spark.loading"},

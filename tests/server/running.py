@@ -22,7 +22,7 @@ from lakeport.server.app import create_app
 from lakeport.server.catalog.index import token_digest
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.config import ServerConfig
-from lakeport.server.observing import Observed
+from lakeport.server.middleware import Observed
 from lakeport.server.serve import GracefulServer, listen, server_settings
 
 TOKEN = "token-of-ann"

@@ -22,10 +22,10 @@ from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig, open_catalog, signing_key
 from lakeport.server.credentials import CredentialVendor
 from lakeport.server.files import FilesApp
-from lakeport.server.http.exchange import JSON, exchange_of
+from lakeport.server.http.asgi import JSON, record_of
 from lakeport.server.http.lanes import Workers
 from lakeport.server.http.refusals import error_reply
-from lakeport.server.observing import Observed
+from lakeport.server.middleware import Observed
 from lakeport.server.records.audit import AuditLog
 from lakeport.server.records.metrics import Metrics
 from lakeport.server.routes.listing import LISTING_ROUTES
@@ -134,9 +134,9 @@ async def _running(watcher: CatalogWatcher, closing: Sequence[Callable[[], None]
 
 def _refused(request: HttpRequest, error: Exception) -> Response[bytes]:
     scope = scope_of(request)
-    exchange = exchange_of(scope)
-    refusal = services_of(scope).refusal(error, exchange)
-    exchange.error = str(refusal)
+    record = record_of(scope)
+    refusal = services_of(scope).refusal(error, record)
+    record.error = str(refusal)
     reply = error_reply(refusal)
     headers = {str(name, "latin-1"): str(value, "latin-1") for name, value in reply.headers}
     body = b"" if request.method == "HEAD" else reply.body

@@ -22,7 +22,7 @@ from lakeport.errors import AccessDeniedError, MissingFileError, SharingError, S
 from lakeport.server.access.recipients import check_address
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import table_roots
-from lakeport.server.http.exchange import Exchange, Header, Receive, Scope, Send, abort, disconnection, header
+from lakeport.server.http.asgi import Header, Receive, RequestRecord, Scope, Send, abort, disconnection, header
 from lakeport.server.http.lanes import Lane, Workers
 from lakeport.server.http.refusals import Refusal, error_reply, not_found, unavailable
 from lakeport.server.signing.disk import FileUrl, FileUrls
@@ -227,22 +227,22 @@ class FilesApp:
     def _granted(self, scope: Scope) -> tuple[str, FileUrl]:
         """The directory, and the URL of a file below it that the request may read. Raises `SharingError` (403, 404,
         405)."""
-        exchange = _exchange(scope)
-        if exchange:
-            exchange.operation = "file"
+        record = _record(scope)
+        if record:
+            record.operation = "file"
         if scope["method"] not in ("GET", "HEAD"):
             raise Refusal(
                 "files are read-only", status=405, code="METHOD_NOT_ALLOWED", headers=((b"allow", b"GET, HEAD"),)
             )
         url, catalog = self._signed(scope), self._catalog()
         table, recipient = catalog.table_by_id(url.table_id), catalog.recipient_by_id(url.recipient_id)
-        if exchange:
-            exchange.asked, exchange.table, exchange.recipient = url.table_id, table, recipient
+        if record:
+            record.asked, record.table, record.recipient = url.table_id, table, recipient
         if url.expires < self._now():
             raise _denied("the URL has expired: query the table again for a new one")
         if recipient is None or not catalog.has_access(recipient, int(self._now() * 1000)):
             raise _denied("the recipient of this URL no longer has access: ask the provider of the share")
-        check_address(recipient, exchange.address if exchange else (scope.get("client") or ("",))[0])
+        check_address(recipient, record.address if record else (scope.get("client") or ("",))[0])
         roots = [root for root in table_roots(table) if self._urls.fingerprint(root) == url.location] if table else []
         if table is None or not roots:
             raise not_found("the table of this file is no longer shared, or was moved")
@@ -252,8 +252,8 @@ class FilesApp:
     def _signed(self, scope: Scope) -> FileUrl:
         raw_path = scope["raw_path"].decode("latin-1").removeprefix(scope.get("root_path", ""))
         url = self._urls.parse(raw_path.removeprefix(self._urls.prefix), scope["query_string"].decode("latin-1"))
-        if url is not None and (exchange := _exchange(scope)):
-            exchange.asked = url.table_id  # refusals are audited too
+        if url is not None and (record := _record(scope)):
+            record.asked = url.table_id  # refusals are audited too
         if url is None or not self._urls.is_signed(url):
             _log.warning("rejected a URL that this server did not sign")
             raise _denied("this server did not sign the URL: query the table for a new one")
@@ -265,18 +265,18 @@ class FilesApp:
         except SharingError as error:
             await _refuse(error, scope, receive, send)
             return
-        exchange = _exchange(scope)
+        record = _record(scope)
         await send({"type": "http.response.start", "status": part.status, "headers": _headers(part, file.state)})
         if scope["method"] == "HEAD" or part.status == 304:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         elif part.status == 200 and _PATH_SEND in (scope.get("extensions") or {}):
             await send({"type": _PATH_SEND, "path": file.path})
-            if exchange:
-                exchange.files, exchange.bytes = 1, part.length
+            if record:
+                record.files, record.bytes = 1, part.length
         else:
             broken = await self._send(file, part, lane, scope, receive, send)
-            if exchange:
-                exchange.files, exchange.bytes, exchange.error = 1, exchange.sent, broken
+            if record:
+                record.files, record.bytes, record.error = 1, record.sent, broken
 
     async def _send(
         self, file: OpenFile, part: Part, lane: Lane, scope: Scope, receive: Receive, send: Send
@@ -328,15 +328,15 @@ def _headers(part: Part, state: FileState) -> list[Header]:
 
 
 async def _refuse(error: SharingError, scope: Scope, receive: Receive, send: Send) -> None:
-    if exchange := _exchange(scope):
-        exchange.error = str(error)
+    if record := _record(scope):
+        record.error = str(error)
     await error_reply(error)(scope, receive, send)
 
 
-def _exchange(scope: Scope) -> Exchange | None:
-    """The exchange to record in the audit log, if any."""
-    exchange: Exchange | None = scope.get("state", {}).get("exchange")
-    return exchange
+def _record(scope: Scope) -> RequestRecord | None:
+    """The record of the request, if one is kept."""
+    record: RequestRecord | None = scope.get("state", {}).get("record")
+    return record
 
 
 def _denied(message: str) -> SharingError:

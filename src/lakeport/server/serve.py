@@ -27,7 +27,7 @@ from lakeport.server.config import ServerConfig
 from lakeport.server.connections.accepting import Acceptor
 from lakeport.server.connections.admission import Admission, Slot
 from lakeport.server.connections.protocol import LimitedProtocol
-from lakeport.server.observing import Observed
+from lakeport.server.middleware import Observed
 from lakeport.server.records.logs import set_up_logging
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from lakeport.server.catalog.index import CatalogView
 from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig
 from lakeport.server.credentials import CredentialVendor
-from lakeport.server.http.exchange import Exchange, Scope
+from lakeport.server.http.asgi import RequestRecord, Scope
 from lakeport.server.http.lanes import Workers
 from lakeport.server.http.refusals import refusal_of
 from lakeport.server.records.audit import AuditLog
@@ -45,8 +45,8 @@ class Services:
         """The caller's view of the catalog. Raises as `Doorkeeper.admit` does."""
         return self.watcher.current().view(self.doorkeeper.admit(scope))
 
-    def refusal(self, error: BaseException, exchange: Exchange) -> SharingError:
-        return refusal_of(error, exchange, self.config.endpoint)
+    def refusal(self, error: BaseException, record: RequestRecord) -> SharingError:
+        return refusal_of(error, record, self.config.endpoint)
 
     def public_url(self, scope: Scope) -> str:
         """The URL by which the caller reaches this server."""

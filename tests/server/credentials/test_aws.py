@@ -8,7 +8,7 @@ import pytest
 from lakeport.errors import CatalogError, SharingError
 from lakeport.locations import parse_location
 from lakeport.server.credentials.aws import AwsVendor, session_policy
-from lakeport.server.credentials.cloud import AwsOptions, Grant, Granted, parse_options
+from lakeport.server.credentials.cloud_vendor import AwsOptions, Grant, Granted, parse_options
 from tests.server.endpoints import Answer, Endpoint, Received, endpoint
 
 PLACE = parse_location("s3://bucket/data/t1")

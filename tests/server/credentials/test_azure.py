@@ -13,7 +13,7 @@ import pytest
 from lakeport.errors import CatalogError, SharingError
 from lakeport.locations import parse_location
 from lakeport.server.credentials.azure import AzureVendor
-from lakeport.server.credentials.cloud import AzureOptions, Grant
+from lakeport.server.credentials.cloud_vendor import AzureOptions, Grant
 from lakeport.sharing.models import AzureUserDelegationSas
 
 KEY = base64.b64encode(b"the key of the account").decode()

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakeport.locations import parse_location
-from lakeport.server.credentials.cloud import GcsOptions, Grant, Granted
+from lakeport.server.credentials.cloud_vendor import GcsOptions, Grant, Granted
 from lakeport.server.credentials.gcs import GcsVendor, access_boundary
 from lakeport.sharing.models import GcpOauthToken
 from tests.server.endpoints import Answer, Endpoint, Received, as_json, endpoint

@@ -16,15 +16,15 @@ from lakeport.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from lakeport.server.http.exchange import Exchange
+from lakeport.server.http.asgi import RequestRecord
 from lakeport.server.http.refusals import refusal_of, without_locations
 
 PLACE = "s3://secret-bucket/table"
 
 
 @pytest.fixture
-def exchange() -> Exchange:
-    return Exchange({"method": "GET", "path": "/delta-sharing/shares", "headers": []}, "192.0.2.1")
+def record() -> RequestRecord:
+    return RequestRecord({"method": "GET", "path": "/delta-sharing/shares", "headers": []}, "192.0.2.1")
 
 
 @pytest.mark.parametrize(
@@ -44,19 +44,19 @@ def exchange() -> Exchange:
     ],
 )
 def test_a_failure_becomes_a_refusal_that_does_not_tell_where(
-    error: Exception, status: int, code: str, exchange: Exchange, caplog: pytest.LogCaptureFixture
+    error: Exception, status: int, code: str, record: RequestRecord, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refusal = refusal_of(error, exchange, "/delta-sharing")
+    refusal = refusal_of(error, record, "/delta-sharing")
     assert (refusal.status, refusal.code) == (status, code)
     assert "secret-bucket" not in str(refusal)
     if status == 500:
-        assert exchange.request_id in str(refusal)
+        assert record.request_id in str(refusal)
         assert "secret-bucket" in caplog.text
 
 
-def test_the_message_of_a_refusal_keeps_what_helps(exchange: Exchange) -> None:
+def test_the_message_of_a_refusal_keeps_what_helps(record: RequestRecord) -> None:
     error = VersionNotFoundError(f"there is no version 9; the latest is 3 [{PLACE}]", version=9)
-    assert str(refusal_of(error, exchange, "")) == "there is no version 9; the latest is 3"
+    assert str(refusal_of(error, record, "")) == "there is no version 9; the latest is 3"
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_the_message_of_a_refusal_keeps_what_helps(exchange: Exchange) -> None:
     ],
 )
 def test_what_the_provider_has_to_mend_is_logged(
-    error: LakeportError, exchange: Exchange, caplog: pytest.LogCaptureFixture
+    error: LakeportError, record: RequestRecord, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refusal = refusal_of(error, exchange, "")
+    refusal = refusal_of(error, record, "")
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert str(error) in caplog.text
     assert "upgrade" not in str(refusal)

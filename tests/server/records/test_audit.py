@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport import tables
-from lakeport.server.http.exchange import REQUEST_ID
+from lakeport.server.http.asgi import REQUEST_ID
 from lakeport.server.records.logs import JsonLines, TextLines, without_secrets
 from tests.server.running import TOKEN, recipient, running, sharing, wait_until
 

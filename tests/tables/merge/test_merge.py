@@ -323,9 +323,9 @@ def test_a_name_that_both_sides_have_needs_an_alias(path: str) -> None:
 
 def test_a_clause_sees_only_the_rows_that_it_has(path: str) -> None:
     merge = tables.merge(path, {"id": [1]}, "target.id = source.id")
-    with pytest.raises(InvalidFilterError, match=r"target.n cannot be used here: .* only of source"):
+    with pytest.raises(InvalidFilterError, match=r"target.n cannot be used here: .* only columns of source"):
         merge.when_not_matched_insert({"id": "source.id"}, "target.n = 1").execute()
-    with pytest.raises(InvalidFilterError, match=r"source.id cannot be used here: .* only of target"):
+    with pytest.raises(InvalidFilterError, match=r"source.id cannot be used here: .* only columns of target"):
         merge.when_not_matched_by_source_update({"n": "source.id"}).execute()
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from lakeport.server.access.rates import FailedTokens, RateLimiter
 from lakeport.server.catalog.index import Catalog, token_digest
 from lakeport.server.catalog.model import Recipient
-from lakeport.server.http.exchange import Scope, exchange_of, header
+from lakeport.server.http.asgi import Scope, header, record_of
 from lakeport.server.http.refusals import Refusal
 
 _log = logging.getLogger(__name__)
@@ -33,10 +33,10 @@ class Doorkeeper:
     def admit(self, scope: Scope) -> Recipient:
         """Raises `Refusal`: 401 without a valid token, 403 from an address that is not allowed, 429 above the rate
         limit or after too many bad tokens from the address. Bad and expired tokens get the same response."""
-        exchange = exchange_of(scope)
+        record = record_of(scope)
         recipient = self._recipient(scope)
-        exchange.recipient = recipient
-        check_address(recipient, exchange.address)
+        record.recipient = recipient
+        check_address(recipient, record.address)
         self._limiter.take(recipient.id)
         return recipient
 
@@ -46,7 +46,7 @@ class Doorkeeper:
             return (catalog.authenticate(token, _now()) if token else None) or catalog.anonymous
         if token is None:
             raise _unauthenticated("the request has no bearer token: use the one in the profile file")
-        address, digest = address_group(exchange_of(scope).address), token_digest(token)
+        address, digest = address_group(record_of(scope).address), token_digest(token)
         self._failed.check(address, digest)
         found = catalog.authenticate(token, _now())
         self._failed.note(address, digest, good=found is not None)

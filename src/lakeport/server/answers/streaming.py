@@ -9,16 +9,16 @@ from threading import Lock
 
 from lakeport.errors import SharingError
 from lakeport.server.answers.answer import Answer, error_line
-from lakeport.server.http.exchange import (
+from lakeport.server.http.asgi import (
     NDJSON,
-    Exchange,
     Header,
     Receive,
+    RequestRecord,
     Scope,
     Send,
     abort,
     disconnection,
-    exchange_of,
+    record_of,
 )
 from lakeport.server.http.lanes import Lane
 
@@ -96,28 +96,28 @@ class LinesReply:
         *,
         lane: Lane,
         stall_seconds: float,
-        refuse: Callable[[BaseException, Exchange], SharingError],
+        refuse: Callable[[BaseException, RequestRecord], SharingError],
     ) -> None:
         self._lines, self._first, self._headers = lines, first, [(b"content-type", NDJSON), *headers]
         self._lane, self._stall, self._refuse = lane, stall_seconds, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = exchange_of(scope)
+        record = record_of(scope)
         gone = asyncio.create_task(disconnection(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            await self._send(exchange, send, gone)
+            await self._send(record, send, gone)
         except TimeoutError:
             _log.warning("disconnected a client that read nothing for %g s", self._stall)
-            exchange.error = "the client stopped reading"
+            record.error = "the client stopped reading"
             abort(scope)
         finally:
             gone.cancel()
-            exchange.files, exchange.bytes = self._lines.files, self._lines.size
+            record.files, record.bytes = self._lines.files, self._lines.size
             if not self._lines.ended:
                 await self._lane.run(self._lines.close)
 
-    async def _send(self, exchange: Exchange, send: Send, gone: asyncio.Task[None]) -> None:
+    async def _send(self, record: RequestRecord, send: Send, gone: asyncio.Task[None]) -> None:
         piece, ended = self._first, self._lines.ended
         while not gone.done():
             async with asyncio.timeout(self._stall):
@@ -128,9 +128,9 @@ class LinesReply:
                 piece = await self._lane.run(self._lines.read)
                 ended = self._lines.ended
             except Exception as error:
-                refusal = self._refuse(error, exchange)
-                exchange.error = str(refusal)
+                refusal = self._refuse(error, record)
+                record.error = str(refusal)
                 if not self._lines.answer.end_stream_action:
                     return  # without the last chunk, the connection is aborted
                 piece, ended = error_line(str(refusal), refusal.status), True
-        exchange.error = "the client disconnected"
+        record.error = "the client disconnected"

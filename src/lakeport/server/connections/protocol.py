@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from lakeport.server.config import Limits
 from lakeport.server.connections.admission import Refused, Slot
-from lakeport.server.http.exchange import Application, Receive, Scope, Send
+from lakeport.server.http.asgi import Application, Receive, Scope, Send
 from lakeport.server.http.refusals import Refusal, error_reply
 from lakeport.server.records.logs import Throttled
 

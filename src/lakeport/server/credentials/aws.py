@@ -11,7 +11,7 @@ import msgspec
 
 from lakeport.errors import SharingError
 from lakeport.locations import Location
-from lakeport.server.credentials.cloud import AwsOptions, Grant, Granted, StoreOptions
+from lakeport.server.credentials.cloud_vendor import AwsOptions, Grant, Granted, StoreOptions
 from lakeport.sharing.models import AwsTempCredentials
 
 _LONGEST_POLICY = 2048

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.errors import CatalogError, SharingError
 from lakeport.locations import Location
-from lakeport.server.credentials.cloud import AzureOptions, Grant, Granted, StoreOptions
+from lakeport.server.credentials.cloud_vendor import AzureOptions, Grant, Granted, StoreOptions
 from lakeport.sharing.models import AzureUserDelegationSas
 
 if TYPE_CHECKING:

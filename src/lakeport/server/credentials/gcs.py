@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from lakeport.locations import Location
-from lakeport.server.credentials.cloud import GcsOptions, Grant, Granted, StoreOptions
+from lakeport.server.credentials.cloud_vendor import GcsOptions, Grant, Granted, StoreOptions
 from lakeport.sharing.models import GcpOauthToken
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lakeport.server.catalog.model import Table
 from lakeport.server.credentials import azure
 from lakeport.server.credentials.aws import AwsVendor
 from lakeport.server.credentials.azure import AzureVendor
-from lakeport.server.credentials.cloud import CloudVendor, Grant, Granted, StoreOptions, parse_options
+from lakeport.server.credentials.cloud_vendor import CloudVendor, Grant, Granted, StoreOptions, parse_options
 from lakeport.server.credentials.gcs import GcsVendor
 from lakeport.sharing.models import AwsTempCredentials, AzureUserDelegationSas, Credentials, GcpOauthToken
 

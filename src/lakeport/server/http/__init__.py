@@ -1,4 +1,4 @@
-"""One request and its response: ASGI, the exchange, refusals, thread pools.
+"""One request and its response: ASGI, request records, refusals, thread pools.
 
 Imports nothing else from the server.
 """

@@ -22,7 +22,7 @@ from lakeport.errors import (
     UnusableStorageError,
     VersionNotFoundError,
 )
-from lakeport.server.http.exchange import Exchange, Header, Reply, json_reply
+from lakeport.server.http.asgi import Header, Reply, RequestRecord, json_reply
 from lakeport.sharing.models import ErrorBody
 
 _log = logging.getLogger(__name__)
@@ -93,22 +93,22 @@ def unavailable(message: str, *headers: Header) -> Refusal:
     return Refusal(message, status=503, code="TEMPORARILY_UNAVAILABLE", headers=headers)
 
 
-def refusal_of(error: BaseException, exchange: Exchange, endpoint: str) -> SharingError:
+def refusal_of(error: BaseException, record: RequestRecord, endpoint: str) -> SharingError:
     """Convert a failure to a refusal. Errors that are not the recipient's fault are logged with their cause."""
     if isinstance(error, SharingError):
         return error
     if isinstance(error, HTTPException):
-        return _of_framework(error, exchange, endpoint)
+        return _of_framework(error, record, endpoint)
     if isinstance(error, _PROVIDERS_FAULT):
-        _log.error("%s %s: %s", exchange.method, exchange.path, error)
+        _log.error("%s %s: %s", record.method, record.path, error)
     if isinstance(error, UnsupportedFeatureError):
         return _unreadable_version(error)
     for kind, status, code, message in _REFUSALS:
         if isinstance(error, kind):
             return SharingError(message or without_locations(str(error)), status=status, code=code)
     if not isinstance(error, _PROVIDERS_FAULT):
-        _log.error("%s %s failed", exchange.method, exchange.path, exc_info=error)
-    return _internal(exchange)
+        _log.error("%s %s failed", record.method, record.path, exc_info=error)
+    return _internal(record)
 
 
 def error_reply(refusal: SharingError) -> Reply:
@@ -130,17 +130,17 @@ def _unreadable_version(error: UnsupportedFeatureError) -> SharingError:
     return SharingError(message, status=400, code="UNSUPPORTED_OPERATION")
 
 
-def _internal(exchange: Exchange) -> SharingError:
-    message = f"the server failed; its provider can find the reason in the log, under request id {exchange.request_id}"
+def _internal(record: RequestRecord) -> SharingError:
+    message = f"the server failed; its provider can find the reason in the log, under request id {record.request_id}"
     return SharingError(message, status=500, code="INTERNAL_ERROR")
 
 
-def _of_framework(error: HTTPException, exchange: Exchange, endpoint: str) -> SharingError:
+def _of_framework(error: HTTPException, record: RequestRecord, endpoint: str) -> SharingError:
     """Convert errors of the router and the body reader."""
     if error.status_code >= 500:
-        _log.error("%s %s failed", exchange.method, exchange.path, exc_info=error)
-        return _internal(exchange)
-    message = _MESSAGES.get(error.status_code, error.detail).format(endpoint=endpoint, method=exchange.method)
+        _log.error("%s %s failed", record.method, record.path, exc_info=error)
+        return _internal(record)
+    message = _MESSAGES.get(error.status_code, error.detail).format(endpoint=endpoint, method=record.method)
     allow = (error.headers or {}).get("allow")
     return Refusal(
         message,

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from lakeport.server.http.exchange import Exchange
+from lakeport.server.http.asgi import RequestRecord
 from lakeport.server.http.refusals import unavailable
 
 _log = logging.getLogger(__name__)
@@ -91,11 +91,11 @@ class AuditLog:
         """Lines waiting to be written."""
         return len(self._waiting)
 
-    async def begin(self, exchange: Exchange) -> None:
+    async def begin(self, record: RequestRecord) -> None:
         """Record that a response is about to begin, if required. Raises `Refusal` (503) if that fails."""
-        if self._path is None or not self._required or not _is_recorded(exchange):
+        if self._path is None or not self._required or not _is_recorded(record):
             return
-        if self._is_stuck or await self._fails(_encoded(_subject(exchange) | {"event": "begin"})):
+        if self._is_stuck or await self._fails(_encoded(_subject(record) | {"event": "begin"})):
             raise unavailable("the server cannot audit the request, so it was rejected: try again later")
 
     async def _fails(self, line: bytes) -> bool:
@@ -109,11 +109,11 @@ class AuditLog:
         except TimeoutError:
             return True
 
-    def write(self, exchange: Exchange) -> None:
+    def write(self, record: RequestRecord) -> None:
         """Record an answered request."""
-        if self._path is None or not _is_recorded(exchange):
+        if self._path is None or not _is_recorded(record):
             return
-        line = _encoded(_subject(exchange) | _outcome(exchange))
+        line = _encoded(_subject(record) | _outcome(record))
         with self._lock:
             if self._queued > _MOST_WAITING:
                 self.lost += 1
@@ -258,39 +258,39 @@ def _resolve(loop: asyncio.AbstractEventLoop, written: asyncio.Future[OSError | 
         loop.call_soon_threadsafe(resolve)
 
 
-def _is_recorded(exchange: Exchange) -> bool:
-    return exchange.table is not None or exchange.asked is not None
+def _is_recorded(record: RequestRecord) -> bool:
+    return record.table is not None or record.asked is not None
 
 
 def _encoded(line: dict[str, Any]) -> bytes:
     return _ENCODER.encode(line) + b"\n"
 
 
-def _subject(exchange: Exchange) -> dict[str, Any]:
+def _subject(record: RequestRecord) -> dict[str, Any]:
     """The recipient and the requested object."""
-    table, recipient = exchange.table, exchange.recipient
-    name = exchange.asked if table is None else f"{table.share}.{table.schema}.{table.name}"
+    table, recipient = record.table, record.recipient
+    name = record.asked if table is None else f"{table.share}.{table.schema}.{table.name}"
     return {
-        "time": datetime.fromtimestamp(exchange.received, UTC).isoformat(timespec="milliseconds"),
-        "requestId": exchange.request_id,
+        "time": datetime.fromtimestamp(record.received, UTC).isoformat(timespec="milliseconds"),
+        "requestId": record.request_id,
         "recipient": recipient.name if recipient else None,
-        "address": exchange.address,
+        "address": record.address,
         "table": _cut(name),
         "tableId": table.id if table else None,
-        "operation": exchange.operation,
-        **{key: _cut(value) for key, value in exchange.details.items()},
+        "operation": record.operation,
+        **{key: _cut(value) for key, value in record.details.items()},
     }
 
 
-def _outcome(exchange: Exchange) -> dict[str, Any]:
+def _outcome(record: RequestRecord) -> dict[str, Any]:
     outcome = {
-        "files": exchange.files,
-        "bytes": exchange.bytes,
-        "status": exchange.status,
-        "complete": exchange.complete,
-        "seconds": round(exchange.seconds, 6),
+        "files": record.files,
+        "bytes": record.bytes,
+        "status": record.status,
+        "complete": record.complete,
+        "seconds": round(record.seconds, 6),
     }
-    return outcome if exchange.error is None else outcome | {"error": _cut(exchange.error)}
+    return outcome if record.error is None else outcome | {"error": _cut(record.error)}
 
 
 def _cut(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from lakeport.server.http.exchange import REQUEST_ID, Exchange
+from lakeport.server.http.asgi import REQUEST_ID, RequestRecord
 
 _log = logging.getLogger(__name__)
 
@@ -39,32 +39,32 @@ def set_up_logging(log_format: str, level: int = logging.INFO) -> None:
     logging.getLogger("uvicorn.access").disabled = True
 
 
-def log_request(exchange: Exchange) -> None:
+def log_request(record: RequestRecord) -> None:
     """Log one line per answered request: at INFO, or WARNING if the server failed."""
-    level = logging.WARNING if exchange.status >= 500 or not exchange.complete else logging.INFO
+    level = logging.WARNING if record.status >= 500 or not record.complete else logging.INFO
     if _log.isEnabledFor(level):
-        recipient = exchange.recipient.name if exchange.recipient else "-"
-        milliseconds = exchange.seconds * 1000
+        recipient = record.recipient.name if record.recipient else "-"
+        milliseconds = record.seconds * 1000
         _log.log(
             level,
             "%s %s %d %.1fms recipient=%s address=%s%s",
-            exchange.method,
-            exchange.path,
-            exchange.status,
+            record.method,
+            record.path,
+            record.status,
             milliseconds,
             recipient,
-            _quoted(exchange.address),
-            f" error={_quoted(exchange.error)}" if exchange.error else "",
+            _quoted(record.address),
+            f" error={_quoted(record.error)}" if record.error else "",
             extra={
                 "fields": {
-                    "method": exchange.method,
-                    "path": exchange.path,
-                    "operation": exchange.operation,
-                    "status": exchange.status,
+                    "method": record.method,
+                    "path": record.path,
+                    "operation": record.operation,
+                    "status": record.status,
                     "milliseconds": round(milliseconds, 3),
                     "recipient": recipient,
-                    "address": exchange.address,
-                    **({"error": exchange.error} if exchange.error else {}),
+                    "address": record.address,
+                    **({"error": record.error} if record.error else {}),
                 }
             },
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-from lakeport.server.http.exchange import Exchange
+from lakeport.server.http.asgi import RequestRecord
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -36,14 +36,14 @@ class Metrics:
     def begin(self) -> None:
         self._open.inc()
 
-    def end(self, exchange: Exchange) -> None:
+    def end(self, record: RequestRecord) -> None:
         self._open.dec()
-        self._requests.labels(exchange.operation, str(exchange.status)).inc()
-        self._seconds.labels(exchange.operation).observe(exchange.seconds)
-        if exchange.files and exchange.operation != "file":  # downloads were counted when granted
-            self._files.inc(exchange.files)
-            self._bytes.inc(exchange.bytes)
-        if not exchange.complete:
+        self._requests.labels(record.operation, str(record.status)).inc()
+        self._seconds.labels(record.operation).observe(record.seconds)
+        if record.files and record.operation != "file":  # downloads were counted when granted
+            self._files.inc(record.files)
+            self._bytes.inc(record.bytes)
+        if not record.complete:
             self._incomplete.inc()
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:

@@ -13,7 +13,7 @@ from litestar import get
 from lakeport.server.catalog import model
 from lakeport.server.catalog.index import CatalogView
 from lakeport.server.catalog.model import shown_places
-from lakeport.server.http.exchange import Reply, exchange_of, json_reply
+from lakeport.server.http.asgi import Reply, json_reply, record_of
 from lakeport.server.http.refusals import invalid
 from lakeport.server.routes.parsing import HttpRequest, query_parameters, scope_of
 from lakeport.server.services import Services, services_of
@@ -115,12 +115,12 @@ class _Listing:
 def _open(request: HttpRequest, operation: str) -> tuple[CatalogView, _Listing]:
     """The recipient's view of the catalog, and the requested list. Raises `SharingError`."""
     scope = scope_of(request)
-    services, exchange = services_of(scope), exchange_of(scope)
-    exchange.operation = operation
+    services, record = services_of(scope), record_of(scope)
+    record.operation = operation
     view = services.view(scope)
-    assert exchange.recipient is not None
+    assert record.recipient is not None
     names = list(scope["path_params"].values())
-    return view, _Listing(services, operation, names, exchange.recipient.id, query_parameters(scope))
+    return view, _Listing(services, operation, names, record.recipient.id, query_parameters(scope))
 
 
 def _parse_max_results(text: str | None) -> int:

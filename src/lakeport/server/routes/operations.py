@@ -5,7 +5,7 @@ from __future__ import annotations
 from litestar import get, route
 from litestar.enums import HttpMethod
 
-from lakeport.server.http.exchange import JSON, Reply, Scope, exchange_of, json_reply
+from lakeport.server.http.asgi import JSON, Reply, Scope, json_reply, record_of
 from lakeport.server.records.metrics import CONTENT_TYPE
 from lakeport.server.routes.api_page import render_page
 from lakeport.server.routes.parsing import HttpRequest, scope_of
@@ -55,7 +55,7 @@ DESCRIPTIONS = (openapi, api_page)
 
 def _open(request: HttpRequest, operation: str) -> Services:
     scope: Scope = scope_of(request)
-    exchange_of(scope).operation = operation
+    record_of(scope).operation = operation
     return services_of(scope)
 
 

@@ -10,7 +10,7 @@ from litestar import Request
 from litestar.exceptions import InternalServerException
 
 from lakeport.server.answers.caller import Caller
-from lakeport.server.http.exchange import Scope, exchange_of, header
+from lakeport.server.http.asgi import Scope, header, record_of
 from lakeport.server.http.refusals import Refusal, invalid, unavailable
 from lakeport.server.services import services_of
 from lakeport.sharing.capabilities import parse_capabilities
@@ -56,16 +56,16 @@ async def read_body(request: HttpRequest) -> bytes:
 
 def open_caller(scope: Scope, operation: str) -> Caller:
     """Authenticate a request and find its table. Raises `SharingError`: 401, 403, 404, 429; 400 for bad headers."""
-    services, exchange = services_of(scope), exchange_of(scope)
-    exchange.operation = operation
+    services, record = services_of(scope), record_of(scope)
+    record.operation = operation
     names = [scope["path_params"][name] for name in ("share", "schema", "table")]
-    exchange.asked = ".".join(names)
+    record.asked = ".".join(names)
     found = services.view(scope).table(*names)
-    exchange.table = found
-    assert exchange.recipient is not None
+    record.table = found
+    assert record.recipient is not None
     return Caller(
         table=found,
-        recipient=exchange.recipient,
+        recipient=record.recipient,
         capabilities=parse_capabilities(header(scope, CAPABILITIES)),
         public_url=services.public_url(scope),
         file_id_hash=parse_file_id_hash(header(scope, FILE_ID_HASH)),

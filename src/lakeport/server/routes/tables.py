@@ -17,7 +17,7 @@ from lakeport.server.answers.answer import Answer
 from lakeport.server.answers.async_queries import AsyncQuery, Job, StartedAnswer
 from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.streaming import LinesReply, begin
-from lakeport.server.http.exchange import NDJSON, Header, Reply, Replying, Scope, exchange_of, header, json_reply
+from lakeport.server.http.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply, record_of
 from lakeport.server.http.lanes import Lane, Workers
 from lakeport.server.routes.parsing import (
     CAPABILITIES,
@@ -91,8 +91,8 @@ async def query_table(request: HttpRequest) -> Replying:
 @post(f"{_TABLE}/queries/{{query_id:str}}", status_code=HTTP_200_OK)
 async def get_query(request: HttpRequest) -> Replying:
     """The answer to a pending query."""
-    exchange = exchange_of(scope_of(request))
-    exchange.path = f"{exchange.path.rpartition('/')[0]}/…"  # tokens are not logged
+    record = record_of(scope_of(request))
+    record.path = f"{record.path.rpartition('/')[0]}/…"  # tokens are not logged
     scope, services, caller = _open(request, "getQuery")
     status = decode_query_status(await read_body(request))
     query_id: str = scope["path_params"]["query_id"]
@@ -121,7 +121,7 @@ async def get_changes(request: HttpRequest) -> Replying:
 async def generate_credentials(request: HttpRequest) -> Reply:
     scope, services, caller = _open(request, "generateTemporaryTableCredential")
     wanted = decode_credentials_request(await read_body(request))
-    exchange_of(scope).details = {"location": wanted.location or caller.table.location}
+    record_of(scope).details = {"location": wanted.location or caller.table.location}
     lane = services.lookups.lane(caller.table.id, caller.recipient.id)
     call = lane.run(services.vendor.credentials, caller.table, wanted.location)
     return json_reply(CredentialsAnswer(credentials=await _in_time(services, call)))
@@ -140,7 +140,7 @@ async def _version(request: HttpRequest) -> Reply:
     since = query_parameters(scope).get("startingTimestamp")
     lane = services.lookups.lane(caller.table.id, caller.recipient.id)
     version = await _in_time(services, lane.run(services.tables.version, caller, since))
-    exchange_of(scope).details = {"version": version}
+    record_of(scope).details = {"version": version}
     return Reply(200, [(_VERSION, str(version).encode())])
 
 
@@ -170,7 +170,7 @@ def _started_or_pending(
 ) -> Replying:
     if started is not None:
         return _reply(scope, caller, started, job.lane)
-    exchange_of(scope).details = {"pending": True}
+    record_of(scope).details = {"pending": True}
     line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id, status=PENDING)}) + b"\n"
     # Spark's client needs a version in every answer, and uses the last one's.
     headers = _headers(caller, 0, "asyncquery=true")
@@ -179,8 +179,8 @@ def _started_or_pending(
 
 def _reply(scope: Scope, caller: Caller, started: StartedAnswer, lane: Lane) -> Replying:
     lines, first = started
-    services, exchange = services_of(scope), exchange_of(scope)
-    exchange.details = {"responseFormat": lines.answer.response_format, **lines.answer.details}
+    services, record = services_of(scope), record_of(scope)
+    record.details = {"responseFormat": lines.answer.response_format, **lines.answer.details}
     return LinesReply(
         lines,
         first,

@@ -20,7 +20,7 @@ from lakeport.engine.storage.signing import SIGNED_FOR_AZURE, sign_keys
 from lakeport.errors import SharingError
 from lakeport.locations import store_root
 from lakeport.server.credentials.azure import PREFIXES
-from lakeport.server.credentials.cloud import StoreOptions
+from lakeport.server.credentials.cloud_vendor import StoreOptions
 from lakeport.server.signing.table_signer import Place
 
 if TYPE_CHECKING:

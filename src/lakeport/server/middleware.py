@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeport.server.http.exchange import REQUEST_ID, Application, Exchange, Message, Receive, Scope, Send
+from lakeport.server.http.asgi import REQUEST_ID, Application, Message, Receive, RequestRecord, Scope, Send
 from lakeport.server.http.refusals import Refusal, error_reply
 from lakeport.server.records.audit import AuditLog
 from lakeport.server.records.logs import log_request
@@ -20,52 +20,52 @@ class Observed:
         if scope["type"] != "http":
             await self._api(scope, receive, send)
             return
-        exchange = Exchange(scope, self.services.proxies.client_address(scope))
-        scope.setdefault("state", {}).update(exchange=exchange, services=self.services)
+        record = RequestRecord(scope, self.services.proxies.client_address(scope))
+        scope.setdefault("state", {}).update(record=record, services=self.services)
         application = self._files if scope["path"].startswith(self._files_prefix) else self._api
-        identity = REQUEST_ID.set(exchange.request_id)
+        identity = REQUEST_ID.set(record.request_id)
         self.services.metrics.begin()
-        watched = _Watched(exchange, send, self.services.audit)
+        watched = _Watched(record, send, self.services.audit)
         try:
             await application(scope, receive, watched)
         except Exception:
             if watched.refusal is None:
                 raise
-            exchange.error, exchange.files, exchange.bytes = str(watched.refusal), 0, 0
+            record.error, record.files, record.bytes = str(watched.refusal), 0, 0
             await error_reply(watched.refusal)(scope, receive, watched)
         finally:
-            self._end(exchange)
+            self._end(record)
             REQUEST_ID.reset(identity)
 
-    def _end(self, exchange: Exchange) -> None:
-        self.services.metrics.end(exchange)
-        self.services.audit.write(exchange)
-        log_request(exchange)
+    def _end(self, record: RequestRecord) -> None:
+        self.services.metrics.end(record)
+        self.services.audit.write(record)
+        log_request(record)
 
 
 class _Watched:
     """Sends and records a response, with the request's id. Refuses one that must be audited first and cannot be."""
 
-    def __init__(self, exchange: Exchange, send: Send, audit: AuditLog) -> None:
-        self._exchange, self._send, self._audit = exchange, send, audit
+    def __init__(self, record: RequestRecord, send: Send, audit: AuditLog) -> None:
+        self._request, self._send, self._audit = record, send, audit
         self.refusal: Refusal | None = None
 
     async def __call__(self, message: Message) -> None:
-        exchange = self._exchange
+        record = self._request
         if message["type"] == "http.response.start":
             if message["status"] < 400:
                 await self._record()
-            exchange.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (b"x-request-id", exchange.request_id.encode())]
+            record.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", record.request_id.encode())]
             await self._send(message)
             return
         await self._send(message)
-        exchange.sent += len(message.get("body", b""))
-        exchange.complete = not message.get("more_body", False)
+        record.sent += len(message.get("body", b""))
+        record.complete = not message.get("more_body", False)
 
     async def _record(self) -> None:
         try:
-            await self._audit.begin(self._exchange)
+            await self._audit.begin(self._request)
         except Refusal as refusal:
             self.refusal = refusal
             raise

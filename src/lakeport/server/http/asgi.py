@@ -83,7 +83,7 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
-class Exchange:
+class RequestRecord:
     """The record of a request, filled in while it is handled."""
 
     __slots__ = (
@@ -132,8 +132,8 @@ class Exchange:
         return time.perf_counter() - self.started
 
 
-def exchange_of(scope: Scope) -> Exchange:
-    found: Exchange = scope["state"]["exchange"]
+def record_of(scope: Scope) -> RequestRecord:
+    found: RequestRecord = scope["state"]["record"]
     return found
 
 
