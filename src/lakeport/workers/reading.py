@@ -101,4 +101,9 @@ def read_rows(
 def _weight(file: ScanFile | ChangeFile) -> int:
     """Reading over a network is mostly waiting, so more small files than cores can be in flight. A file on disk keeps
     a core busy."""
-    return file.size if is_url(file.path) else MOST_WAITED_FOR + 1
+    return file.size if is_remote(file) else MOST_WAITED_FOR + 1
+
+
+def is_remote(file: ScanFile | ChangeFile) -> bool:
+    """Whether the file is read over a network."""
+    return is_url(file.path)
