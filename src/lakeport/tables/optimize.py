@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,7 @@ from lakeport.kernel.maintenance import Bin, plan_bins
 from lakeport.kernel.scan import Scan, ScanFile
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction, update_table
-from lakeport.kernel.write import WriteContext
+from lakeport.kernel.write import PhysicalBatch, WriteContext
 from lakeport.tables.operation import Progress, Result, StorageOptions, discard, finish, open_snapshot, paths_of
 from lakeport.workers import Workers, Workplace, open_workers
 from lakeport.workers.copying import RowCopier, can_copy
@@ -28,6 +29,8 @@ from lakeport.workers.writing import DataWriter, write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_READ_TOGETHER = 4 << 20
 
 
 def optimize(
@@ -122,10 +125,13 @@ class RewriteBin:
 
     def _copied(self, place: Workplace, files: Bin) -> list[Add]:
         with DataWriter(place.engine, self.context, lanes=1) as writer:
-            for rows in in_order(files, partial(RowCopier(self.context).read, place.engine), place.threads):
+            for rows in in_order(_neighbours(files), partial(self._copies, place.engine), place.threads):
                 place.check()
                 writer.write_physical(rows)
             return writer.finish()
+
+    def _copies(self, engine: Engine, files: Bin) -> Iterator[PhysicalBatch]:
+        return chain.from_iterable(RowCopier(self.context).read(engine, file) for file in files)
 
     def _rows(self, place: Workplace, files: Bin) -> Iterator[pa.RecordBatch]:
         for file in files:
@@ -150,6 +156,19 @@ def _rewrite(
         if progress is not None:
             progress(done, total)
     return found
+
+
+def _neighbours(files: Bin) -> Iterator[Bin]:
+    """Small files in groups, each for one thread to read: a thread costs as much as reading one of them."""
+    group: list[ScanFile] = []
+    size = 0
+    for file in files:
+        if group and size + file.size > _READ_TOGETHER:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    yield tuple(group)
 
 
 def _size(files: Bin) -> int:

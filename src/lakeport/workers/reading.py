@@ -56,7 +56,7 @@ class RowReader:
     def weight(self, file: ScanFile | ChangeFile) -> int:
         """The weight of a file for `in_order`. A file on disk keeps a core busy; reading over a network is mostly
         waiting, so more files than cores can be in flight."""
-        return int(file.size * self.share) if is_url(file.path) else MOST_WAITED_FOR + 1
+        return int(file.size * self.share) if is_remote(file) else MOST_WAITED_FOR + 1
 
     def _read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None, batch_size: int | None
@@ -126,6 +126,11 @@ def read_whole(engine: Engine, reader: RowReader, files: Sequence[ScanFile | Cha
     def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=_WHOLE)
 
-    if any(is_url(file.path) for file in files):
+    if any(map(is_remote, files)):
         return in_order(files, read_file, pa.cpu_count() + 1, reader.weight, bounded=False)
     return in_order(files, read_file, len(files), at_once=pa.cpu_count(), bounded=False)
+
+
+def is_remote(file: ScanFile | ChangeFile) -> bool:
+    """Whether the file is read over a network."""
+    return is_url(file.path)

@@ -145,7 +145,8 @@ class DataWriter:
         key = tuple(part.partition_values.values())
         waiting = self._waiting.setdefault(key, _Waiting(part.partition_values))
         waiting.add(part.data)
-        if not key or key in self._open or waiting.size >= _GATHERED_BYTES:
+        has_file = not key or key in self._open
+        if (has_file and waiting.rows >= _SMALL_ROWS) or waiting.size >= _GATHERED_BYTES:
             self._hand_over(key)
 
     def _hand_over(self, key: _Key) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.engine.parquet.leaves import leaves_of
+from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.values import child_fields
 
@@ -21,6 +22,8 @@ _INDEX_BYTES = 4
 
 def texts_to_keep_encoded(file: pq.ParquetFile, schema: pa.Schema) -> list[str]:
     """The text columns whose values repeat, if the file has exactly the columns of `schema`; otherwise none."""
+    if LegacyCalendar.of_file(file, "") is not None:  # its values must be converted
+        return []
     given = file.schema_arrow
     if len(given) != len(schema) or not all(map(_is_same, given, schema)):
         return []

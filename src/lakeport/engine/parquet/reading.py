@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate, chain, islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,18 +102,16 @@ class ParquetFiles:
     def read_encoded(
         self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        with self._open(split.file) as (file, _):
-            legacy = LegacyCalendar.of_file(file, split.file.path) is not None
-            texts = [] if legacy else texts_to_keep_encoded(file, schema)
-        if not texts:
-            yield from self.read_parquet_files([split], schema, batch_size=batch_size)
-            return
-        with self._open(split.file, texts) as (file, source):
+        size = batch_size or DEFAULT_BATCH_SIZE
+        with self._open(split.file, partial(texts_to_keep_encoded, schema=schema)) as (file, source):
+            if not any(map(pa.types.is_dictionary, file.schema_arrow.types)):
+                yield from self._read_split(file, source, split, schema, None, size)
+                return
             end = file.metadata.num_row_groups if split.end_row_group is None else split.end_row_group
             groups = list(range(split.first_row_group, end))
             fetch_columns(source, file.metadata, groups, file.schema_arrow.names)
             await_turn()
-            for batch in file.iter_batches(batch_size or DEFAULT_BATCH_SIZE, groups, use_threads=False):
+            for batch in file.iter_batches(size, groups, use_threads=False):
                 yield _checked(batch, schema)
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
@@ -131,14 +130,18 @@ class ParquetFiles:
         return encode_parquet(batches, schema)
 
     @contextmanager
-    def _open(self, file: FileStatus, encoded: Sequence[str] = ()) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
-        """Open a file; columns that are `encoded` are read as dictionaries."""
+    def _open(
+        self, file: FileStatus, choose_encoded: Callable[[pq.ParquetFile], list[str]] | None = None
+    ) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
+        """Open a file. Reads the columns chosen by `choose_encoded` as dictionaries."""
         from pyarrow.parquet import ParquetFile  # lazy: it loads storage clients, 8 MB that reading a log does not need
 
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
-            options = {"coerce_int96_timestamp_unit": "us", "pre_buffer": False}
-            options |= {"read_dictionary": encoded} if encoded else {}
+            options: dict[str, Any] = {"coerce_int96_timestamp_unit": "us", "pre_buffer": False}
             opened = ParquetFile(source, **options)
+            if choose_encoded is not None and (encoded := choose_encoded(opened)):
+                options["read_dictionary"] = encoded
+                opened = ParquetFile(source, metadata=opened.metadata, **options)
             if (pool := pool_for(file.size)) is not None:
                 reader = type(opened.reader)(memory_pool=pool)
                 reader.open(source, metadata=opened.metadata, **options)

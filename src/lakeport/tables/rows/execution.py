@@ -28,9 +28,9 @@ from lakeport.tables.rows.search import count_rows
 from lakeport.workers import ThreadWorkers, Workers, Workplace
 from lakeport.workers.copying import RowCopier, can_copy
 from lakeport.workers.ordered import in_order
-from lakeport.workers.reading import RowReader
+from lakeport.workers.reading import RowReader, is_remote
 
-_BATCH_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 15
 _OPEN_COST = 1 << 20
 """The cost of opening a file, in bytes that could be read in the same time."""
 
@@ -170,12 +170,17 @@ class _Rewrite:
 
     def write(self, place: Workplace, files: Iterable[FileChange], output: RowOutput) -> None:
         changes = list(files)
-        # Rows that are copied as they are stored are read faster than they are written, and more threads hold more.
-        threads = max(1, place.threads // 2) if all(map(self._only_copies, changes)) else place.threads
-        rows_of = partial(self._rows, place.engine)
+        rows_of, threads = partial(self._rows, place.engine), self._readers(place, changes)
         for change in in_order(changes, rows_of, threads, lambda change: self.reader.weight(change.file)):
             place.check()
             output.write(change)
+
+    def _readers(self, place: Workplace, files: Sequence[FileChange]) -> int:
+        """The number of files to read at once: each of them holds batches, so not more than keep the cores busy. Copies
+        are read faster than they are written."""
+        if any(is_remote(change.file) for change in files):
+            return place.threads
+        return max(1, place.threads // 2 if all(map(self._only_copies, files)) else place.threads - 1)
 
     def reads(self, change: FileChange) -> bool:
         """Whether rows of the file are needed."""
