@@ -67,7 +67,7 @@ def ahead(calls: Iterable[Future[_R]], most: int, *, any_error: bool = False) ->
         under_way.extend(islice(following, most))
         while under_way:
             first = under_way.popleft()
-            while any_error and not wait([first], timeout=0.2).done:
+            while any_error and not first.done() and not wait([first], timeout=0.2).done:
                 for call in under_way:
                     if call.done():
                         call.result()
