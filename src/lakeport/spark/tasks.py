@@ -1,6 +1,6 @@
 """The files that each Spark task reads: small ones together, large ones in parts, like Spark's own scans.
 
-A task is a value that is pickled; it can hold credentials, so its repr shows nothing."""
+A task is a value that is pickled; it can hold credentials, so its repr shows only the number of files."""
 
 from __future__ import annotations
 
