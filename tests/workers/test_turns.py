@@ -6,8 +6,7 @@ from threading import Lock, Semaphore
 
 import pytest
 
-from lakeport.workers.ordered import in_order
-from lakeport.workers.turns import await_turn
+from lakeport.workers.ordered import await_turn, in_order
 
 
 class Files:

@@ -1,4 +1,4 @@
-"""`Frame`: the rows of a table at one version."""
+"""`Frame`, the rows of a table at one version, and `Changes`, those that its commits inserted, updated and deleted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import datetime
 import pyarrow as pa
 
 from lakeport.engine.parquet import uses_polars
-from lakeport.frame.changes import Changes
 from lakeport.frame.rows import Rows
 from lakeport.frame.selection import TableVersion, VersionRange
+from lakeport.kernel.changes import ChangeFile, ChangeScan, TableChanges
 from lakeport.kernel.expressions import all_of
 from lakeport.kernel.log import CommitInfo
 from lakeport.kernel.scan import Scan, ScanBuilder, ScanFile, scan_files_in
@@ -134,3 +134,34 @@ def _at(version: int | None, time: int | str | datetime | None) -> At:
     if not isinstance(time, int | str | datetime | None):
         raise ValueError(f"{time!r} is not a time: pass milliseconds, a datetime or ISO 8601 text")
     return At(version, parse_time(time) if isinstance(time, str) else time)
+
+
+@dataclass(frozen=True, eq=False)
+class Changes(Rows[ChangeScan]):
+    """The rows that a table's commits inserted, updated and deleted, oldest commit first, with `_change_type`
+    (`insert`, `delete`, `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`.
+
+    Raises `ChangeFeedError` where the feed was off or the schema was different, and `VersionNotFoundError` for versions
+    that the table never had or no longer has."""
+
+    _reads: VersionRange
+
+    @property
+    def feed(self) -> TableChanges:
+        """The version range to read. Concurrent threads get the same one."""
+        return self._reads.feed
+
+    def files(self) -> list[ChangeFile]:
+        """The files to read, with statistics. Opens none of them."""
+        return list(self.plan(with_stats=True).files())
+
+    def explain(self) -> str:
+        """A readable description of what a read would do."""
+        files = list(self.plan().files())
+        return self._explained(
+            "partitions and commits suffice",
+            table=self.target if self.source.prunes else self.feed.root,
+            versions=f"{self.feed.start} to {self.feed.end}",
+            columns=", ".join(self.schema.names),
+            files=f"{len(files)}, {sum(f.size for f in files):,} bytes",
+        )

@@ -1,18 +1,19 @@
 """Threads whose results come in order: `in_order` for streams, `map_ordered` for single results, and `ahead` for those
-of a pool that outlives the call."""
+of a pool that outlives the call. `await_turn` lets many files be fetched at once, and few of them decoded."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from queue import Queue, SimpleQueue
-from threading import Event, Thread
+from threading import Event, Thread, local
 from typing import Generic, TypeVar
 
-from lakeport.workers.turns import Turn
+from lakeport.workers.workplace import StoppedError
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -121,6 +122,50 @@ def in_order(
         crew.leave()
 
 
+def await_turn() -> None:
+    """Wait until it is this thread's turn to use a core and much memory; returns at once if it has none.
+
+    Raises `StoppedError` if what it produces is no longer needed."""
+    if _THREAD.turn is not None:
+        _THREAD.turn.wait()
+
+
+class _Turn:
+    """The turn of one producer. It begins at most once."""
+
+    def __init__(self) -> None:
+        self._decided, self._stopped = Event(), False
+
+    def begin(self) -> None:
+        self._decided.set()
+
+    def stop(self) -> None:
+        """Let it stop instead of waiting any longer."""
+        self._stopped = True
+        self._decided.set()
+
+    @contextmanager
+    def of_this_thread(self) -> Iterator[None]:
+        """`await_turn` in this thread waits for this turn."""
+        _THREAD.turn = self
+        try:
+            yield
+        finally:
+            _THREAD.turn = None
+
+    def wait(self) -> None:
+        self._decided.wait()
+        if self._stopped:
+            raise StoppedError
+
+
+class _Thread(local):
+    turn: _Turn | None = None
+
+
+_THREAD = _Thread()
+
+
 class _Producer(Generic[_R]):
     """The results of one item, a few ahead of their consumer."""
 
@@ -129,7 +174,7 @@ class _Producer(Generic[_R]):
         self._queue: Queue[_R | BaseException | None] = Queue(ahead)
         self._stopped = Event()
         self._ended = Event()
-        self.turn = Turn()
+        self.turn = _Turn()
 
     def run(self) -> None:
         try:

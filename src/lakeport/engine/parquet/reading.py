@@ -28,8 +28,7 @@ from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, Stora
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.values import from_numpy
 from lakeport.workers.memory import pool_for
-from lakeport.workers.ordered import in_order
-from lakeport.workers.turns import await_turn
+from lakeport.workers.ordered import await_turn, in_order
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -10,14 +10,13 @@ from lakeport.kernel.log.checksum import (
 from lakeport.kernel.log.commits import (
     FILE_KINDS, ActionBatch, ActionLine, CommitActions, CommitLines, read_batches, read_commit, read_lines,
 )  # fmt: skip
-from lakeport.kernel.log.compactions import commit_files
 from lakeport.kernel.log.file_columns import FileColumns, to_file_batch
 from lakeport.kernel.log.keys import decode_paths, file_keys, first_occurrences, keys_of
 from lakeport.kernel.log.names import (
     checkpoint_path, checksum_path, commit_path, is_checkpoint, is_commit, last_checkpoint_path, log_path,
     parse_version, version_name,
 )  # fmt: skip
-from lakeport.kernel.log.replay import LogReplay
+from lakeport.kernel.log.replay import LogReplay, commit_files
 from lakeport.kernel.log.segment import (
     Checkpoint, Commit, LogListing, LogSegment, extend_segment, find_segment, last_checkpoint, list_log, list_newer,
     sort_log_files,

@@ -7,7 +7,7 @@ files that later commits replace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,21 +15,27 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import REMOVE, Metadata, Protocol
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.lazy import lazy_property
 from lakeport.kernel.log.checkpoint import read_checkpoint_adds
 from lakeport.kernel.log.checksum import Checksum, read_checksum
 from lakeport.kernel.log.commits import read_batches
-from lakeport.kernel.log.compactions import commit_files
 from lakeport.kernel.log.file_columns import FileColumns, compact_adds, file_batch, to_file_batch
 from lakeport.kernel.log.keys import file_keys, first_occurrences, keys_of
-from lakeport.kernel.log.segment import Checkpoint, LogSegment
+from lakeport.kernel.log.segment import Checkpoint, Commit, LogSegment
 from lakeport.kernel.log.state import TableState, read_checkpoint_state
 from lakeport.kernel.values import from_numpy
 
 _CACHE_LIMIT = 256 << 20
 """Checkpoint files are cached in memory up to this many bytes, so that a second scan need not reread them."""
+_ONCE = ("protocol", "metaData")
+_COMPACTED_FIELDS = [
+    pa.field("add", REMOVE.type),
+    REMOVE,
+    *(pa.field(name, pa.struct([("id", pa.string())])) for name in _ONCE),
+]
 
 
 @dataclass(frozen=True)
@@ -160,3 +166,36 @@ def read_commits(engine: Engine, root: str, newest_first: list[FileStatus]) -> C
         if mask.any()
     )
     return Commits(kept, pa.chunked_array([k for k in keys if len(k)], pa.string()), state)
+
+
+def commit_files(engine: Engine, root: str, commits: Iterable[Commit]) -> list[FileStatus]:
+    """The files to replay for `commits`, in the same order (newest first). Raises `CorruptTableError` for an
+    untrustworthy compaction whose commits are gone.
+
+    The protocol demands at most one action per file in a compaction. With several, the newest is unknown because
+    writers have used either order: then the commits are read instead."""
+    return [file for commit in commits for file in _files_of(engine, root, commit)]
+
+
+def _files_of(engine: Engine, root: str, commit: Commit) -> Iterator[FileStatus]:
+    if commit.first == commit.last or _is_reconciled(engine, root, commit.file):
+        yield commit.file
+    elif commit.replaced:
+        yield from commit.replaced
+    else:
+        raise CorruptTableError(
+            f"the compaction of versions {commit.first} to {commit.last} has several actions for one file, and the "
+            "commits of these versions are gone; restore them",
+            path=commit.file.path,
+        )
+
+
+def _is_reconciled(engine: Engine, root: str, file: FileStatus) -> bool:
+    keys: list[pa.Array] = []
+    counts = dict.fromkeys(_ONCE, 0)
+    for found in read_batches(engine, root, [file], _COMPACTED_FIELDS):
+        keys += [keys_of(found[name], root) for name in ("add", "remove")]
+        for name in _ONCE:
+            counts[name] += len(found[name])
+    touched = pa.chunked_array(keys, pa.string())
+    return len(touched.unique()) == len(touched) and all(count <= 1 for count in counts.values())

@@ -3,7 +3,6 @@
 May import `log` and all below it, and `deletion_vectors`.
 """
 
-from lakeport.kernel.scan.builder import PlanBuilder
 from lakeport.kernel.scan.files import FilteredBatch, ScanFile, ScanState, scan_files_in
-from lakeport.kernel.scan.plan import Scan, ScanBuilder
+from lakeport.kernel.scan.plan import PlanBuilder, Scan, ScanBuilder
 from lakeport.kernel.scan.rows import living_rows, logical_batch, read_vector, transform_physical_data

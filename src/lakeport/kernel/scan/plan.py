@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +27,19 @@ from lakeport.kernel.data_files import (
     whole_stats_type,
 )
 from lakeport.kernel.definition import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
-from lakeport.kernel.expressions import Column, Expression, all_of, columns_in, conjuncts, normalize, rewrite
+from lakeport.kernel.engine import Engine
+from lakeport.kernel.expressions import (
+    Column,
+    Expression,
+    all_of,
+    bind,
+    columns_in,
+    conjuncts,
+    normalize,
+    replace_now,
+    rewrite,
+)
 from lakeport.kernel.log import FileColumns
-from lakeport.kernel.scan.builder import PlanBuilder
 from lakeport.kernel.scan.files import FilteredBatch, ScanFile, ScanState, scan_files_in
 from lakeport.kernel.schema import StructField, StructType, arrow_field, format_schema
 from lakeport.kernel.values import from_numpy, null_of, to_mask
@@ -36,8 +48,44 @@ if TYPE_CHECKING:
     from lakeport.kernel.snapshot import Snapshot
 
 
+_Plan = TypeVar("_Plan", covariant=True)
 _FILES_AT_ONCE, _BYTES_AT_ONCE = 4096, 16 << 20
 """Batches of files are combined up to these limits before filtering."""
+
+
+class PlanBuilder(ABC, Generic[_Plan]):
+    """Collects the options of a plan; each `with_…` returns a new builder."""
+
+    def __init__(self, engine: Engine, schema: StructType) -> None:
+        """`schema` has all columns that can be returned or filtered on."""
+        self._engine, self._whole_schema = engine, schema
+        self._schema = schema
+        self._filter: Expression | None = None
+        self._stats = False
+
+    def with_filter(self, predicate: Expression) -> Self:
+        """Skip rows that do not satisfy the filter where possible; readers must still apply the plan's
+        `remaining_filter`. Several filters are combined with AND.
+
+        Raises `InvalidFilterError` and `UnknownColumnError`."""
+        bound = bind(replace_now(predicate, self._engine.now()), self._whole_schema)
+        return self._with(_filter=all_of([self._filter, bound] if self._filter is not None else [bound]))
+
+    def with_read_schema(self, schema: StructType) -> Self:
+        """The columns to return: a subset of the whole schema (see `StructType.select`), including nested fields."""
+        return self._with(_schema=schema)
+
+    def with_stats(self) -> Self:
+        """Include statistics in the files."""
+        return self._with(_stats=True)
+
+    @abstractmethod
+    def build(self) -> _Plan: ...
+
+    def _with(self, **changes: Any) -> Self:
+        builder = copy(self)
+        builder.__dict__.update(changes)
+        return builder
 
 
 class ScanBuilder(PlanBuilder["Scan"]):
