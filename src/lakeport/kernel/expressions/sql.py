@@ -439,9 +439,7 @@ def _is_value_of(data_type: PrimitiveType, value: Any) -> bool:
 def _containing(name: str, text: Expression, part: str) -> Like:
     """startswith, endswith and contains as LIKE."""
     begins = text.startswith(part)
-    if name == "startswith":
-        return begins
-    return Like(text, "%" + begins.pattern[: None if name == "contains" else -1])
+    return begins if name == "startswith" else Like(text, "%" + begins.pattern[: None if name == "contains" else -1])
 
 
 def _exactly(data_type: PrimitiveType, value: Any) -> Any:
