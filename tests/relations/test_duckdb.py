@@ -104,6 +104,13 @@ def test_a_filter_compares_bytes_whatever_the_collation_of_the_connection_is(roo
     assert sorted(frame.to_duckdb(connection).fetchall()) == sorted((s,) for s in frame.to_arrow()["s"].to_pylist())
 
 
+def test_bytes_stay_bytes_whatever_the_settings_of_the_connection_are(root: str) -> None:
+    tables.create(root, {"b": [rb"\x41", b"\xff"]})
+    connection = duckdb.connect()
+    connection.execute("SET binary_as_string = true")
+    assert lakeport.scan(root).to_duckdb(connection).fetchall() == [(rb"\x41",), (b"\xff",)]
+
+
 def test_columns_may_have_the_names_of_virtual_ones(root: str) -> None:
     rows = {"file_index": [5, 6], "file_row_number": [7, 8], "filename": ["a", "b"], "C0": ["x", "x"]}
     tables.create(root, rows, partition_by=["C0"], properties={"delta.enableDeletionVectors": "true"})

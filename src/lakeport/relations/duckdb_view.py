@@ -73,7 +73,7 @@ class _View:
         paths = ", ".join(text_of(f.path) for f in self._files)
         read = [f"{self._keys[i]}: {self._target(i)}" for i in range(len(self._state.data_fields))]
         schema = f", schema=MAP {{{', '.join(read)}}}" if read else ""
-        return f"read_parquet([{paths}], hive_partitioning=false{schema})"
+        return f"read_parquet([{paths}], hive_partitioning=false, binary_as_string=false{schema})"
 
     def _target(self, index: int) -> str:
         stored = "TIMESTAMP" if index in self._local else type_of(self._state.data_fields[index].type)
