@@ -5,6 +5,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakeport
@@ -102,6 +103,31 @@ def test_a_filter_compares_bytes_whatever_the_collation_of_the_connection_is(roo
     connection.execute("SET default_collation = 'nocase'")
     frame = lakeport.scan(root).where(condition)
     assert sorted(frame.to_duckdb(connection).fetchall()) == sorted((s,) for s in frame.to_arrow()["s"].to_pylist())
+
+
+def test_bytes_stay_bytes_whatever_the_settings_of_the_connection_are(root: str) -> None:
+    tables.create(root, {"b": [rb"\x41", b"\xff"]})
+    connection = duckdb.connect()
+    connection.execute("SET binary_as_string = true")
+    assert lakeport.scan(root).to_duckdb(connection).fetchall() == [(rb"\x41",), (b"\xff",)]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_one_value_beside_nulls_is_none_of_them(root: str, kind: pa.DataType) -> None:
+    """Without a dictionary, which other writers give up where it does not pay."""
+    tables.create(root, pa.table({"s": pa.array([None, "a", "a", None], kind)}))
+    for file in Path(root).glob("*.parquet"):
+        pq.write_table(pq.read_table(file), file, use_dictionary=False)
+    rows = lakeport.scan(root)
+    assert rows.to_duckdb().filter("s IS NULL").count("*").fetchall() == [(2,)]
+    assert rows.where("s IS NULL").to_duckdb().count("*").fetchall() == [(2,)]
+
+
+def test_one_text_beside_nulls_in_a_struct_is_no_null(root: str) -> None:
+    tables.create(root, {"t": [{"u": None}, {"u": "a"}]})
+    for file in Path(root).glob("*.parquet"):
+        pq.write_table(pq.read_table(file), file, use_dictionary=False)
+    assert lakeport.scan(root).to_duckdb().filter("t.u IS NULL").count("*").fetchall() == [(1,)]
 
 
 def test_columns_may_have_the_names_of_virtual_ones(root: str) -> None:

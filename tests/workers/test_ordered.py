@@ -1,10 +1,12 @@
 """Threads whose results come in order, not far ahead of the consumer; `test_threads.py` has more on `map_ordered`."""
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from threading import Event, get_ident
+from threading import Event, Thread, get_ident
 
 import pytest
 
@@ -63,6 +65,41 @@ def test_the_error_of_a_file_comes_after_the_rows_of_those_before_it() -> None:
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="3"):
         next(results)
+
+
+ABANDONED = """
+import builtins
+from lakeport.workers.ordered import in_order
+
+results = in_order(range(9), lambda item: iter(range(99)), threads=2)
+print(next(results))
+if {long_lived}:
+    builtins.results = results
+"""
+
+
+@pytest.mark.parametrize("long_lived", [False, True])
+def test_results_that_nobody_closes_let_the_process_exit(long_lived: bool) -> None:
+    command = [sys.executable, "-c", ABANDONED.format(long_lived=long_lived)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize("possible", [0, 1])
+def test_a_thread_that_cannot_start_is_an_error(possible: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Thread.start
+    started: list[Thread] = []
+
+    def start_few(thread: Thread) -> None:
+        if len(started) == possible:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", start_few)
+    with pytest.raises(RuntimeError, match="can't start"):
+        list(in_order(range(9), lambda item: iter(range(99)), threads=2))
+    assert not any(thread.is_alive() for thread in started)
 
 
 def test_the_error_of_a_later_call_is_raised_while_the_first_one_runs() -> None:

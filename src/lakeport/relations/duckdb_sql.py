@@ -47,7 +47,11 @@ def shielded(column: str, data_type: pa.DataType) -> str:
 
     NaN is its greatest number. But it skips row groups by statistics, which leave NaN out, and lets Arrow compare, in
     another order. It does neither for TRY."""
-    return f"TRY({column})" if _has_floats(data_type) else column
+    return shield(column) if _has_floats(data_type) else column
+
+
+def shield(column: str) -> str:
+    return f"TRY({column})"
 
 
 def _has_floats(data_type: pa.DataType) -> bool:

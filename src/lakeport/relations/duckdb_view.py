@@ -20,7 +20,7 @@ from lakeport.kernel.scan import Scan, ScanFile, read_vector
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, types_in
 from lakeport.kernel.values import array_of, from_numpy, own_scalar
 from lakeport.locations import is_url
-from lakeport.relations.duckdb_sql import condition_of, name_of, shielded, text_of, type_of, value_of
+from lakeport.relations.duckdb_sql import condition_of, name_of, shield, shielded, text_of, type_of, value_of
 from lakeport.relations.footers import InexactError, Layout, Zone, layouts_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class _View:
         paths = ", ".join(text_of(f.path) for f in self._files)
         read = [f"{self._keys[i]}: {self._target(i)}" for i in range(len(self._state.data_fields))]
         schema = f", schema=MAP {{{', '.join(read)}}}" if read else ""
-        return f"read_parquet([{paths}], hive_partitioning=false{schema})"
+        return f"read_parquet([{paths}], hive_partitioning=false, binary_as_string=false{schema})"
 
     def _target(self, index: int) -> str:
         stored = "TIMESTAMP" if index in self._local else type_of(self._state.data_fields[index].type)
@@ -124,7 +124,10 @@ class _View:
     def _data_column(self, index: int) -> str:
         if index in self._local:
             return f"(c{index} AT TIME ZONE 'UTC')"
-        return shielded(f"c{index}", self._physical[index].type)
+        field = self._physical[index]
+        if any(layout.is_constant(field) for layout in self._layouts):
+            return shield(f"c{index}")
+        return shielded(f"c{index}", field.type)
 
     def _partition(self, field: StructField) -> str:
         if not isinstance(field.type, PrimitiveType):

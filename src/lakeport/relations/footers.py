@@ -20,6 +20,7 @@ _SPARK = b"org.apache.spark."
 _GREGORIAN_SINCE = b"3.1.0"
 """Earlier versions of Spark always wrote some dates or timestamps in Java's old calendar."""
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_BYTES = frozenset({"BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"})
 _BITS_IN_DOUBLE = 32
 """Integers up to this width are exact as doubles."""
 
@@ -44,11 +45,17 @@ class Layout:
     by_id: Mapping[bytes | None, pa.Field]
     int96: frozenset[str]
     """Top-level columns of that Parquet type, whose Arrow type is a timestamp in nanoseconds."""
+    constant: frozenset[str]
+    """The Parquet columns of `_constant_columns`."""
+
+    def is_constant(self, column: pa.Field) -> bool:
+        """Whether DuckDB may take values of the column, or of a part of it, for nulls."""
+        stored = self._stored(column)
+        return stored is not None and any(f"{path}.".startswith(f"{stored.name}.") for path in self.constant)
 
     def zone_of(self, column: pa.Field) -> Zone | None:
         """How the files store a column's timestamps; None if they do not have any. Raises `InexactError`."""
-        field_id = (column.metadata or {}).get(FIELD_ID)
-        stored = self.by_name.get(column.name.lower()) if field_id is None else self.by_id.get(field_id)
+        stored = self._stored(column)
         if stored is None:
             if not column.nullable:
                 raise InexactError(f"the required column {column.name!r} is missing from a file")
@@ -60,16 +67,21 @@ class Layout:
             return None
         return Zone.LOCAL if source.tz is None else Zone.UTC
 
+    def _stored(self, column: pa.Field) -> pa.Field | None:
+        field_id = (column.metadata or {}).get(FIELD_ID)
+        return self.by_name.get(column.name.lower()) if field_id is None else self.by_id.get(field_id)
+
 
 def layouts_of(paths: Iterable[str], *, with_times: bool) -> list[Layout]:
     """The distinct layouts of the files.
 
     Raises `InexactError` if a footer cannot be read or, with times, if a file may have some in the old calendar."""
-    return [_layout(schema) for schema in _distinct_schemas(paths, with_times)]
+    return [_layout(*kind) for kind in _distinct_kinds(paths, with_times)]
 
 
-def _distinct_schemas(paths: Iterable[str], with_times: bool) -> Iterator[pq.ParquetSchema]:
-    found: list[pq.ParquetSchema] = []
+def _distinct_kinds(paths: Iterable[str], with_times: bool) -> Iterator[tuple[pq.ParquetSchema, frozenset[str]]]:
+    """The schemas of the files and their `_constant_columns`."""
+    found: list[tuple[pq.ParquetSchema, frozenset[str]]] = []
     for path in paths:
         try:
             footer = pq.read_metadata(path)
@@ -77,9 +89,26 @@ def _distinct_schemas(paths: Iterable[str], with_times: bool) -> Iterator[pq.Par
             raise InexactError(str(error)) from error
         if with_times and _may_be_legacy(footer.metadata or {}):
             raise InexactError("a file may hold dates in Java's old calendar")
-        if not any(footer.schema.equals(schema) for schema in reversed(found)):
-            found.append(footer.schema)
-            yield footer.schema
+        constant = frozenset(_constant_columns(footer))
+        if not any(footer.schema.equals(schema) and constant == known for schema, known in reversed(found)):
+            found.append((footer.schema, constant))
+            yield found[-1]
+
+
+def _constant_columns(footer: pq.FileMetaData) -> Iterator[str]:
+    """The columns of text or bytes with a row group of nulls and a single value, as far as its statistics show: where
+    DuckDB 2.0 pushes IS NULL down, it finds every row of such a row group, unless there is a dictionary."""
+    columns = [footer.schema.column(index) for index in range(len(footer.schema))]
+    texts = [(i, column.path) for i, column in enumerate(columns) if column.physical_type in _BYTES]
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        yield from (path for index, path in texts if _is_constant(group.column(index)))
+
+
+def _is_constant(chunk: pq.ColumnChunkMetaData) -> bool:
+    statistics = chunk.statistics
+    if statistics is None or (statistics.has_null_count and statistics.null_count in (0, chunk.num_values)):
+        return False
+    return not statistics.has_min_max or bool(statistics.min_raw == statistics.max_raw)
 
 
 def _may_be_legacy(metadata: dict[bytes, bytes]) -> bool:
@@ -87,14 +116,15 @@ def _may_be_legacy(metadata: dict[bytes, bytes]) -> bool:
     return version < _GREGORIAN_SINCE or any(key.startswith(_SPARK + b"legacy") for key in metadata)
 
 
-def _layout(schema: pq.ParquetSchema) -> Layout:
+def _layout(schema: pq.ParquetSchema, constant: frozenset[str]) -> Layout:
     fields = list(schema.to_arrow_schema())
     by_name = {field.name.lower(): field for field in fields}
     if len(by_name) < len(fields):
         raise InexactError("a file has columns whose names differ only in case")
     by_id = {(field.metadata or {}).get(FIELD_ID): field for field in fields}
     leaves = (schema.column(index) for index in range(len(schema)))
-    return Layout(by_name, by_id, frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96"))
+    int96 = frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
+    return Layout(by_name, by_id, int96, constant)
 
 
 def _reads_exactly(source: pa.DataType, target: pa.DataType) -> bool:

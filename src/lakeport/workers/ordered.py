@@ -3,6 +3,7 @@ of a pool that outlives the call. `await_turn` lets many files be fetched at onc
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -105,10 +106,10 @@ def in_order(
                 if len(under_way) >= threads and sum(w for _, w in under_way) + following[1] > MOST_WAITED_FOR:
                     break
                 producer = _Producer(produce, following[0], _BATCHES_AHEAD if bounded else 0)
-                under_way.append((producer, following[1]))
-                if len(under_way) <= threads:
+                if len(under_way) < threads:
                     producer.turn.begin()
                 crew.run(producer)
+                under_way.append((producer, following[1]))
                 following = None
             if not under_way:
                 return
@@ -117,9 +118,10 @@ def in_order(
             if len(under_way) >= threads:
                 under_way[threads - 1][0].turn.begin()
     finally:
-        for producer, _ in under_way:
-            producer.stop()
-        crew.leave()
+        if not sys.is_finalizing():  # otherwise the threads do not run any more
+            for producer, _ in under_way:
+                producer.stop()
+            crew.leave()
 
 
 def await_turn() -> None:
@@ -225,11 +227,11 @@ class _Crew(Generic[_R]):
         self._threads: list[Thread] = []
 
     def run(self, producer: _Producer[_R]) -> None:
-        self._waiting.put(producer)
         if len(self._threads) < self._most:
             thread = Thread(target=self._work, name="lakeport-reader", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
+        self._waiting.put(producer)
 
     def _work(self) -> None:
         while (producer := self._waiting.get()) is not None:
