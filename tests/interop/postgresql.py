@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -65,13 +65,11 @@ class Postgresql:
         leader = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
         backends = [int(pid) for pid in Path(f"/proc/{leader}/task/{leader}/children").read_text().split()]
         backends += [leader] * whole
-        for pid in backends:
-            os.kill(pid, signal.SIGSTOP)
+        _signal(backends, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in backends:
-                os.kill(pid, signal.SIGCONT)
+            _signal(backends, signal.SIGCONT)
 
     def stop(self) -> None:
         """At once, whoever is still connected."""
@@ -119,3 +117,9 @@ def program(name: str) -> Any:
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
     found = shutil.which(name) or next((path / name for path in reversed(versions) if (path / name).exists()), None)
     return found or missing("PostgreSQL is not installed: run scripts/peers.sh")
+
+
+def _signal(processes: list[int], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):  # such as a worker of the autovacuum that was about to exit
+            os.kill(process, number)
