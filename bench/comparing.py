@@ -1,4 +1,4 @@
-"""One job by several libraries, by turns, each in a process of its own."""
+"""One job by several libraries in alternation, each in a process of its own."""
 
 from __future__ import annotations
 
