@@ -121,7 +121,7 @@ def _options(port: int) -> Options:
 
 
 def compare(comparison: Comparison, store: Distance) -> None:
-    """Run all libraries by turns, and print the medians beside those of the fastest peer."""
+    """Alternate between all libraries, and print the medians beside those of the fastest peer."""
     libraries = ("lakeport", *comparison.peers)
     rounds = [
         {name: measure(f"{name}_{comparison.job}", comparison.table, store) for name in libraries}

@@ -64,7 +64,7 @@ def _make_view(rows: Rows[Any] | str, connection: duckdb.DuckDBPyConnection, nam
 
 
 def tables_in(query: str, connection: duckdb.DuckDBPyConnection) -> set[NamedTable]:
-    """The tables that a statement names in full or in quotes. None if it cannot be parsed: DuckDB reports the error."""
+    """The tables that a statement names in full or in quotes; none if it cannot be parsed: DuckDB reports the error."""
     import duckdb
 
     try:

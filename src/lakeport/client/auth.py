@@ -209,7 +209,7 @@ class Authorization(Protocol):
         ...
 
     def renewed(self, refused: str) -> str | None:
-        """A new value after the server rejected this one; None if there is no other."""
+        """A new value after the server rejected this one; None if no other can be had."""
         ...
 
 
