@@ -121,10 +121,12 @@ def kill(folder: Path, table: Path, *, kills: int, seed: int = 0) -> Counter[str
     moments = random.Random(seed)
     ends: Counter[str] = Counter()
     with serving(folder, table) as server:
+        started = time.monotonic()
         whole = _lines(server)
+        seconds = time.monotonic() - started
     for _ in range(kills):
         with contextlib.suppress(ProcessLookupError), serving(folder, table) as server:
-            timer = threading.Timer(moments.uniform(0.0, 1.5), os.kill, (server.pid, signal.SIGKILL))
+            timer = threading.Timer(moments.uniform(0.0, seconds), os.kill, (server.pid, signal.SIGKILL))
             timer.start()
             ends[_end(server, whole)] += 1
             timer.join()
