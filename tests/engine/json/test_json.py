@@ -11,9 +11,9 @@ from lakeport.engine import memory_engine
 from lakeport.engine.json import files as engine_json
 from lakeport.engine.json.cells import parse_cells
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.actions import REMOVE
+from lakeport.kernel.actions import REMOVE, STATE_FIELDS
 from lakeport.kernel.engine import FILE_INDEX, FileStatus
-from lakeport.kernel.log import STATE_FIELDS, FileColumns
+from lakeport.kernel.log import FileColumns
 
 SCHEMA = pa.schema([pa.field("add", FileColumns(row_tracking=True, stats=True).add_type), REMOVE, *STATE_FIELDS])
 VECTOR = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 3, "cardinality": 1}

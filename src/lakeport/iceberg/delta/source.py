@@ -23,6 +23,7 @@ from lakeport.iceberg.delta.change import squash as squashed
 from lakeport.iceberg.delta.kept_version import OtherHistoryError, open_kept
 from lakeport.iceberg.table.metadata import is_in_step, mirrored_time
 from lakeport.iceberg.table.schema import Json
+from lakeport.kernel.actions import TableState
 from lakeport.kernel.changes import CommitRange
 from lakeport.kernel.definition import is_catalog_managed
 from lakeport.kernel.engine import FileStatus
@@ -31,7 +32,6 @@ from lakeport.kernel.log import (
     CommitActions,
     LogReplay,
     LogSegment,
-    TableState,
     checksum_path,
     is_checkpoint,
     read_checksum,

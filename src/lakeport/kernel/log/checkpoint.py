@@ -9,17 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.actions import SIDECAR
+from lakeport.kernel.actions import SIDECAR, STATE_FIELDS, TableState
 from lakeport.kernel.engine import Engine, FileSplit, FileStatus
 from lakeport.kernel.log.segment import Checkpoint
 from lakeport.kernel.paths import is_within, resolve_path
 
 
-def read_checkpoint_actions(
-    engine: Engine, checkpoint: Checkpoint, fields: Sequence[pa.Field]
-) -> Iterator[pa.RecordBatch]:
-    """The actions in the checkpoint itself: every kind but file actions."""
-    return _read(engine, checkpoint.files, pa.schema(fields))
+def read_checkpoint_state(engine: Engine, checkpoint: Checkpoint) -> TableState:
+    """The newest action of each kind but file actions, from the checkpoint itself."""
+    state = TableState()
+    for batch in _read(engine, checkpoint.files, pa.schema(STATE_FIELDS)):
+        state.add_older(batch, checkpoint.files)
+    return state
 
 
 def read_checkpoint_adds(engine: Engine, checkpoint: Checkpoint, add_type: pa.DataType) -> Iterator[pa.StructArray]:

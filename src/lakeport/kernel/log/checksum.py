@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 
 from lakeport.errors import LakeportError
-from lakeport.kernel.actions import Add, DomainMetadata, Format, Metadata, Protocol, Remove, Transaction
+from lakeport.kernel.actions import Add, DomainMetadata, Format, Metadata, Protocol, Remove, TableState, Transaction
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.log.names import checksum_path
-from lakeport.kernel.log.state import TableState
 
 
 class Checksum(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

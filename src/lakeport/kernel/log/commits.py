@@ -17,11 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Transaction, to_action
+from lakeport.kernel.actions import (
+    STATE_FIELDS,
+    Add,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    TableState,
+    Transaction,
+    to_action,
+)
 from lakeport.kernel.engine import FILE_INDEX, Engine, FileStatus, StorageClient
-from lakeport.kernel.log.file_columns import FileColumns
-from lakeport.kernel.log.keys import decode_paths, present_actions
-from lakeport.kernel.log.state import STATE_FIELDS, TableState
+from lakeport.kernel.log.files import FileColumns, decode_paths, present_actions
 from lakeport.kernel.values import TRUE, to_integers, to_mask
 
 FILE_KINDS = ("add", "remove", "cdc")

@@ -16,16 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import CorruptTableError
-from lakeport.kernel.actions import REMOVE, Metadata, Protocol
+from lakeport.kernel.actions import REMOVE, Metadata, Protocol, TableState
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.lazy import lazy_property
-from lakeport.kernel.log.checkpoint import read_checkpoint_adds
+from lakeport.kernel.log.checkpoint import read_checkpoint_adds, read_checkpoint_state
 from lakeport.kernel.log.checksum import Checksum, read_checksum
 from lakeport.kernel.log.commits import read_batches
-from lakeport.kernel.log.file_columns import FileColumns, compact_adds, file_batch, to_file_batch
-from lakeport.kernel.log.keys import file_keys, first_occurrences, keys_of
+from lakeport.kernel.log.files import (
+    FileColumns,
+    compact_adds,
+    file_batch,
+    file_keys,
+    first_occurrences,
+    keys_of,
+    to_file_batch,
+)
 from lakeport.kernel.log.segment import Checkpoint, Commit, LogSegment
-from lakeport.kernel.log.state import TableState, read_checkpoint_state
 from lakeport.kernel.values import from_numpy
 
 _CACHE_LIMIT = 256 << 20

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.actions import DELETION_VECTOR, TEXT_MAP, Format
+from lakeport.kernel.actions import DELETION_VECTOR, TEXT_MAP, Format, TableState
 from lakeport.kernel.data_files import (
     conform_parsed,
     format_stats,
@@ -29,7 +29,6 @@ from lakeport.kernel.engine import AS_STORED, Engine
 from lakeport.kernel.expressions import Column
 from lakeport.kernel.log import (
     LogSegment,
-    TableState,
     commit_files,
     first_occurrences,
     keys_of,

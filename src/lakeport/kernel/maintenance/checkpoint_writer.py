@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.kernel.actions import SIDECAR, TEXT_MAP
+from lakeport.kernel.actions import SIDECAR, STATE_FIELDS, TEXT_MAP
 from lakeport.kernel.definition import (
     CHECKPOINT_POLICY,
     DELETED_FILE_RETENTION,
@@ -26,7 +26,6 @@ from lakeport.kernel.definition import (
 )
 from lakeport.kernel.engine import Engine, FileStatus
 from lakeport.kernel.log import (
-    STATE_FIELDS,
     FileTotals,
     LogSegment,
     checkpoint_path,
