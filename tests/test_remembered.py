@@ -10,8 +10,7 @@ from obstore.store import MemoryStore
 
 from lakeport import tables
 from lakeport.errors import LakeportError, TableNotFoundError
-from lakeport.frame.frame import Frame
-from lakeport.frame.opening import open_source
+from lakeport.frame.frame import Frame, open_source
 from lakeport.frame.remembered import RememberedTable
 from lakeport.kernel.engine import Engine
 from lakeport.source import LATEST, PathTable
