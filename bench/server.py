@@ -147,7 +147,7 @@ def signing_rates(count: int) -> tuple[float, float]:
     import boto3
 
     from lakeport.server.catalog.model import Table
-    from lakeport.server.signing import Signers
+    from lakeport.server.signing.signers import Signers
 
     keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "aws_region": "us-east-1"}
     signers = Signers(b"key", endpoint="/delta-sharing", seconds=3600, storage=keys)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakeport.server.catalog.model import Table
-from lakeport.server.signing import Signers
+from lakeport.server.signing.signers import Signers
 from tests.interop.servers import Bucket, FakeGcsBucket
 
 NAMES = [

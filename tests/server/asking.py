@@ -16,7 +16,7 @@ from lakeport.server.answers.opened_tables import TableCache
 from lakeport.server.answers.service import TableService
 from lakeport.server.answers.versions import QueryRules, Versions
 from lakeport.server.catalog.model import Recipient, Table
-from lakeport.server.signing import Signers
+from lakeport.server.signing.signers import Signers
 from lakeport.sharing.capabilities import parse_capabilities
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.testing.builder import TableBuilder, protocol, struct

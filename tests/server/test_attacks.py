@@ -27,8 +27,8 @@ from lakeport.server.catalog.index import token_digest
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient
 from lakeport.server.config import Limits
 from lakeport.server.records.logs import JsonLines, TextLines
-from lakeport.server.signing import Signers
 from lakeport.server.signing.disk import FileUrls
+from lakeport.server.signing.signers import Signers
 from tests.server.asking import built, pretended
 from tests.server.running import KEY, TOKEN, Running, recipient, running, sharing, wait_until
 

@@ -34,7 +34,7 @@ from lakeport.server.routes.operations import DESCRIPTIONS, PROBES, metrics
 from lakeport.server.routes.parsing import HttpRequest, scope_of
 from lakeport.server.routes.tables import TABLE_ROUTES
 from lakeport.server.services import Services, services_of
-from lakeport.server.signing import Signers
+from lakeport.server.signing.signers import Signers
 
 _EXPOSED = ["Delta-Table-Version", "delta-sharing-capabilities", "fileidhash", "X-Request-Id", "Retry-After"]
 

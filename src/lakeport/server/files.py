@@ -26,7 +26,7 @@ from lakeport.server.http.asgi import Header, Receive, RequestRecord, Scope, Sen
 from lakeport.server.http.lanes import Lane, Workers
 from lakeport.server.http.refusals import Refusal, error_reply, not_found, unavailable
 from lakeport.server.signing.disk import FileUrl, FileUrls
-from lakeport.server.signing.table_signer import is_clean
+from lakeport.server.signing.signers import is_clean
 
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}

@@ -21,7 +21,7 @@ from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import BearerToken, CatalogContent, Recipient, Share, Table
 from lakeport.server.files import FilesApp
 from lakeport.server.http.asgi import Receive, Scope, Send
-from lakeport.server.signing import Signers
+from lakeport.server.signing.signers import Signers
 
 KEY = b"a key for tests, as long as any"
 ENDPOINT = "/delta-sharing"

@@ -12,9 +12,8 @@ import pytest
 
 from lakeport.errors import SharingError, StorageError
 from lakeport.server.catalog.model import Table
-from lakeport.server.signing import Signers
 from lakeport.server.signing.disk import FileUrl, FileUrls
-from lakeport.server.signing.table_signer import is_clean
+from lakeport.server.signing.signers import Signers, is_clean
 
 KEY = b"a key for tests, as long as any"
 NOW = 1_700_000_000.25

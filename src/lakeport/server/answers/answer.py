@@ -10,7 +10,7 @@ from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.formats import choose_format
 from lakeport.server.answers.lines import LineWriter, Urls, encode_line, line_writer
 from lakeport.server.answers.plan import Files, Page, Plan, State
-from lakeport.server.signing import TableSigner
+from lakeport.server.signing.signers import TableSigner
 from lakeport.sharing.capabilities import Capabilities, format_capabilities
 from lakeport.sharing.lines import EndStreamAction
 

@@ -17,7 +17,7 @@ from lakeport.server.answers.range import RangeFiles
 from lakeport.server.answers.snapshot import SnapshotFiles, plan_metadata, read_hints
 from lakeport.server.answers.versions import Versions
 from lakeport.server.http.refusals import invalid
-from lakeport.server.signing import Signers
+from lakeport.server.signing.signers import Signers
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 
 

@@ -21,7 +21,6 @@ from lakeport.errors import SharingError
 from lakeport.locations import store_root
 from lakeport.server.credentials.azure import PREFIXES
 from lakeport.server.credentials.cloud_vendor import StoreOptions
-from lakeport.server.signing.table_signer import Place
 
 if TYPE_CHECKING:
     from obstore import SignCapableStore
@@ -112,7 +111,9 @@ class IdentityBlobPlace:
         return self.objects.sign(relative)
 
 
-def object_place(root: str, store: SignCapableStore, seconds: int, now: Callable[[], float]) -> Place:
+def object_place(
+    root: str, store: SignCapableStore, seconds: int, now: Callable[[], float]
+) -> ObjectPlace | BlobPlace | IdentityBlobPlace:
     from obstore.store import AzureStore
 
     objects = ObjectPlace(root, store, timedelta(seconds=seconds))
