@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
 import pyarrow as pa
 
 from lakeport.engine.parquet import load_polars
-from lakeport.frame.selection import Selection
 from lakeport.kernel.changes import ChangeFile, ChangeScan
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, columns_in, format_expression, parse_filter
@@ -31,6 +30,25 @@ _Plan = TypeVar("_Plan", bound=Scan | ChangeScan, covariant=True)
 
 _SMALL_LIMIT = 10_000
 """Up to this many rows, one thread is enough: read-ahead would be wasted."""
+
+
+class Selection(Protocol[_Plan]):
+    """The part of a table that a frame reads. Opened once, on first use, for all threads and views."""
+
+    source: TableSource
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def schema(self) -> StructType: ...
+
+    @property
+    def definition(self) -> Snapshot | None:
+        """The schema, properties and protocol of the version; None if there are several."""
+
+    def scan_builder(self, condition: Expression | None, limit: int | None) -> PlanBuilder[_Plan]:
+        """A plan for all rows; files may be missing, as in `TableSource.snapshot`."""
 
 
 @dataclass(frozen=True, eq=False)
