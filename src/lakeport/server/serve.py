@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import resource
@@ -25,7 +24,7 @@ from lakeport.server.app import create_app
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.config import ServerConfig
 from lakeport.server.connections.accepting import Acceptor
-from lakeport.server.connections.admission import Admission, Slot
+from lakeport.server.connections.admission import Admission
 from lakeport.server.connections.protocol import LimitedProtocol
 from lakeport.server.middleware import Observed
 from lakeport.server.records.logs import set_up_logging
@@ -117,15 +116,11 @@ class GracefulServer(uvicorn.Server):
         await super().startup([])
         admission = Admission(self._services.config.limits, self._services.proxies)
         self._services.metrics.watch("connections_open", "Open client connections.", lambda: admission.open)
+        serving = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        protocol = partial(self.config.http_protocol_class, **serving)
         for listening in sockets or ():
-            self.servers.append(Acceptor(listening, admission, self._protocol, self.config.ssl))  # type: ignore[arg-type]  # all that is used
+            self.servers.append(Acceptor(listening, admission, protocol, self.config.ssl))  # type: ignore[arg-type]  # all that is used
         self._on_start()
-
-    def _protocol(self, slot: Slot) -> asyncio.Protocol:
-        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # ours
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, slot=slot
-        )
-        return made
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A second signal stops at once. Signals are not re-raised on exit: they were handled."""

@@ -31,7 +31,7 @@ class Acceptor:
         self,
         listening: socket.socket,
         admission: Admission,
-        protocol: Callable[[Slot], asyncio.Protocol],
+        protocol: Callable[..., asyncio.Protocol],
         tls: ssl.SSLContext | None,
     ) -> None:
         self._listening, self._admission, self._protocol, self._tls = listening, admission, protocol, tls
@@ -91,7 +91,7 @@ class Acceptor:
         seconds = min(self._admission.limits.head_seconds, CROWDED_SECONDS if slot.refused else math.inf)
         timing = {} if self._tls is None else {"ssl_handshake_timeout": seconds}
         try:
-            await self._loop.connect_accepted_socket(lambda: self._protocol(slot), peer, ssl=self._tls, **timing)
+            await self._loop.connect_accepted_socket(lambda: self._protocol(slot=slot), peer, ssl=self._tls, **timing)
         except Exception as error:  # the client does not speak TLS, or has disconnected
             slot.release()
             _debug("a connection failed: %s", error)
