@@ -1,7 +1,6 @@
 """Profiles: every kind is read and written, and secrets are not told."""
 
 import json
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from lakeport.sharing.profile import (
     format_profile,
     parse_profile,
     read_profile,
-    write_profile,
 )
 
 URL = "https://sharing.example.com/delta-sharing"
@@ -79,16 +77,6 @@ def test_a_profile_is_text_or_a_file(tmp_path: Path) -> None:
     assert read_profile(path) == read_profile(str(path)) == read_profile(f"\n {json.dumps(V1)}")
     with pytest.raises(FileNotFoundError, match=r"no profile at .*nothing"):
         read_profile(tmp_path / "nothing.share")
-
-
-def test_a_profile_is_written_for_its_owner_alone_and_never_over_another(tmp_path: Path) -> None:
-    path = tmp_path / "config.share"
-    profile = Profile(endpoint=URL, credentials=BearerToken(token="s3cret"))
-    write_profile(profile, path)
-    assert read_profile(path) == profile
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(FileExistsError):
-        write_profile(profile, path)
 
 
 def test_a_token_expires() -> None:

@@ -97,13 +97,6 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def write_profile(profile: Profile, path: str | os.PathLike[str]) -> None:
-    """Write a new file that only its owner can read. Raises `FileExistsError`, and other `OSError`s."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(format_profile(profile))
-
-
 def parse_profile(text: str | bytes, what: str = "the profile") -> Profile:
     """Parse the JSON text of a profile. Raises `ValueError`, which calls the text `what` and never quotes it."""
     try:

@@ -38,7 +38,7 @@ class _TextLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def read_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping in the file, with `${NAME}` replaced from the environment.
 
     Raises `CatalogError` if the file is not YAML or not a mapping, or if a variable is not set."""
@@ -55,7 +55,7 @@ def read_yaml(path: str | Path, environment: Mapping[str, str] = os.environ) -> 
         raise CatalogError(f"{path} is not valid YAML ({type(error).__name__})") from None
     if not isinstance(document, dict):
         raise CatalogError(f"{path} has no settings: it must be a mapping of keys to values")
-    filled: dict[str, Any] = _filled(document, "", path, environment)
+    filled: dict[str, Any] = _filled(document, "", path)
     return filled
 
 
@@ -106,14 +106,14 @@ def _struct(kind: Any) -> type[msgspec.Struct] | None:
     return next((found for part in get_args(kind) if (found := _struct(part)) is not None), None)
 
 
-def _filled(value: Any, key: str, path: str | Path, environment: Mapping[str, str]) -> Any:
+def _filled(value: Any, key: str, path: str | Path) -> Any:
     if isinstance(value, dict):
-        return {str(k): _filled(v, _below(key, k), path, environment) for k, v in value.items()}
+        return {str(k): _filled(v, _below(key, k), path) for k, v in value.items()}
     if isinstance(value, list):
-        return [_filled(v, f"{key}[{i}]", path, environment) for i, v in enumerate(value)]
+        return [_filled(v, f"{key}[{i}]", path) for i, v in enumerate(value)]
     if value is None:
         return None
-    return _VARIABLE.sub(lambda found: _variable(found[1], key, path, environment), str(value))
+    return _VARIABLE.sub(lambda found: _variable(found[1], key, path), str(value))
 
 
 def _without_nulls(value: Any) -> Any:
@@ -124,9 +124,9 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _variable(name: str, key: str, path: str | Path, environment: Mapping[str, str]) -> str:
+def _variable(name: str, key: str, path: str | Path) -> str:
     try:
-        return environment[name]
+        return os.environ[name]
     except KeyError:
         raise CatalogError(f"{path}: {key}: the environment variable {name} is not set") from None
 

@@ -29,12 +29,12 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] i
 _CONTROLS |= {ord("\n"): "\\n", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
-def set_up_logging(log_format: str, level: int = logging.INFO) -> None:
+def set_up_logging(log_format: str) -> None:
     """Send this process's logs to stderr. `log_format` is `json` or `text`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("lakeport").setLevel(level)
+    logging.getLogger("lakeport").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     logging.getLogger("uvicorn.access").disabled = True
 
