@@ -94,10 +94,10 @@ Found = dict[str, list[Point]]
 
 
 def bench_growth(growth: Growth, folder: Path) -> None:
-    measure(growth, {size: growth.make(folder, size) for size in growth.sizes})
+    show(growth, times(growth, {size: growth.make(folder, size) for size in growth.sizes}))
 
 
-def measure(growth: Growth, tables: Mapping[int, Path]) -> None:
+def times(growth: Growth, tables: Mapping[int, Path]) -> Found:
     tools = [tool for tool in (LAKEPORT, *growth.peers) if Path(tool.python).exists()]
     found: Found = {tool.name: [] for tool in tools}
     for size, table in tables.items():
@@ -106,6 +106,10 @@ def measure(growth: Growth, tables: Mapping[int, Path]) -> None:
         for name, entry in entries.items():
             of_tool = results[entry]
             found[name].append(Point(size, median(of_tool, "seconds"), median(of_tool, "cpu_seconds")))
+    return found
+
+
+def show(growth: Growth, found: Found) -> None:
     print(f"{growth.title}: {growth.unit}")
     for name, points in found.items():
         print(f"  {name:10} {_figures(points)}{'  fastest peer' if name == _best(found) else ''}", flush=True)
