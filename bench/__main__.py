@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench import client, everyday, growth, iceberg, server, spark, spark_native, spark_write, stores, tables
@@ -85,13 +86,9 @@ def bench_everyday(folder: Path) -> None:
     everyday.bench_everyday(folder)
 
 
-def bench_growth(folder: Path) -> None:
-    growth.bench_growth(folder)
-
-
 BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "everyday": bench_everyday,
-    "growth": bench_growth,
+    **{f"growth-{part.name}": partial(growth.bench_growth, part) for part in growth.GROWTHS},
     "log": bench_log,
     "checkpoint": bench_checkpoint,
     "scan": bench_scan,

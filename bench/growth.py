@@ -1,18 +1,23 @@
-"""How cost grows with rows, files, columns and commits, beside the fastest peer: figures, and a plot of them."""
+"""How cost grows with rows, files, columns and commits, beside the fastest peer.
+
+Each of the four is measured by a run of its own, which keeps its figures; the plot shows the newest ones of all four.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench import lineitem
-from bench.comparing import Result, median, run_by_turns
+from bench.comparing import median, run_by_turns
 from bench.everyday import DELTALAKE, DUCKDB, LAKEPORT, POLARS, Tool
 from bench.plot import Line, Look, Panel, draw
 
 PLOT = Path(__file__).with_name("growth.svg")
+FIGURES = Path(__file__).with_name("growth.json")
 ROUNDS = 3
 LOOKS = {
     "lakeport, wall": Look("#1f5fbf"),
@@ -26,6 +31,7 @@ LOOKS = {
 class Growth:
     """A job on tables that differ in one size."""
 
+    name: str
     title: str
     unit: str
     sizes: Sequence[int]
@@ -36,6 +42,7 @@ class Growth:
 
 GROWTHS = (
     Growth(
+        "rows",
         "Read all columns to Arrow",
         "rows, in files of 500,000",
         (1_000_000, 4_000_000, 16_000_000),
@@ -44,6 +51,7 @@ GROWTHS = (
         (POLARS, DUCKDB, DELTALAKE),
     ),
     Growth(
+        "files",
         "Read 1 million rows",
         "files",
         (100, 1_000, 10_000),
@@ -51,45 +59,107 @@ GROWTHS = (
         "all",
         (POLARS, DUCKDB, DELTALAKE),
     ),
-    Growth("Read 3 rows", "columns", (10, 100, 1_000, 4_000), lineitem.wide_table, "all", (POLARS, DUCKDB, DELTALAKE)),
     Growth(
-        "List files, no checkpoint", "commits", (100, 1_000, 5_000, 20_000), lineitem.long_log, "list", (DELTALAKE,)
+        "columns",
+        "Read 3 rows",
+        "columns",
+        (10, 100, 1_000, 4_000),
+        lineitem.wide_table,
+        "all",
+        (POLARS, DUCKDB, DELTALAKE),
+    ),
+    Growth(
+        "commits",
+        "List files, no checkpoint",
+        "commits",
+        (100, 1_000, 5_000, 20_000),
+        lineitem.long_log,
+        "list",
+        (DELTALAKE,),
     ),
 )
 
 
-def bench_growth(folder: Path) -> None:
-    PLOT.write_text(draw([_measure(folder, growth) for growth in GROWTHS], LOOKS))
+@dataclass(frozen=True)
+class Point:
+    """Median times for a table of this size."""
+
+    size: int
+    seconds: float
+    cpu_seconds: float
+
+
+Found = dict[str, list[Point]]
+"""The points of each tool."""
+
+
+def bench_growth(growth: Growth, folder: Path) -> None:
+    show(growth, times(growth, {size: growth.make(folder, size) for size in growth.sizes}))
+
+
+def times(growth: Growth, tables: Mapping[int, Path]) -> Found:
+    tools = [tool for tool in (LAKEPORT, *growth.peers) if Path(tool.python).exists()]
+    found: Found = {tool.name: [] for tool in tools}
+    for size, table in tables.items():
+        entries = {tool.name: tool.on(growth.task, table) for tool in tools}
+        results = run_by_turns(list(entries.values()), ROUNDS)
+        for name, entry in entries.items():
+            of_tool = results[entry]
+            found[name].append(Point(size, median(of_tool, "seconds"), median(of_tool, "cpu_seconds")))
+    return found
+
+
+def show(growth: Growth, found: Found) -> None:
+    print(f"{growth.title}: {growth.unit}")
+    for name, points in found.items():
+        print(f"  {name:10} {_figures(points)}{'  fastest peer' if name == _best(found) else ''}", flush=True)
+    _keep(growth, found)
+    _plot()
+
+
+def _kept() -> dict[str, Found]:
+    if not FIGURES.exists():
+        return {}
+    kept = json.loads(FIGURES.read_text(encoding="utf-8"))
+    return {
+        growth: {tool: [Point(**point) for point in points] for tool, points in found.items()}
+        for growth, found in kept.items()
+    }
+
+
+def _keep(growth: Growth, found: Found) -> None:
+    kept = _kept() | {growth.name: found}
+    plain = {
+        name: {tool: [asdict(point) for point in points] for tool, points in of_tools.items()}
+        for name, of_tools in kept.items()
+    }
+    FIGURES.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+
+
+def _plot() -> None:
+    kept = _kept()
+    PLOT.write_text(draw([_panel(growth, kept[growth.name]) for growth in GROWTHS if growth.name in kept], LOOKS))
     print(f"plotted in {PLOT}")
 
 
-def _measure(folder: Path, growth: Growth) -> Panel:
-    tools = [tool for tool in (LAKEPORT, *growth.peers) if Path(tool.python).exists()]
-    found: dict[Tool, list[tuple[int, list[Result]]]] = {tool: [] for tool in tools}
-    for size in growth.sizes:
-        table = growth.make(folder, size)
-        entries = {tool: tool.on(growth.task, table) for tool in tools}
-        results = run_by_turns(list(entries.values()), ROUNDS)
-        for tool, entry in entries.items():
-            found[tool].append((size, results[entry]))
-    best = min(tools[1:], key=lambda tool: median(found[tool][-1][1], "seconds"))
-    print(f"{growth.title}: {growth.unit}")
-    for tool in tools:
-        print(f"  {tool.name:10} {_figures(found[tool])}{'  fastest peer' if tool == best else ''}", flush=True)
+def _best(found: Found) -> str:
+    """The peer that is fastest at the largest size."""
+    return min((name for name in found if name != LAKEPORT.name), key=lambda name: found[name][-1].seconds)
+
+
+def _panel(growth: Growth, found: Found) -> Panel:
+    best = _best(found)
     lines = [
-        Line(f"{name}, {clock}", [(size, median(results, what)) for size, results in found[tool]])
-        for name, tool in {"lakeport": LAKEPORT, "fastest peer": best}.items()
+        Line(f"{label}, {clock}", [(point.size, getattr(point, what)) for point in found[name]])
+        for label, name in {"lakeport": LAKEPORT.name, "fastest peer": best}.items()
         for clock, what in {"wall": "seconds", "CPU": "cpu_seconds"}.items()
     ]
-    return Panel(f"{growth.title} (peer: {best.name})", growth.unit, "seconds", lines)
+    return Panel(f"{growth.title} (peer: {best})", growth.unit, "seconds", lines)
 
 
-def _figures(found: Sequence[tuple[int, Sequence[Result]]]) -> str:
+def _figures(points: Sequence[Point]) -> str:
     """Times at each size, and the exponent by which CPU time grows at the end: 1 is linear."""
-    times = [
-        f"{size:,}: {median(results, 'seconds'):.3f} s, CPU {median(results, 'cpu_seconds'):.3f} s"
-        for size, results in found
-    ]
-    (small, few), (large, many) = found[-2:]
-    exponent = math.log(median(many, "cpu_seconds") / median(few, "cpu_seconds")) / math.log(large / small)
+    times = [f"{point.size:,}: {point.seconds:.3f} s, CPU {point.cpu_seconds:.3f} s" for point in points]
+    small, large = points[-2:]
+    exponent = math.log(large.cpu_seconds / small.cpu_seconds) / math.log(large.size / small.size)
     return f"{'; '.join(times)}; exponent {exponent:.2f}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from threading import Event, Thread, get_ident
+from time import monotonic
 
 import pytest
 
@@ -83,6 +84,24 @@ def test_results_that_nobody_closes_let_the_process_exit(long_lived: bool) -> No
     command = [sys.executable, "-c", ABANDONED.format(long_lived=long_lived)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert (ended.stdout, ended.stderr) == ("0\n", "")
+
+
+def test_a_consumer_that_stops_does_not_wait_for_a_storage_that_hangs() -> None:
+    gone = Event()
+
+    def batches(file: int) -> Iterator[int]:
+        yield file
+        if file:
+            assert gone.wait(60)
+
+    results = in_order(range(3), batches, threads=3)
+    try:
+        assert next(results) == 0
+        began = monotonic()
+        results.close()
+        assert monotonic() - began < 20
+    finally:
+        gone.set()
 
 
 @pytest.mark.parametrize("possible", [0, 1])

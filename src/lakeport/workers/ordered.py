@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from queue import Queue, SimpleQueue
 from threading import Event, Thread, local
+from time import monotonic
 from typing import Generic, TypeVar
 
 from lakeport.workers.workplace import StoppedError
@@ -23,6 +24,8 @@ _BATCHES_AHEAD = 2
 MOST_WAITED_FOR = 64 << 20
 """Bytes of files that are fetched ahead, by several at once."""
 _MOST_THREADS = 16
+_PATIENCE = 2.0
+"""Seconds to wait for threads whose results are no longer needed."""
 _CALLS_AHEAD = 16
 """Maximum number of calls per thread ahead of the next result to be taken."""
 
@@ -121,7 +124,7 @@ def in_order(
         if not sys.is_finalizing():  # otherwise the threads do not run any more
             for producer, _ in under_way:
                 producer.stop()
-            crew.leave()
+            crew.leave(monotonic() + _PATIENCE)
 
 
 def await_turn() -> None:
@@ -208,13 +211,11 @@ class _Producer(Generic[_R]):
             yield item
 
     def stop(self) -> None:
-        """Let it stop at the next result."""
+        """Let it stop at the next result, for which there is room again."""
         self._stopped.set()
         self.turn.stop()
-        while not self._ended.is_set():
-            while not self._queue.empty():
-                self._queue.get_nowait()
-            self._ended.wait(0.01)
+        while not self._queue.empty():
+            self._queue.get_nowait()
 
 
 class _Crew(Generic[_R]):
@@ -237,9 +238,9 @@ class _Crew(Generic[_R]):
         while (producer := self._waiting.get()) is not None:
             producer.run()
 
-    def leave(self) -> None:
-        """Let the threads end, and wait for them: none has anything to run."""
+    def leave(self, until: float) -> None:
+        """Let the threads end, and wait for them until then: one may wait for a storage that hangs."""
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, until - monotonic()))

@@ -12,7 +12,7 @@ from lakeport.engine.storage.failures import store_errors
 from lakeport.engine.storage.objects import ObjectFiles, open_object_files, open_store
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import AccessDeniedError, StorageError, UnusableStorageError
-from lakeport.testing.http import Asked, Pause, Stall, Steps, head, reply, scripted
+from lakeport.testing.http import Asked, Close, Pause, Stall, Steps, head, reply, scripted
 
 _S3 = {"aws_endpoint": "http://127.0.0.1:9000", "region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
 
@@ -120,6 +120,72 @@ def test_a_file_that_is_shorter_than_the_caller_thinks_ends_where_it_ends() -> N
         files = open_object_files(server.url, {})
         assert len(files.read(f"{server.url}/x", 0, 10**15)) == len(content)
         assert len(server.asked) < 20
+
+
+def test_an_object_that_is_overwritten_while_it_is_read_is_an_error() -> None:
+    store = MemoryStore()
+    files = ObjectFiles("s3://bucket", store)
+    files.write("s3://bucket/x", bytes(3 << 20))
+    [status] = files.list_all("s3://bucket")
+    with files.open_input(status) as source:
+        assert source.read(5) == bytes(5)
+        files.write("s3://bucket/x", b"1" * (3 << 20), overwrite=True)
+        with pytest.raises(StorageError, match="overwritten while it was read"):
+            source.read(5)
+    with files.open_input(status) as source:
+        assert source.read(5) == b"11111"
+
+
+def test_pieces_of_two_contents_are_not_joined() -> None:
+    content = bytes(20 << 20)
+    whole = ranges_of(content)
+
+    def answer(asked: Asked) -> Steps:
+        opening, *body = whole(asked)
+        assert isinstance(opening, bytes)
+        return [opening.replace(b"etag: x", b"etag: y") if asked.number == 2 else opening, *body]
+
+    with scripted(answer) as server, pytest.raises(StorageError, match="overwritten while it was read"):
+        open_object_files(server.url, {}).read(f"{server.url}/x", 0, len(content))
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_storage_that_fails_for_good_is_asked_five_times(status: int) -> None:
+    with scripted(lambda _: reply(b"busy", status)) as server:
+        with pytest.raises(StorageError, match=f"status code: {status}|after 4 retries"):
+            open_object_files(server.url, {}).read(f"{server.url}/x", 100, 9)
+        assert [asked.method for asked in server.asked] == ["GET"] * 5
+
+
+def wrong_ranges() -> dict[str, Steps]:
+    part = {"content-range": "bytes 100-108/2000", **HEADERS}
+    return {
+        "the whole object": reply(bytes(2000), 200, HEADERS),
+        "other bytes": reply(bytes(9), 206, part | {"content-range": "bytes 0-8/2000"}),
+        "too few bytes": reply(bytes(4), 206, part | {"content-range": "bytes 100-103/2000"}),
+        "no range": reply(bytes(9), 206, HEADERS),
+        "no such range, although there is": reply(b"", 416, {"content-range": "bytes */2000"}),
+    }
+
+
+@pytest.mark.parametrize("case", wrong_ranges())
+def test_other_bytes_than_those_requested_are_an_error(case: str) -> None:
+    def answer(asked: Asked) -> Steps:
+        return ranges_of(bytes(2000))(asked) if asked.method == "HEAD" else wrong_ranges()[case]
+
+    with scripted(answer) as server, pytest.raises(StorageError):
+        open_object_files(server.url, {}).read(f"{server.url}/x", 100, 9)
+
+
+def test_a_body_that_breaks_off_is_fetched_to_its_end() -> None:
+    content = random.Random(7).randbytes(2000)
+
+    def answer(asked: Asked) -> Steps:
+        opening, *body = ranges_of(content)(asked)
+        return [opening, *body[:1], Close()] if asked.number < 2 else [opening, *body]
+
+    with scripted(answer) as server:
+        assert open_object_files(server.url, {}).read(f"{server.url}/x", 100, 999) == content[100:1099]
 
 
 def closed_port() -> int:

@@ -1,8 +1,10 @@
 """Ranges of remote files, fetched ahead of their reader."""
 
 import random
+import subprocess
+import sys
 from itertools import pairwise
-from threading import Barrier, Event, Lock
+from threading import Barrier, Event, Lock, current_thread
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 
 from lakeport.engine.parquet import ParquetFiles
 from lakeport.engine.storage.memory import MemoryStorage
+from lakeport.engine.storage.pools import RequestPool
 from lakeport.engine.storage.ranges import RangeInput, open_ranges
 from lakeport.errors import StorageError
 from lakeport.kernel.engine import FileSplit, FileStatus
@@ -117,6 +120,80 @@ def test_an_error_while_fetching_ahead_is_that_of_the_read() -> None:
         source.fetch_ahead([(0, 10)])
         with pytest.raises(StorageError, match="broken"):
             read(source, 0, 10)
+
+
+def test_a_storage_that_hangs_does_not_hold_up_another() -> None:
+    gone = Event()
+
+    class Hanging(Remote):
+        def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+            assert gone.wait(30)
+            return b""
+
+    hanging = [open_ranges(Hanging(), FILE) for _ in range(3)]  # 24 requests; 16 run
+    for source in hanging:
+        source.fetch_ahead([(0, 32 * MB)])
+    try:
+        with opened(Remote()) as source:
+            source.fetch_ahead([(0, 20 * MB)])
+            assert read(source, 0, 7) == CONTENT[:7]
+            assert read(source, 7, 20 * MB) == CONTENT[7 : 20 * MB]
+            assert not gone.is_set()
+    finally:
+        gone.set()
+        for source in hanging:
+            source.close()
+
+
+@pytest.mark.parametrize("wanted", [(10, 1 << 62), (-5, 10), (1 << 40, 1 << 41), (10, 5), (0, 0)])
+def test_ranges_that_do_not_exist_are_not_fetched(wanted: tuple[int, int]) -> None:
+    storage = Remote()
+    with opened(storage) as source:
+        source.fetch_ahead([wanted])
+        assert read(source, 30 * MB, 30 * MB + 9) == CONTENT[30 * MB : 30 * MB + 9]
+    assert all(0 <= start < end <= len(CONTENT) for start, end in storage.asked)
+
+
+HANGING = """
+from threading import Event
+from lakeport.engine.storage.pools import pool
+
+begun = Event()
+for _ in range(3):
+    pool("test", 2).submit(lambda: (begun.set(), Event().wait()))
+begun.wait()
+"""
+
+
+def test_requests_that_hang_let_the_process_exit() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, check=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("", "")
+
+
+def test_a_pool_runs_as_many_calls_at_once_as_it_has_threads() -> None:
+    together, names, requests = Barrier(3), set[str](), RequestPool(3, "test")
+
+    def call(number: int) -> int:
+        names.add(current_thread().name)
+        if number < 3:
+            together.wait(10)
+        return number * number
+
+    calls = [requests.submit(call, number) for number in range(30)]
+    assert [each.result(10) for each in calls] == [number * number for number in range(30)]
+    assert len(names) == 3
+
+
+def test_a_call_that_fails_or_is_cancelled_leaves_the_pool_as_it_is() -> None:
+    requests, going = RequestPool(1, "test"), Event()
+    waiting, cancelled = requests.submit(going.wait, 10), requests.submit(int, "1")
+    assert cancelled.cancel()
+    failing, last = requests.submit(int, "one"), requests.submit(int, "2")
+    going.set()
+    assert waiting.result(10)
+    with pytest.raises(ValueError, match="one"):
+        failing.result(10)
+    assert last.result(10) == 2
 
 
 @pytest.mark.parametrize("columns", [["a"], ["c"], ["a", "s"], ["a", "b", "c", "s"]])

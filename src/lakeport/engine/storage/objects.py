@@ -6,7 +6,6 @@ import io
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeport.engine.storage.failures import first_line, store_errors
-from lakeport.engine.storage.pools import pool
+from lakeport.engine.storage.pools import RequestPool, pool
 from lakeport.engine.storage.ranges import SmallFiles, open_ranges
 from lakeport.engine.storage.signing import SignedUrl, sign_object
 from lakeport.engine.storage.uploads import ObjectUpload
@@ -26,7 +25,7 @@ from lakeport.locations import Cloud, cloud_of, respelled
 from lakeport.workers.ordered import ahead
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import GetResult, ObjectMeta
     from obstore.store import ObjectStore
 
 _PARALLEL_REQUESTS = 64
@@ -44,6 +43,9 @@ _UPLOAD_ANSWER = timedelta(minutes=15)
 """An upload times out without a response for this long. The client's clock runs while the body is sent, so the limit
 must allow for slow links; TCP gives up on unacknowledged data within this time."""
 _UNLIMITED = timedelta(days=1)
+
+_MAY_BE_PAST_THE_END = re.compile(r"\b416\b|range", re.IGNORECASE)
+"""Stores reject a range past the end, each with its own error."""
 
 _BULK_DELETE = 1000
 """Objects deleted per request, where the store supports it (S3; Azure: 256)."""
@@ -109,11 +111,14 @@ class ObjectFiles:
         files = [_status(f"{directory}/{name}", meta) for name, meta in named if name]
         return files, [f"{directory}/{path[skipped:].strip('/')}" for path in found["common_prefixes"]]
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+    def read(self, path: str, start: int = 0, length: int | None = None, version: _Version | None = None) -> bytes:
+        """Every read with the same `version` is of the same content. Raises `StorageError` if the object changes."""
+        version = version or _Version()
         if length is None or length <= _PIECE:
-            return self._read_piece(path, start, length)
+            return self._read_piece(path, version, start, length)
         pieces = (
-            pool("pieces", _PARALLEL_PIECES).submit(self._read_piece, path, *piece) for piece in _cut(start, length)
+            pool("pieces", _PARALLEL_PIECES).submit(self._read_piece, path, version, *piece)
+            for piece in _cut(start, length)
         )
         read = io.BytesIO()
         for data in ahead(pieces, _PIECES_AHEAD):
@@ -122,22 +127,30 @@ class ObjectFiles:
                 break
         return read.getvalue()
 
-    def _read_piece(self, path: str, start: int, length: int | None) -> bytes:
+    def _read_piece(self, path: str, version: _Version, start: int, length: int | None) -> bytes:
         if length == 0:
             return b""
         with store_errors(path):
             try:
-                return self._read(self._key(path), start, length)
-            except Exception:  # stores reject a range past the end, each with its own error
-                if start and start >= self._store.head(self._key(path))["size"]:
+                found = self._get(self._key(path), start, length)
+                data = bytes(found.bytes())
+            except Exception as error:
+                if start and _MAY_BE_PAST_THE_END.search(first_line(error)) and start >= self._size(path):
                     return b""
                 raise
+        version.check(found.meta["e_tag"], path)
+        return data
 
-    def _read(self, key: str, start: int, length: int | None) -> bytes:
+    def _size(self, path: str) -> int:
+        return self._store.head(self._key(path))["size"]
+
+    def _get(self, key: str, start: int, length: int | None) -> GetResult:
+        options: Any = None
         if length is not None:
-            return bytes(self._store.get_range(key, start=start, length=length))
-        options: Any = {"range": {"offset": start}} if start else None
-        return bytes(self._store.get(key, options=options).bytes())
+            options = {"range": (start, start + length)}
+        elif start:
+            options = {"range": {"offset": start}}
+        return self._store.get(key, options=options)
 
     def read_many(self, files: Sequence[FileStatus]) -> Iterator[bytes]:
         calls = (_requests().submit(self.read, file.path) for file in files)
@@ -146,7 +159,7 @@ class ObjectFiles:
         return ahead(chain(first, calls), min(_READ_AHEAD // max(largest, 1), 2 * _PARALLEL_REQUESTS) or 1)
 
     def open_input(self, file: FileStatus) -> pa.NativeFile:
-        return open_ranges(self, file, self._lately)
+        return open_ranges(_OneVersion(self), file, self._lately)
 
     def signed(self, path: str, refused: str | None = None) -> SignedUrl:
         """Raises `StorageError` if the store does not sign."""
@@ -187,7 +200,31 @@ class ObjectFiles:
         return None
 
 
-def _requests() -> ThreadPoolExecutor:
+class _Version:
+    """The content of an object, as its first response had it."""
+
+    def __init__(self) -> None:
+        self._tags: set[str] = set()
+
+    def check(self, tag: str | None, path: str) -> None:
+        """Raises `StorageError` if another response had another tag."""
+        if tag is not None:
+            self._tags.add(tag)
+        if len(self._tags) > 1:
+            raise StorageError("the object was overwritten while it was read; read it again", path=path)
+
+
+class _OneVersion:
+    """Reads ranges of an object, all of the same content: a writer may overwrite a checkpoint with an equal one."""
+
+    def __init__(self, files: ObjectFiles) -> None:
+        self._files, self._version = files, _Version()
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        return self._files.read(path, start, length, self._version)
+
+
+def _requests() -> RequestPool:
     return pool("storage", _PARALLEL_REQUESTS)
 
 

@@ -144,10 +144,17 @@ class _Ranges(io.RawIOBase):
         super().close()
 
     def fetch_ahead(self, wanted: Iterable[Range]) -> None:
-        self._pieces = list(_pieces(sorted(wanted)))
+        self._pieces = list(_pieces(sorted(self._within_the_file(wanted))))
         self._starts = [piece.start for piece in self._pieces]
         self._next = self._held = 0
         self._fetch_more()
+
+    def _within_the_file(self, wanted: Iterable[Range]) -> Iterator[Range]:
+        """The ranges, or the part of them that exists: a damaged footer may name any others."""
+        for start, end in wanted:
+            first, last = max(start, 0), min(end, self._file.size)
+            if first < last:
+                yield first, last
 
     def _fetch_more(self) -> None:
         while self._next < len(self._pieces) and self._held < _AHEAD:
@@ -156,10 +163,20 @@ class _Ranges(io.RawIOBase):
                 self._fetch(piece)
             self._next += 1
 
-    def _fetch(self, piece: _Piece) -> Future[bytes]:
+    def _fetch(self, piece: _Piece) -> None:
         self._held += piece.size
-        piece.data = pool("ranges", _PARALLEL).submit(self._storage.read, self._file.path, piece.start, piece.size)
-        return piece.data
+        piece.data = pool("ranges", _PARALLEL).submit(self._read, piece)
+
+    def _read(self, piece: _Piece) -> bytes:
+        return self._storage.read(self._file.path, piece.start, piece.size)
+
+    def _fetched(self, piece: _Piece) -> bytes:
+        """Fetches the piece itself if no thread has begun: all of them may wait for another storage, which hangs."""
+        assert piece.data is not None
+        if piece.data.cancel():
+            piece.data = Future()
+            piece.data.set_result(self._read(piece))
+        return piece.data.result()
 
     def _ahead(self, start: int, end: int) -> bytes | memoryview | None:
         """The bytes, if pieces cover them that were not dropped."""
@@ -180,8 +197,7 @@ class _Ranges(io.RawIOBase):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _take(self, piece: _Piece, start: int, end: int) -> memoryview:
-        assert piece.data is not None
-        taken = memoryview(piece.data.result())[start - piece.start : end - piece.start]
+        taken = memoryview(self._fetched(piece))[start - piece.start : end - piece.start]
         piece.unread -= end - start
         if piece.unread <= 0:
             piece.data = None
