@@ -43,7 +43,6 @@ from lakeport.sharing.predicates.possible import (
     compared,
     floats_in,
     is_collated,
-    is_in_partitions,
     or_nan,
     or_null,
 )
@@ -218,14 +217,9 @@ class _Reader:
                 rows, columns = _against_literal(FLIPPED[op], right, value), [right.column]
             case _Column(), _Column():
                 rows, columns = _against_column(op, left, right), [left.column, right.column]
-        floats = floats_in(self._schema, columns)
-        if not negated:
-            # Statistics order NaN as the greatest value; partition values are compared as they are.
-            floats = [column for column in floats if self._is_in_partitions(column)]
+        # Statistics order NaN as the greatest value; partition values are compared as they are.
+        floats = floats_in(self._schema, columns, None if negated else self._partition_columns)
         return or_nan(or_null(rows, columns) if negated else rows, floats)
-
-    def _is_in_partitions(self, column: Column) -> bool:
-        return is_in_partitions(self._schema, column, self._partition_columns)
 
 
 def _children(node: _Op, least: int, most: int | None = -1) -> list[_Op]:

@@ -65,12 +65,10 @@ def or_nan(rows: Expression, columns: Collection[Column]) -> Expression:
     return chain(Or, [rows, *(Call("isnan", (column,)) for column in columns)])
 
 
-def floats_in(schema: StructType, columns: Collection[Column]) -> list[Column]:
-    return [column for column in columns if schema.resolve(column.path)[-1].type in FLOATS]
-
-
-def is_in_partitions(schema: StructType, column: Column, partition_columns: Collection[str]) -> bool:
-    return schema.resolve(column.path)[0].name in partition_columns
+def floats_in(schema: StructType, columns: Collection[Column], within: Collection[str] | None = None) -> list[Column]:
+    """The columns that are floats or doubles; only those within top-level columns of these names, if given."""
+    fields = [(column, schema.resolve(column.path)) for column in columns]
+    return [column for column, path in fields if path[-1].type in FLOATS and (within is None or path[0].name in within)]
 
 
 def is_collated(field: StructField) -> bool:

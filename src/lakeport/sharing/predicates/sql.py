@@ -39,7 +39,6 @@ from lakeport.sharing.predicates.possible import (
     compared,
     floats_in,
     is_collated,
-    is_in_partitions,
     or_nan,
 )
 
@@ -96,7 +95,7 @@ class _Reader:
             return UNDECIDED
         if any(self._type(column) in (TIMESTAMP, TIMESTAMP_NTZ) for column in columns):
             return self._moment(leaf, negated)
-        floats = [column for column in floats_in(self._schema, columns) if self._is_in_partitions(column)]
+        floats = floats_in(self._schema, columns, self._partition_columns)
         return or_nan(Not(leaf) if negated else leaf, floats)
 
     def _has_one_reading(self, leaf: Expression, columns: list[Column]) -> bool:
@@ -127,9 +126,6 @@ class _Reader:
 
     def _type(self, column: Column) -> DataType:
         return self._schema.resolve(column.path)[-1].type
-
-    def _is_in_partitions(self, column: Column) -> bool:
-        return is_in_partitions(self._schema, column, self._partition_columns)
 
 
 def _is_nan(value: object) -> bool:
