@@ -16,7 +16,6 @@ from lakeport.server.answers.plan import Plan
 from lakeport.server.answers.range import RangeFiles
 from lakeport.server.answers.snapshot import SnapshotFiles, plan_metadata, read_hints
 from lakeport.server.answers.versions import Versions
-from lakeport.server.http.refusals import invalid
 from lakeport.server.signing.signers import Signers
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 
@@ -39,10 +38,7 @@ class TableService:
 
     def query(self, caller: Caller, request: QueryRequest) -> Answer:
         """The files of a snapshot, or with `startingVersion` those that later commits added and removed."""
-        given = [request.version, request.timestamp, request.starting_version]
-        if sum(value is not None for value in given) > 1:
-            raise invalid("pass only one of version, timestamp and startingVersion")
-        caller.check_history(*given)
+        caller.check_history(request.version, request.timestamp, request.starting_version)
         size = self.versions.page_size(request)
         if request.starting_version is not None:
             commits, range_page = self.versions.of_stream(caller, request)

@@ -162,8 +162,6 @@ def _stream_range(table: CachedTable, request: QueryRequest) -> tuple[int, int]:
         raise invalid(f"startingVersion {start} is later than the latest version, {latest}")
     if end > latest:
         raise invalid(f"endingVersion {end} is later than the latest version, {latest}")
-    if end < start:
-        raise invalid(f"endingVersion {end} is earlier than startingVersion {start}")
     return start, end
 
 
