@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from lakeport.client.tables.local_log import LineReader
 from lakeport.engine import engine_over
 from lakeport.errors import ChangeFeedError, SharingError, VersionNotFoundError
 from lakeport.kernel.actions import Add, Remove
-from lakeport.kernel.changes import ChangeFile, CommitRange, TableChanges, table_changes
+from lakeport.kernel.changes import CommitRange, TableChanges, table_changes
 from lakeport.kernel.engine import StorageClient
 from lakeport.kernel.log import FileColumns
 from lakeport.kernel.paths import resolve_path
@@ -82,8 +82,9 @@ class SyncSource(Protocol):
         """The files that the provider's writer made for a version's changed rows; None if there are none."""
 
 
-def change_files_in(feed: TableChanges, found: Iterable[ChangeFile]) -> ChangeFiles | None:
+def _change_files(feed: TableChanges) -> ChangeFiles | None:
     """The files of a feed that were written for it."""
+    found = feed.scan_builder().build().files()
     files = [Wanted(change.file, feed.root) for change in found if change.change_type is None]
     return ChangeFiles(files, feed.engine.storage) if files else None
 
@@ -152,8 +153,7 @@ class UrlSource:
 
     def change_files(self, version: int) -> ChangeFiles | None:
         try:
-            feed = SharedTable(self._server, self.name).changes(At(version), At(version))
-            return change_files_in(feed, feed.scan_builder().build().files())
+            return _change_files(SharedTable(self._server, self.name).changes(At(version), At(version)))
         except (ChangeFeedError, VersionNotFoundError):
             return None
         except SharingError as error:
@@ -217,7 +217,6 @@ class DirectorySource:
 
     def change_files(self, version: int) -> ChangeFiles | None:
         try:
-            feed = table_changes(self._table, version, version)
-            return change_files_in(feed, feed.scan_builder().build().files())
+            return _change_files(table_changes(self._table, version, version))
         except (ChangeFeedError, VersionNotFoundError):
             return None
