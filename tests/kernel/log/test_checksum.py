@@ -12,7 +12,6 @@ from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import StorageError
 from lakeport.kernel.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Transaction
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import Checksum, next_checksum, read_checksum, write_checksum
 from lakeport.kernel.maintenance import write_checkpoint
 from lakeport.testing.builder import Action, TableBuilder, protocol, remove, rows, struct
@@ -116,7 +115,7 @@ def test_what_is_written_is_read_again_without_nulls() -> None:
     checksum = first(add("a", 1), transactions=[Transaction("a", 1)], protocol=WITH_VECTORS)
     write_checksum(engine, ROOT, 3, checksum)
     path = f"{ROOT}/_delta_log/00000000000000000003.crc"
-    assert read_checksum(engine, FileStatus(path, 0)) == checksum
+    assert read_checksum(engine, path) == checksum
     assert b"null" not in engine.storage.read(path)
     stored = json.loads(engine.storage.read(path))
     assert stored["metadata"]["format"] == {"provider": "parquet", "options": {}}
@@ -142,9 +141,8 @@ def test_a_damaged_checksum_says_nothing(text: str) -> None:
     engine = memory_engine()
     path = f"{ROOT}/_delta_log/00000000000000000000.crc"
     engine.storage.write(path, text.encode(errors="surrogatepass"))
-    assert read_checksum(engine, FileStatus(path, 0)) is None
-    assert read_checksum(engine, FileStatus(f"{path}.missing", 0)) is None
-    assert read_checksum(engine, None) is None
+    assert read_checksum(engine, path) is None
+    assert read_checksum(engine, f"{path}.missing") is None
 
 
 def to_struct(action: Action) -> Add | Remove:
@@ -175,7 +173,6 @@ def test_step_by_step_or_counted_whole_it_is_the_same(tmp_path: Path) -> None:
             metadata=snapshot.metadata,
         )
     write_checkpoint(table.engine, table.snapshot())
-    written = FileStatus(table.log_file(f"{table.version:020d}.crc"), 0)
-    assert read_checksum(table.engine, written) == checksum
+    assert read_checksum(table.engine, table.log_file(f"{table.version:020d}.crc")) == checksum
     assert rows(table.snapshot()) == [(0,), (2,), (3,), (3,), (4,)]
     assert DeltaTable(tmp_path).version() == 3

@@ -26,7 +26,6 @@ from lakeport.iceberg.table.schema import Json
 from lakeport.kernel.actions import TableState
 from lakeport.kernel.changes import CommitRange
 from lakeport.kernel.definition import is_catalog_managed
-from lakeport.kernel.engine import FileStatus
 from lakeport.kernel.log import (
     Commit,
     CommitActions,
@@ -253,5 +252,5 @@ class _Files:
 
 def _count_files(snapshot: Snapshot) -> int | None:
     """The number of files in a version, if its checksum has it."""
-    checksum = read_checksum(snapshot.engine, FileStatus(checksum_path(snapshot.root, snapshot.version), 0))
+    checksum = read_checksum(snapshot.engine, checksum_path(snapshot.root, snapshot.version))
     return None if checksum is None else checksum.num_files

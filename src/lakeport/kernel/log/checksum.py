@@ -15,7 +15,7 @@ import msgspec
 
 from lakeport.errors import LakeportError
 from lakeport.kernel.actions import Add, DomainMetadata, Format, Metadata, Protocol, Remove, TableState, Transaction
-from lakeport.kernel.engine import Engine, FileStatus
+from lakeport.kernel.engine import Engine
 from lakeport.kernel.log.names import checksum_path
 
 
@@ -82,13 +82,11 @@ def _totals(actions: Iterable[Add | Remove]) -> FileTotals | None:
     return FileTotals(len(actions), sum(sizes), len(vectors), sum(vector.cardinality for vector in vectors))
 
 
-def read_checksum(engine: Engine, file: FileStatus | None) -> Checksum | None:
+def read_checksum(engine: Engine, path: str) -> Checksum | None:
     """Read a version's checksum file, which saves replaying the log for protocol and metadata. None if the file is
     missing or incomplete."""
-    if file is None:
-        return None
     try:
-        stored = msgspec.json.decode(engine.storage.read(file.path), type=_StoredChecksum)
+        stored = msgspec.json.decode(engine.storage.read(path), type=_StoredChecksum)
     except (LakeportError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     fields = msgspec.structs.asdict(stored)

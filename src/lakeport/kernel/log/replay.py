@@ -107,7 +107,8 @@ class LogReplay:
     @lazy_property
     def checksum(self) -> Checksum | None:
         """The content of the version's checksum file; None if it was not listed."""
-        return read_checksum(self._engine, self.segment.checksum)
+        file = self.segment.checksum
+        return None if file is None else read_checksum(self._engine, file.path)
 
     @lazy_property
     def new_commits(self) -> Commits:

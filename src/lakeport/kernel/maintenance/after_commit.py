@@ -175,4 +175,4 @@ def _previous_checksum(engine: Engine, committed: Committed, read: Snapshot | No
     if read is not None and read.version == committed.version - 1:
         return read.checksum
     path = checksum_path(committed.definition.root, committed.version - 1)
-    return read_checksum(engine, FileStatus(path, 0)) if committed.version else None
+    return read_checksum(engine, path) if committed.version else None
