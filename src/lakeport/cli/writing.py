@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import typer
 
 from lakeport.cli.display import print_json, print_text, printable
@@ -17,8 +16,7 @@ from lakeport.cli.options import parse_options
 from lakeport.cli.progress import Bar, showing
 from lakeport.engine import engine_over
 from lakeport.engine.storage.storage import Storage
-from lakeport.kernel.engine import DataFileWriter, Engine, FileSplit, FileStatus, ParquetHandler
-from lakeport.kernel.expressions import Expression
+from lakeport.kernel.engine import Engine, OutputFile
 from lakeport.tables import Result
 
 _INTERRUPTED = 130
@@ -42,8 +40,8 @@ def working(verb: str, target: str, option: list[str] | None, unit: str = "rows"
     storage = _WatchedStorage(options)
     try:
         with showing(verb, unit) as bar:
-            engine = engine_over(storage)
-            yield Work(replace(engine, parquet=_WatchedParquet(engine.parquet, bar.count_file)), bar, options)
+            storage.count = bar.count_file
+            yield Work(engine_over(storage), bar, options)
     except KeyboardInterrupt:
         print(f"lakeport: {_left_behind(target, storage.commit)}", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
@@ -64,70 +62,36 @@ def _left_behind(target: str, commit: int | None) -> str:
 
 
 class _WatchedStorage(Storage):
-    """Remembers the last version it tried to write."""
+    """Remembers the last version it tried to write, and reports the size of each data file."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self.commit: int | None = None
+        self.count: Callable[[int], None] = lambda size: None
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
         if match := _COMMIT.search(path):
             self.commit = int(match[1])
         super().write(path, data, overwrite=overwrite)
 
+    def open_output(self, path: str) -> OutputFile:
+        return _WatchedOutput(super().open_output(path), self.count)
 
-@dataclass(frozen=True)
-class _WatchedParquet:
-    """Reports the size of each file it writes."""
 
-    parquet: ParquetHandler
+@dataclass
+class _WatchedOutput:
+    output: OutputFile
     count: Callable[[int], None]
+    size: int = 0
 
-    def read_parquet_files(
-        self,
-        files: Iterable[FileSplit],
-        schema: pa.Schema,
-        predicate: Expression | None = None,
-        batch_size: int | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        return self.parquet.read_parquet_files(files, schema, predicate, batch_size)
+    def write(self, data: bytes | memoryview) -> int:
+        written = self.output.write(data)
+        self.size += written
+        return written
 
-    def read_encoded(
-        self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        return self.parquet.read_encoded(split, schema, batch_size)
-
-    def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
-        return self.parquet.split(file, parts)
-
-    def open_writer(
-        self, path: str, schema: pa.Schema, compression: str = "snappy", bounded: Collection[tuple[str, ...]] = ()
-    ) -> DataFileWriter:
-        return _WatchedWriter(self.parquet.open_writer(path, schema, compression, bounded), self.count)
-
-    def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
-        return self.parquet.encode_parquet(batches, schema)
-
-
-@dataclass(frozen=True)
-class _WatchedWriter:
-    writer: DataFileWriter
-    count: Callable[[int], None]
-
-    @property
-    def size(self) -> int:
-        return self.writer.size
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.writer.write(batch)
-
-    def close(self) -> FileStatus:
-        file = self.writer.close()
-        self.count(file.size)
-        return file
-
-    def bounds(self, path: tuple[str, ...]) -> tuple[Any, Any] | None:
-        return self.writer.bounds(path)
+    def close(self) -> None:
+        self.output.close()
+        self.count(self.size)
 
     def abort(self) -> None:
-        self.writer.abort()
+        self.output.abort()
