@@ -52,6 +52,7 @@ OPTIONAL = CLOUDS.union({"pandas", "polars", "duckdb", "deltalake", "jwt"}, *EXT
 DEFERRED = {
     "obstore",
     "sqlglot",
+    "pyarrow._parquet",
     "pyarrow.parquet",
     "lakeport.client",
     "lakeport.connection",

@@ -54,4 +54,4 @@ def test_planning_a_read_of_a_local_table_loads_nothing_to_read_parquet_or_sql(t
 def test_reading_a_local_table_loads_nothing_for_other_places_and_tools(table: str) -> None:
     loaded = newly_loaded(f"import lakeport; lakeport.scan({table!r}).where({CONDITION!r}).to_arrow()")
     assert "pyarrow._parquet" in loaded
-    assert loaded.isdisjoint({"pyarrow.dataset", *_NOT_FOR_LOCAL_TABLES})
+    assert loaded.isdisjoint({"pyarrow.parquet", "pyarrow.fs", "pyarrow.dataset", *_NOT_FOR_LOCAL_TABLES})

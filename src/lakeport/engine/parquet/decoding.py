@@ -6,17 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
+from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.kernel.data_files import columns_to_read, conform
 from lakeport.kernel.values import child_arrays
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 SMALL = 1 << 20
 """Up to this size, decoding takes less time than setting up other threads or memory."""
@@ -48,7 +45,7 @@ _DECODING = _Decoding()
 class RowGroups:
     """Consecutive row groups of a file."""
 
-    file: pq.ParquetFile
+    file: OpenFile
     path: str
     is_local: bool
     """Whether `path` is one that other libraries can open."""
@@ -71,7 +68,7 @@ class RowGroups:
         elif self.rows <= batch_size:
             decoded = iter(self._whole(columns).to_batches())
         else:
-            decoded = self.file.iter_batches(batch_size, self.numbers, columns, use_threads=self.size > SMALL)
+            decoded = self.file.batches(batch_size, self.numbers, columns, use_threads=self.size > SMALL)
         return (self._conformed(batch, schema) for batch in decoded)
 
     def columns(self, fields: Sequence[pa.Field]) -> pa.RecordBatch | None:
@@ -86,7 +83,7 @@ class RowGroups:
 
     def _whole(self, columns: list[str]) -> pa.Table:
         with _DECODING.one() as alone:
-            return self.file.read_row_groups(self.numbers, columns, use_threads=alone and self.size > SMALL)
+            return self.file.read(self.numbers, columns, use_threads=alone and self.size > SMALL)
 
     def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         converted = batch if self.calendar is None else self.calendar.convert(batch)

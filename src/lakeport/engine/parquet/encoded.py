@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.engine.parquet.leaves import leaves_of
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
+from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.values import child_fields
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 _INDEX_BYTES = 4
 """Text takes more than this per value if the dictionary is long, or was given up."""
 
 
-def texts_to_keep_encoded(file: pq.ParquetFile, schema: pa.Schema) -> list[str]:
+def texts_to_keep_encoded(file: OpenFile, schema: pa.Schema) -> list[str]:
     """The text columns whose values repeat, if the file has exactly the columns of `schema`; otherwise none."""
     if LegacyCalendar.of_file(file, "") is not None:  # its values must be converted
         return []
     given = file.schema_arrow
     if len(given) != len(schema) or not all(map(_is_same, given, schema)):
         return []
-    leaves = (path for field in given for path, _ in leaves_of(field))
-    places = {path: place for place, path in enumerate(leaves)}
     texts = [field.name for field in given if types.is_string(field.type) and "." not in field.name]
-    return [name for name in texts if _repeats(file.metadata, places[(name,)])]
+    return [name for name in texts if file.takes_at_most(name, _INDEX_BYTES)] if file.metadata.num_row_groups else []
 
 
 def _is_same(given: pa.Field, wanted: pa.Field) -> bool:
@@ -38,14 +32,6 @@ def _is_same(given: pa.Field, wanted: pa.Field) -> bool:
     matches = given.name == wanted.name if number is None else (given.metadata or {}).get(FIELD_ID) == number
     fits = given.type == wanted.type and (wanted.nullable or not given.nullable)
     return matches and fits and all(map(_is_same, child_fields(given.type), child_fields(wanted.type)))
-
-
-def _repeats(metadata: pq.FileMetaData, place: int) -> bool:
-    chunks = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)]
-    return bool(chunks) and all(
-        chunk.has_dictionary_page and chunk.total_uncompressed_size <= _INDEX_BYTES * chunk.num_values
-        for chunk in chunks
-    )
 
 
 def decoded(schema: pa.Schema) -> pa.Schema:

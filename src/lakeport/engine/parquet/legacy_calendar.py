@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.errors import UnsupportedFeatureError
 from lakeport.kernel.data_files import make_batch, map_leaves
 from lakeport.kernel.values import DAY_MICROSECONDS, day_of, days_of
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 _SPARK = b"org.apache.spark."
 _SWITCH = days_of(day_of(1582, 10, 15))
@@ -29,6 +26,7 @@ _ZONES_SWITCH = days_of(day_of(1900, 1, 1))
 """Since then, the old classes agree with all others on time zone offsets."""
 _MARCH_OF_YEAR_0 = days_of(day_of(0, 3, 1)) - 2
 """In the Julian calendar."""
+_BATCH = 1 << 16
 _UTC = (b"UTC", b"Etc/UTC", b"GMT", b"Z", b"+00:00")
 
 
@@ -44,7 +42,7 @@ class LegacyCalendar:
     """Top-level INT96 columns to convert."""
 
     @classmethod
-    def of_file(cls, file: pq.ParquetFile, path: str) -> LegacyCalendar | None:
+    def of_file(cls, file: OpenFile, path: str) -> LegacyCalendar | None:
         """None if nothing in the file needs conversion."""
         metadata = file.metadata.metadata or {}
         converts_days = _is_legacy(metadata, b"legacyDateTime", b"3.0.0")
@@ -61,10 +59,10 @@ class LegacyCalendar:
         ]
         return make_batch(columns, batch.schema, batch.num_rows)
 
-    def changes(self, file: pq.ParquetFile) -> bool:
+    def changes(self, file: OpenFile) -> bool:
         """Whether conversion changes any value in the file. Raises the errors of `convert`."""
         columns = [field.name for field in file.schema_arrow if _holds_times(field.type)]
-        batches = file.iter_batches(columns=columns) if columns else ()
+        batches = file.batches(_BATCH, range(file.metadata.num_row_groups), columns) if columns else ()
         return any(not self.convert(batch).equals(batch) for batch in batches)
 
     def _converted(self, array: pa.Array) -> pa.Array:
@@ -93,7 +91,7 @@ def _is_legacy(metadata: Mapping[bytes, bytes], key: bytes, first_other_version:
     return _SPARK + key in metadata or metadata.get(_SPARK + b"version", first_other_version) < first_other_version
 
 
-def _int96_columns(file: pq.ParquetFile) -> list[str]:
+def _int96_columns(file: OpenFile) -> list[str]:
     leaves = [file.schema.column(i) for i in range(len(file.schema))]
     return [leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import accumulate, chain, islice, pairwise
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +16,7 @@ from lakeport.engine.parquet.column_chunks import fetch_columns
 from lakeport.engine.parquet.decoding import SMALL, RowGroups, check_text
 from lakeport.engine.parquet.encoded import texts_to_keep_encoded
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
+from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.engine.parquet.polars_rows import PolarsRows, uses_polars
 from lakeport.engine.parquet.row_filter import ColumnsFirst, FoundRows, RowFilter
 from lakeport.engine.parquet.row_groups import row_groups_that_may_match
@@ -29,9 +28,6 @@ from lakeport.kernel.expressions import Expression
 from lakeport.kernel.values import from_numpy
 from lakeport.workers.memory import pool_for
 from lakeport.workers.ordered import await_turn, in_order
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 DEFAULT_BATCH_SIZE = 256 * 1024
 
@@ -74,7 +70,7 @@ class ParquetFiles:
 
     def _read_split(
         self,
-        file: pq.ParquetFile,
+        file: OpenFile,
         source: pa.NativeFile,
         split: FileSplit,
         schema: pa.Schema,
@@ -102,15 +98,16 @@ class ParquetFiles:
         self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         size = batch_size or DEFAULT_BATCH_SIZE
-        with self._open(split.file, partial(texts_to_keep_encoded, schema=schema)) as (file, source):
-            if not any(map(pa.types.is_dictionary, file.schema_arrow.types)):
+        with self._open(split.file) as (file, source):
+            texts = texts_to_keep_encoded(file, schema)
+            if not texts:
                 yield from self._read_split(file, source, split, schema, None, size)
                 return
             end = file.metadata.num_row_groups if split.end_row_group is None else split.end_row_group
             groups = list(range(split.first_row_group, end))
             fetch_columns(source, file.metadata, groups, file.schema_arrow.names)
             await_turn()
-            for batch in file.iter_batches(size, groups, use_threads=False):
+            for batch in file.encoded_batches(size, groups, texts):
                 yield _checked(batch, schema)
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
@@ -129,23 +126,9 @@ class ParquetFiles:
         return encode_parquet(batches, schema)
 
     @contextmanager
-    def _open(
-        self, file: FileStatus, choose_encoded: Callable[[pq.ParquetFile], list[str]] | None = None
-    ) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
-        """Open a file. Reads the columns chosen by `choose_encoded` as dictionaries."""
-        from pyarrow.parquet import ParquetFile  # lazy: it loads storage clients, 8 MB that reading a log does not need
-
+    def _open(self, file: FileStatus) -> Iterator[tuple[OpenFile, pa.NativeFile]]:
         with _parquet_errors(file.path), self._storage.open_input(file) as source:
-            options: dict[str, Any] = {"coerce_int96_timestamp_unit": "us", "pre_buffer": False}
-            opened = ParquetFile(source, **options)
-            if choose_encoded is not None and (encoded := choose_encoded(opened)):
-                options["read_dictionary"] = encoded
-                opened = ParquetFile(source, metadata=opened.metadata, **options)
-            if (pool := pool_for(file.size)) is not None:
-                reader = type(opened.reader)(memory_pool=pool)
-                reader.open(source, metadata=opened.metadata, **options)
-                opened.reader = reader
-            yield opened, source
+            yield OpenFile(source, pool_for(file.size)), source
 
 
 def _all_rows(groups: RowGroups, schema: pa.Schema, stored: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
@@ -166,7 +149,7 @@ def _in_batches(found: FoundRows, schema: pa.Schema, batch_size: int) -> Iterato
 
 
 def _row_groups(
-    file: pq.ParquetFile,
+    file: OpenFile,
     is_local: bool,
     split: FileSplit,
     schema: pa.Schema,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.kernel.data_files import Bounds, FieldIndex, may_match
 from lakeport.kernel.expressions import Column, Expression
 from lakeport.kernel.values import array_of
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def row_groups_that_may_match(
-    file: pq.ParquetFile, groups: list[int], schema: pa.Schema, predicate: Expression, *, by_time: bool = True
+    file: OpenFile, groups: list[int], schema: pa.Schema, predicate: Expression, *, by_time: bool = True
 ) -> list[int]:
     """The `groups` in which a row can satisfy the predicate, which is in terms of `schema`. Without `by_time`, ignores
     bounds of dates and timestamps."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
+from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.errors import ConversionError, CorruptTableError, MissingFileError
 from lakeport.iceberg.table.schema import FIRST_NESTED_ID, FieldIds, Path
 from lakeport.kernel.engine import FIELD_ID, Engine
@@ -48,10 +48,8 @@ def _checked_schema(engine: Engine, file: ScanFile) -> pa.Schema:
     """The columns of a file; none if the file is gone, since its version is unreadable anyway. Raises `ConversionError`
     for dates of another calendar."""
     try:
-        with (
-            engine.storage.open_input(file.status) as source,
-            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet,
-        ):
+        with engine.storage.open_input(file.status) as source:
+            parquet = OpenFile(source)
             calendar = LegacyCalendar.of_file(parquet, file.path)
             if calendar is not None and calendar.changes(parquet):
                 raise ConversionError(
