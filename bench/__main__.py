@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -109,6 +110,7 @@ def main() -> None:
     chosen = sys.argv[1:] or list(BENCHMARKS)
     if unknown := set(chosen) - set(BENCHMARKS):
         sys.exit(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # peers were compiled when they were installed
     for name in chosen:
         with tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder:
             BENCHMARKS[name](Path(folder))

@@ -67,6 +67,8 @@ DEFERRED |= {"lakeport.iceberg.targets.catalog", "lakeport.iceberg.verification.
 DEFERRED |= {"lakeport.relations.dataset"}
 # What only one command needs: DuckDB, and the terminal's lines.
 DEFERRED |= {"lakeport.cli.sql.session", "lakeport.cli.sql.tables", "lakeport.cli.sql.prompt"}
+# What commands that print JSON do without.
+DEFERRED |= {"rich", "pyarrow.csv"}
 
 # The kernel does no I/O and knows no clock and no environment: all of that is the engine's.
 NOT_IN_KERNEL = {"os", "pathlib", "time", "socket", "subprocess", "shutil", "tempfile", "obstore"}

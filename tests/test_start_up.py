@@ -51,6 +51,15 @@ def test_planning_a_read_of_a_local_table_loads_nothing_to_read_parquet_or_sql(t
     assert loaded.isdisjoint({"pyarrow.parquet", "pyarrow.fs", "pyarrow.dataset", *_NOT_FOR_LOCAL_TABLES})
 
 
+def test_a_query_that_prints_json_loads_nothing_for_other_formats_and_for_terminals(table: str) -> None:
+    arguments = ["lakeport", "sql", f"select * from '{table}'", "--json"]
+    loaded = newly_loaded(
+        f"sys.argv = {arguments!r}\nfrom lakeport.cli import main\ntry: main()\nexcept SystemExit: pass"
+    )
+    assert "duckdb" in loaded
+    assert loaded.isdisjoint({"rich", "pyarrow.csv", "pyarrow.dataset", "sqlglot", "urllib3", "obstore"})
+
+
 def test_reading_a_local_table_loads_nothing_for_other_places_and_tools(table: str) -> None:
     loaded = newly_loaded(f"import lakeport; lakeport.scan({table!r}).where({CONDITION!r}).to_arrow()")
     assert "pyarrow._parquet" in loaded

@@ -186,3 +186,16 @@ def test_an_old_duckdb_gets_batches(root: str, monkeypatch: pytest.MonkeyPatch) 
     assert relation.fetchall() == [(1,), (2,)]
     monkeypatch.undo()
     assert "PARQUET" in str(lakeport.scan(root).to_duckdb().explain()).upper()
+
+
+def test_deleted_rows_are_skipped_whether_a_file_has_few_or_many(root: str) -> None:
+    """Vectors of one end of a file or both, in every second file."""
+    ranges = [range(first, first + 1000) for first in range(0, 6000, 1000)]
+    tables.create(root, {"id": ranges[0]}, properties={"delta.enableDeletionVectors": "true"})
+    for ids in ranges[1:]:
+        tables.append(root, {"id": ids})
+    tables.delete(root, "id IN (0, 7, 8, 2999, 4000, 4999) OR id BETWEEN 2100 AND 2800")
+    frame = lakeport.scan(root)
+    assert all(form in view_text(frame) for form in ("get_bit", "NOT IN"))
+    assert sorted(frame.to_duckdb().fetchall()) == sorted((row,) for row in frame.to_arrow()["id"].to_pylist())
+    assert frame.to_duckdb().count("*").fetchall() == [(6000 - 6 - 701,)]

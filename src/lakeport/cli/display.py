@@ -1,17 +1,16 @@
-"""Printing: JSON for machines, tables for people."""
+"""Printing: JSON for machines, tables for people. Only the latter imports rich."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from lakeport.cli.values import ENCODER
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 _UNBOUNDED = 1_000_000
 """The page width for pipes and files, so that nothing is cut off."""
@@ -32,6 +31,8 @@ def print_json_lines(values: Iterable[Any]) -> None:
 
 
 def print_text(text: str) -> None:
+    from rich.text import Text
+
     console().print(Text(text))
 
 
@@ -39,6 +40,10 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Se
     """Print as many columns as fit on the terminal, and the names of those left out.
 
     `numbers` marks the columns to right-align."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     page = console()
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [
@@ -59,6 +64,8 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Se
 
 
 def console() -> Console:
+    from rich.console import Console
+
     page = Console(highlight=False, markup=False)
     return page if page.is_terminal else Console(highlight=False, markup=False, width=_UNBOUNDED)
 
@@ -74,6 +81,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def _cell(value: Any) -> Text:
+    from rich.text import Text
+
     if value is None:
         return Text("null", style="dim")
     if isinstance(value, str | float):  # JSON would turn NaN into null
@@ -82,6 +91,8 @@ def _cell(value: Any) -> Text:
 
 
 def _columns(cells: list[list[Text]], names: Sequence[str]) -> Iterable[Sequence[Text]]:
+    from rich.text import Text
+
     return zip(*cells, strict=True) if cells else ([Text()] for _ in names)
 
 

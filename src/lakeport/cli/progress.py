@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.filesize import decimal as format_size
-from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING
 
 from lakeport.cli.display import counted
 from lakeport.frame import Frame
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 Expected = Callable[[], int | None]
 """Returns the total, if known; called only if a bar is shown."""
@@ -41,6 +41,8 @@ class Bar:
         """Record that a file was written."""
         self._files, self._bytes = self._files + 1, self._bytes + size
         if self._progress is not None and self._task is not None:
+            from rich.filesize import decimal as format_size
+
             written = f"{counted(self._files, 'file')}, {format_size(self._bytes)} written"
             self._progress.update(self._task, written=written)
 
@@ -48,15 +50,21 @@ class Bar:
 @contextmanager
 def showing(verb: str, unit: str = "rows") -> Iterator[Bar]:
     """Show a bar of rows, files or bytes on stderr, if it is a terminal; remove the bar at the end."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Bar(None, verb)
         return
+    from rich.progress import Progress
+
     with Progress(*_layout(unit), console=console, transient=True) as progress:
         yield Bar(progress, verb)
 
 
 def _layout(unit: str) -> list[ProgressColumn]:
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
+
     done = DownloadColumn() if unit == "bytes" else TextColumn(f"{{task.completed:,}} {unit}")
     return [
         TextColumn("{task.description}"),

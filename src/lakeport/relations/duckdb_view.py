@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.engine.parquet import ParquetFiles
@@ -18,16 +17,15 @@ from lakeport.kernel.data_files import parse_partition_values, physical_field
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.scan import Scan, ScanFile, read_vector
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, types_in
-from lakeport.kernel.values import array_of, from_numpy, own_scalar
+from lakeport.kernel.values import array_of
 from lakeport.locations import is_url
+from lakeport.relations.duckdb_deletions import living_rows
 from lakeport.relations.duckdb_sql import condition_of, name_of, shield, shielded, text_of, type_of, value_of
 from lakeport.relations.footers import InexactError, Layout, Zone, layouts_of
 
 if TYPE_CHECKING:
     from lakeport.frame import Rows
 
-_FILE_BITS = 38
-"""A row is numbered by its file, shifted by so many bits, and its position."""
 _MOST_DELETED = 4_000_000
 """More positions than this would make the text of the query too long."""
 _PATTERN_CHARACTERS = frozenset("*?[")
@@ -144,31 +142,19 @@ class _View:
     def _deletions(self) -> list[str]:
         engine, root = self._plan.snapshot.engine, self._state.table_root
         marked = [(i, f.deletion_vector) for i, f in enumerate(self._files) if f.deletion_vector is not None]
-        if not marked:
-            return []
         if sum(vector.cardinality for _, vector in marked) > _MOST_DELETED:
             raise InexactError("too many rows are deleted")
-        parts = []
-        for index, descriptor in marked:
-            try:
-                vector = read_vector(engine, root, descriptor)
-            except MissingFileError as error:  # a reader of rows explains it
-                raise InexactError(str(error)) from error
-            assert vector is not None
-            parts.append(f"({index}, '{_joined(from_numpy(vector.positions).cast(pa.string()))}')")
-        deleted = _row_number("file", "unnest(string_split(positions, ','))")
-        listed = f"SELECT {deleted} FROM (VALUES {', '.join(parts)}) AS deleted(file, positions)"
-        return [f"{_row_number('file_index', 'file_row_number')} NOT IN ({listed})"]
+        try:
+            vectors = {index: read_vector(engine, root, descriptor) for index, descriptor in marked}
+        except MissingFileError as error:  # a reader of rows explains it
+            raise InexactError(str(error)) from error
+        return living_rows({index: vector for index, vector in vectors.items() if vector is not None})
 
     def _filters(self) -> list[str]:
         condition = self._plan.remaining_filter
         if condition is None:
             return []
         return [condition_of(condition, self._plan.snapshot.schema, self._columns.__getitem__)]
-
-
-def _row_number(file: str, position: str) -> str:
-    return f"(CAST({file} AS BIGINT) << {_FILE_BITS}) + CAST({position} AS BIGINT)"
 
 
 def _stored_values(values: pa.Array) -> list[str | None]:
@@ -181,12 +167,6 @@ def _stored_values(values: pa.Array) -> list[str | None]:
         None if value is None else format(value, "f") if isinstance(value, Decimal) else str(value)
         for value in values.to_pylist()
     ]
-
-
-def _joined(texts: pa.StringArray) -> str:
-    whole = pa.ListArray.from_arrays(array_of([0, len(texts)], pa.int32()), texts)
-    joined: str = pc.binary_join(whole, own_scalar(","))[0].as_py()
-    return joined
 
 
 def _has_times(data_type: pa.DataType) -> bool:

@@ -1,4 +1,7 @@
-"""File formats, and how `export` writes them: batch by batch, in bounded memory."""
+"""File formats, and how `export` writes them: batch by batch, in bounded memory.
+
+A format's module is imported when it is written: `lakeport sql` prints most results.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ from pathlib import PurePath
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from lakeport.cli.values import ENCODER, json_rows, plain_batch, plain_schema, text_column
 
@@ -60,8 +61,10 @@ def open_writer(kind: Format, file: BinaryIO, schema: pa.Schema) -> Writer:
 
 class _Parquet:
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        from pyarrow.parquet import ParquetWriter
+
         self._schema = plain_schema(schema)
-        self._writer = pa.parquet.ParquetWriter(file, self._schema, compression="zstd")
+        self._writer = ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
@@ -96,8 +99,10 @@ class _Arrow:
 
 class _Csv:
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        from pyarrow.csv import CSVWriter
+
         empty = self._text(pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema))
-        self._writer = pa.csv.CSVWriter(file, empty.schema)
+        self._writer = CSVWriter(file, empty.schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
