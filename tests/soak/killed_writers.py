@@ -1,4 +1,5 @@
-"""A writer that is killed (`kill -9`) at random moments of append, delete, update, merge, optimize and checkpoint.
+"""A writer that is killed (`kill -9`) at random moments of append, delete, update, merge, optimize (as it is and in
+another order) and checkpoint.
 
     python -m tests.soak.killed_writers [directory] [--kills 100] [--seed 1]
 
@@ -36,7 +37,7 @@ from tests.soak.reading import rows_by_deltalake
 
 ROWS = 30
 """Of each batch, always, in two partitions: less is a part of an operation."""
-OPERATIONS = ("append", "append", "delete", "update", "merge", "merge", "optimize", "checkpoint")
+OPERATIONS = ("append", "append", "delete", "update", "merge", "merge", "optimize", "order", "checkpoint")
 LONGEST_LIFE = 1.0
 """Seconds from a writer's start to its end."""
 
@@ -90,6 +91,8 @@ def perform(target: str, operation: Operation) -> int:
             return merge.execute().version
         case "optimize":
             return tables.optimize(target, purge=True).version
+        case "order":
+            return tables.optimize(target, zorder_by=["value", "n"], target_size=2_000).version
     return tables.checkpoint(target).version
 
 

@@ -33,6 +33,8 @@ _OPTIONS = {
     "pass full=True": "pass --full",
     "pass merge_schema=True": "pass --merge-schema",
     "drop cache or": "drop --cache or",
+    "zorder_by": "--zorder-by",
+    "cluster_by": "--cluster-by",
     "access='dir'": "--access dir",
     "access='url'": "--access url",
 }

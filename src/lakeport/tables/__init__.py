@@ -11,10 +11,12 @@ Each operation is one atomic transaction.
 from lakeport.tables.columns import (
     add_columns, drop_columns, drop_not_null, rename_column, set_comment, set_default, widen_column,
 )  # fmt: skip
+from lakeport.tables.clustering.alter import cluster_by
+from lakeport.tables.clustering.effect import FilterEffect
 from lakeport.tables.log import checkpoint, history
 from lakeport.tables.merge.merge import Merge, merge
 from lakeport.tables.operation import Result
-from lakeport.tables.optimize import optimize
+from lakeport.tables.optimize import OptimizeResult, optimize
 from lakeport.tables.properties import add_constraint, drop_constraint, set_properties, unset_properties
 from lakeport.tables.restore import restore
 from lakeport.tables.rows.delete import delete
@@ -24,7 +26,8 @@ from lakeport.tables.write.append import append, create
 from lakeport.tables.write.overwrite import overwrite
 
 __all__ = [
-    "Merge", "Result", "VacuumResult", "add_columns", "add_constraint", "append", "checkpoint", "create", "delete",
-    "drop_columns", "drop_constraint", "drop_not_null", "history", "merge", "optimize", "overwrite", "rename_column",
-    "restore", "set_comment", "set_default", "set_properties", "unset_properties", "update", "vacuum", "widen_column",
+    "FilterEffect", "Merge", "OptimizeResult", "Result", "VacuumResult", "add_columns", "add_constraint", "append",
+    "checkpoint", "cluster_by", "create", "delete", "drop_columns", "drop_constraint", "drop_not_null", "history",
+    "merge", "optimize", "overwrite", "rename_column", "restore", "set_comment", "set_default", "set_properties",
+    "unset_properties", "update", "vacuum", "widen_column",
 ]  # fmt: skip

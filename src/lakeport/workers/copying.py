@@ -32,7 +32,7 @@ class RowCopier:
         self, engine: Engine, file: ScanFile, gone: npt.NDArray[np.uint64] | None = None
     ) -> Iterator[PhysicalBatch]:
         """The living rows of a file except those at the positions `gone`. Raises `MissingFileError`."""
-        values = self._partition_values(file)
+        values = self.partition_values(file)
         with reporting_vacuumed_files():
             vector = read_vector(engine, self.context.table_root, file.deletion_vector)
             vectors = [v for v in (vector, None if gone is None else DeletionVector(gone)) if v is not None]
@@ -55,7 +55,7 @@ class RowCopier:
             rows.columns, schema=pa.schema([field.with_type(column.type) for field, column in fields])
         )
 
-    def _partition_values(self, file: ScanFile) -> dict[str, str | None]:
+    def partition_values(self, file: ScanFile) -> dict[str, str | None]:
         """As they are written now: other writers may have formatted them differently."""
         values = {}
         for field in self.context.partition_fields:

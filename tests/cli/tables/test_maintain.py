@@ -143,3 +143,30 @@ def test_progress_is_shown_on_a_terminal_only(lakeport: Run, numbers: Path, monk
     assert "optimizing" in result.err
     assert "1 file, " in result.err
     assert "optimizing" not in result.out
+
+
+def test_optimize_prints_what_filters_read(lakeport: Run, tmp_path: Path) -> None:
+    data, target = tmp_path / "n.csv", tmp_path / "t"
+    data.write_text("id,name\n1,a\n2,b\n")
+    lakeport("create", target, data)
+    lakeport("append", target, data)
+    both, of_id, of_name, summary = lakeport("optimize", target, "--zorder-by", "id, name").out.splitlines()
+    assert both.startswith("a filter on id and name reads 1.0 of 1 file (")
+    assert ", before 2.0 of 2 files (" in both
+    assert (of_id.split()[3], of_name.split()[3]) == ("id", "name")
+    assert summary.startswith("rewrote 2 files (")
+    assert lakeport("count", target).out == "4\n"
+
+
+def test_optimize_tells_machines_what_filters_read(lakeport: Run, numbers: Path) -> None:
+    [document] = lakeport("optimize", numbers, "--cluster-by", "id", "--json").documents
+    [effect] = document["effect"]
+    assert effect["columns"] == ["id"]
+    assert effect["before"]["of_files"] == 4
+    assert (effect["after"]["files"], effect["after"]["of_files"]) == (1.0, 1)
+
+
+def test_optimize_names_the_options_that_do_not_fit(lakeport: Run, numbers: Path) -> None:
+    result = lakeport("optimize", numbers, "--zorder-by", "id", "--cluster-by", "id")
+    assert result.code == 2
+    assert result.err.startswith("lakeport: pass --zorder-by or --cluster-by, not both")

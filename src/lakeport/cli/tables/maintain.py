@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.filesize import decimal as format_size
 
 from lakeport import tables
-from lakeport.cli.display import counted, print_table, print_text
-from lakeport.cli.options import Json, StorageOption, Target, parse_options
+from lakeport.cli.display import counted, print_table, print_text, printable
+from lakeport.cli.options import Json, StorageOption, Target, parse_columns, parse_options
 from lakeport.cli.writing import Work, print_result, working
 from lakeport.kernel.definition import parse_size
-from lakeport.tables import Result, VacuumResult
+from lakeport.tables import FilterEffect, Result, VacuumResult
 
 _SHOWN = 100
 """The most deletable files printed without --json."""
@@ -26,16 +27,37 @@ def optimize(
         typer.Option(metavar="SIZE", help="The size of new files, such as 128mb; by default, the table's setting."),
     ] = None,
     purge: Annotated[bool, typer.Option("--purge", help="Rewrite all files that have deleted rows.")] = False,
+    zorder_by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMNS", help="Rewrite all files so that filters on these columns, as a,b, skip files."),
+    ] = None,
+    cluster_by: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMNS", help="The same by a Hilbert curve, which filters use better.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Order all rows of a clustered table, also those ordered by other columns.")
+    ] = False,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Compact small files into larger ones, without their deleted rows."""
+    """Compact small files into larger ones, without their deleted rows, and order the rows of clustered tables."""
     size = None if target_size is None else _parsed_size(target_size)
     with working("optimizing", target, option, "bytes") as work:
         result = tables.optimize(
-            target, where=where, target_size=size, purge=purge, progress=work.bar.reach, engine=work.engine
+            target,
+            where=where,
+            zorder_by=parse_columns(zorder_by, "--zorder-by") if zorder_by else (),
+            cluster_by=parse_columns(cluster_by, "--cluster-by") if cluster_by else (),
+            full=full,
+            target_size=size,
+            purge=purge,
+            progress=work.bar.reach,
+            engine=work.engine,
         )
-    print_result(target, result, _optimized(result), json)
+    if not json:
+        for effect in result.effect:
+            print_text(_described(effect))
+    print_result(target, result, _optimized(result), json, effect=list(map(asdict, result.effect)))
 
 
 def vacuum(
@@ -131,6 +153,14 @@ def _parsed_size(text: str) -> int:
         return parse_size(text)
     except ValueError:
         raise ValueError(f"--target-size takes a size such as 128mb, not {text!r}") from None
+
+
+def _described(effect: FilterEffect) -> str:
+    before, after = (
+        f"{cost.files:.1f} of {counted(cost.of_files, 'file')} ({format_size(int(cost.bytes))})"
+        for cost in (effect.before, effect.after)
+    )
+    return f"a filter on {' and '.join(map(printable, effect.columns))} reads {after}, before {before}"
 
 
 def _optimized(result: Result) -> str:

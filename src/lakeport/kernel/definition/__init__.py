@@ -23,3 +23,4 @@ from lakeport.kernel.definition.properties import (
 from lakeport.kernel.definition.row_tracking import (
     ROW_TRACKING_DOMAIN, assign_row_ids, assigns_row_ids, high_water_mark, row_tracking_domain,
 )  # fmt: skip
+from lakeport.kernel.definition.soundness import problems_of_ordering

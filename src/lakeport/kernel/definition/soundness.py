@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -27,12 +27,18 @@ from lakeport.kernel.schema import (
     StructType,
     arrow_type,
     find_twice_mapped,
+    format_type,
     logical_path,
     types_in,
 )
 
 _NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 _NOT_FOR_PARTITIONS = ("variant", "void")
+_WITH_BOUNDS = frozenset(
+    {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}
+)
+_MOST_CLUSTERING_COLUMNS = 4
+"""Delta's own writer refuses more."""
 _Problems = Iterator[str]
 _Path = tuple[str, ...]
 _Types = tuple[pa.DataType | None, pa.DataType | None]
@@ -108,9 +114,24 @@ def _problems_of_partitions(schema: StructType, columns: tuple[str, ...]) -> _Pr
 def _problems_of_clustering(definition: Definition, mapping_mode: str) -> _Problems:
     if definition.clustering_columns and definition.metadata.partition_columns:
         yield "a table is either partitioned or clustered, not both: leave one of them out"
-    for path in definition.clustering_columns:
-        if logical_path(definition.schema, path, mapping_mode) is None:
-            yield "the table is clustered by a column that it would no longer have: keep the column, with its type"
+    found = [logical_path(definition.schema, path, mapping_mode) for path in definition.clustering_columns]
+    if None in found:
+        yield "the table is clustered by a column that it would no longer have: keep the column, with its type"
+    yield from problems_of_ordering(definition.schema, [path for path in found if path is not None])
+    if len(found) > _MOST_CLUSTERING_COLUMNS:
+        yield f"a table can be clustered by at most {_MOST_CLUSTERING_COLUMNS} columns, not by {len(found)}"
+
+
+def problems_of_ordering(schema: StructType, columns: Sequence[_Path]) -> _Problems:
+    """Why rows cannot be ordered by these columns so that filters skip files."""
+    for path in columns:
+        kind = schema.resolve(path)[-1].type
+        if not isinstance(kind, PrimitiveType) or (kind.name not in _WITH_BOUNDS and kind.decimal is None):
+            name = format_type(kind)
+            yield f"rows cannot be clustered by {'.'.join(path)!r}: files have no bounds of a column of type {name}"
+    for path, times in Counter(columns).items():
+        if times > 1:
+            yield f"the column {'.'.join(path)!r} is named twice"
 
 
 def _reserved_names(schema: StructType, configuration: Configuration) -> _Problems:

@@ -24,21 +24,31 @@ def plan_bins(files: Iterable[ScanFile], target_size: int, *, purge: bool = Fals
     a partition and are as close in time as their sizes allow.
 
     A bin of one file is planned only to purge its deletion vector: if many rows are deleted, or with `purge`."""
+    candidates = (file for file in files if file.size < _LARGE_ENOUGH * target_size or is_worn(file, purge))
+    bins = [found for together in by_partition(candidates) for found in _pack(together, target_size)]
+    return [found for found in bins if len(found) > 1 or is_worn(found[0], purge)]
+
+
+def by_partition(files: Iterable[ScanFile]) -> list[Bin]:
+    """The files of each partition."""
     partitions: dict[tuple[tuple[str, str | None], ...], list[ScanFile]] = defaultdict(list)
     for file in files:
-        if file.size < _LARGE_ENOUGH * target_size or _is_worn(file, purge):
-            partitions[_partition(file)].append(file)
-    bins = [found for candidates in partitions.values() for found in _pack(candidates, target_size)]
-    return [found for found in bins if len(found) > 1 or _is_worn(found[0], purge)]
+        partitions[_partition(file)].append(file)
+    return [tuple(found) for found in partitions.values()]
 
 
 def _partition(file: ScanFile) -> tuple[tuple[str, str | None], ...]:
     return tuple(sorted((name, value or None) for name, value in file.partition_values.items()))
 
 
-def _is_worn(file: ScanFile, purge: bool) -> bool:
+def is_worn(file: ScanFile, purge: bool) -> bool:
     """Whether the file has a deletion vector to purge."""
     return file.deletion_vector is not None and (purge or _deleted_part(file) > _TOO_MANY_DELETED)
+
+
+def living_size(file: ScanFile) -> float:
+    """About how many bytes the rows take that are not deleted."""
+    return file.size * (1 - _deleted_part(file))
 
 
 def _deleted_part(file: ScanFile) -> float:
@@ -55,12 +65,12 @@ class _OpenBin:
     size: float = 0.0
 
 
-def _pack(files: list[ScanFile], target_size: int) -> list[Bin]:
+def _pack(files: Bin, target_size: int) -> list[Bin]:
     """First fit among the most recently opened bins: no two of them would fit into one."""
     bins: list[_OpenBin] = []
     open_bins: list[_OpenBin] = []
     for file in sorted(files, key=lambda file: (file.modification_time, file.path)):
-        size = file.size * (1 - _deleted_part(file))
+        size = living_size(file)
         chosen = next((b for b in open_bins if b.size + size <= target_size), None)
         if chosen is None:
             chosen = _OpenBin()

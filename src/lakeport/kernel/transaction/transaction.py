@@ -154,6 +154,11 @@ class Transaction:
         """Record an application's version atomically with the commit."""
         self._staged.applications[app_id] = ApplicationTransaction(app_id, version, self.started)
 
+    def cluster_by(self, columns: Sequence[str]) -> None:
+        """Cluster the table by other columns, or by none. Raises `ValueError`."""
+        self.definition = self.definition.clustered_by(columns)
+        self._staged.domains[CLUSTERING_DOMAIN] = clustering_domain(self.definition.clustering_columns)
+
     def set_domain(self, domain: str, configuration: str) -> None:
         """Set the configuration of a user's metadata domain. Raises `ValueError` for one of Delta's own."""
         self._stage_domain(DomainMetadata(domain, configuration))
@@ -286,11 +291,8 @@ def _clustered(transaction: Transaction, columns: Sequence[str]) -> Transaction:
     """Cluster the table by exactly these columns."""
     known = {} if transaction.snapshot is None else transaction.snapshot.domain_metadata
     if columns:
-        transaction.definition = transaction.definition.clustered_by(columns)
-        domain = clustering_domain(transaction.definition.clustering_columns)
+        transaction.cluster_by(columns)
     elif CLUSTERING_DOMAIN in known:
         domain = DomainMetadata(CLUSTERING_DOMAIN, known[CLUSTERING_DOMAIN], removed=True)
-    else:
-        return transaction
-    transaction._staged.domains[domain.domain] = domain
+        transaction._staged.domains[CLUSTERING_DOMAIN] = domain
     return transaction

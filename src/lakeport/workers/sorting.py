@@ -1,0 +1,225 @@
+"""Sort rows by numbers in bounded memory: what is too much to hold is put into sorted files, and merged from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Keys: TypeAlias = npt.NDArray[np.uint64]
+Read: TypeAlias = Callable[[int], pa.RecordBatch]
+
+_KEY = pa.field("key", pa.uint64(), nullable=False)
+_BATCH_BYTES = 1 << 19
+"""A sorted file is read in batches of about this size, one of each file at a time."""
+_MERGED_BYTES = 32 << 20
+_MARKS = 4096
+_MOST_ENTRIES = 4096
+"""Dictionaries with more texts are not worth a comparison of all of them."""
+END = 1 << 64
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Sorted rows in batches, the key as last column."""
+
+    open: Callable[[], _Opened]
+    firsts: Keys
+    """The least key of each batch."""
+    size: float
+    """Bytes of each batch, about."""
+    marks: Keys
+    """The keys of rows at equal distances."""
+    distance: int
+
+    def overlapping(self, first: int, end: int) -> range:
+        """The batches that may have keys from `first` on and before `end`."""
+        return range(max(0, _count_below(self.firsts, first) - 1), _count_below(self.firsts, end))
+
+
+@dataclass
+class _Opened:
+    read: Read
+    close: Callable[[], object]
+
+
+class RowSorter:
+    """Takes rows with their keys; then gives them in the order of the keys. Rows with equal keys come in any order.
+
+    Holds about three times `held` bytes in memory at most, and a small batch for each sorted file."""
+
+    def __init__(self, folder: Path, held: int) -> None:
+        self._folder, self._held = folder, held
+        self._waiting: list[pa.RecordBatch] = []
+        self._size = 0
+        self._runs: list[_Run] = []
+        self._writer = ThreadPoolExecutor(1, "lakeport-sorter")
+        self._writing: Future[_Run] | None = None
+
+    def __enter__(self) -> RowSorter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.shutdown(cancel_futures=True)
+
+    def add(self, rows: pa.RecordBatch, keys: Keys) -> None:
+        """Add rows; columns of text may be dictionaries in some batches and not in others."""
+        self._waiting.append(rows.append_column(_KEY, pa.array(keys)))
+        self._size += rows.nbytes
+        if self._size >= self._held:
+            self._finish_run()
+            self._writing = self._writer.submit(_written, self._folder / f"{len(self._runs)}.arrow", self._taken())
+
+    def finish(self) -> None:
+        """To be called after the last row."""
+        self._finish_run()
+        if self._waiting:
+            batches = _sorted(self._taken())
+            self._runs.append(_run(batches, lambda: _Opened(batches.__getitem__, lambda: None)))
+
+    def _taken(self) -> list[pa.RecordBatch]:
+        taken, self._waiting, self._size = self._waiting, [], 0
+        return taken
+
+    def _finish_run(self) -> None:
+        if self._writing is not None:
+            self._runs.append(self._writing.result())
+            self._writing = None
+
+    def cuts(self, parts: int) -> list[int]:
+        """Keys, from 0 to `END`, between which there are about equally many rows: at most so many parts."""
+        if not self._runs:
+            return [0, END]
+        marks = np.concatenate([run.marks for run in self._runs])
+        order = np.argsort(marks, kind="stable")
+        rows = np.cumsum(np.concatenate([np.full(len(run.marks), run.distance) for run in self._runs])[order])
+        places = np.searchsorted(rows, rows[-1] * np.arange(1, parts) // parts)
+        return sorted({0, *map(int, marks[order][places]), END})
+
+    def between(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows with keys from `first` on and before `end`, in their order. Several threads may read at once."""
+        cursors = [_Cursor(run) for run in self._runs]
+        for low, high in pairwise(self._windows(first, end)):
+            pieces = [piece for cursor in cursors for piece in cursor.take(low, high)]
+            if pieces:
+                yield from _ordered(pieces)
+
+    def _windows(self, first: int, end: int) -> list[int]:
+        """Keys between which the rows are few enough to be sorted at once."""
+        if not self._runs:
+            return []
+        firsts = np.concatenate([run.firsts for run in self._runs])
+        sizes = np.concatenate([np.full(len(run.firsts), run.size) for run in self._runs])
+        inside = (firsts > np.uint64(first)) & (firsts <= np.uint64(end - 1))
+        order = np.argsort(firsts[inside], kind="stable")
+        numbers = (np.cumsum(sizes[inside][order]) // _MERGED_BYTES).astype(np.int64)
+        begins = np.flatnonzero(np.diff(numbers, prepend=0))
+        return sorted({first, *map(int, firsts[inside][order][begins]), end})
+
+
+@dataclass
+class _Cursor:
+    """Reads a run from front to back. Remembers the last batch, of which the next window may need the rest."""
+
+    run: _Run
+    _last: tuple[int, pa.RecordBatch] | None = field(default=None, init=False)
+
+    def take(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
+        numbers = self.run.overlapping(first, end)
+        if not numbers:
+            return
+        opened = self.run.open()
+        try:
+            for number in numbers:
+                batch = self._batch(opened, number)
+                keys = keys_in(batch)
+                low, high = _count_below(keys, first), _count_below(keys, end)
+                if high > low:
+                    yield batch.slice(low, high - low)
+        finally:
+            opened.close()
+
+    def _batch(self, opened: _Opened, number: int) -> pa.RecordBatch:
+        if self._last is None or self._last[0] != number:
+            self._last = (number, opened.read(number))
+        return self._last[1]
+
+
+def keys_in(batch: pa.RecordBatch) -> Keys:
+    return np.asarray(batch.column(batch.num_columns - 1))
+
+
+def _count_below(keys: Keys, limit: int) -> int:
+    return len(keys) if limit >= END else int(np.searchsorted(keys, np.uint64(limit)))
+
+
+def _written(path: Path, batches: list[pa.RecordBatch]) -> _Run:
+    """Sort the rows into a file."""
+    found = _sorted(batches)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, found[0].schema, options=options) as writer:
+        for batch in found:
+            writer.write_batch(batch)
+    return _run(found, lambda: _opened(path))
+
+
+def _opened(path: Path) -> _Opened:
+    source = pa.OSFile(str(path))
+    return _Opened(pa.ipc.open_file(source).get_batch, source.close)
+
+
+def _run(batches: list[pa.RecordBatch], opened: Callable[[], _Opened]) -> _Run:
+    keys = [keys_in(batch) for batch in batches]
+    distance = max(1, sum(map(len, keys)) // _MARKS)
+    marks = np.concatenate(keys)[::distance]
+    return _Run(
+        opened,
+        firsts=np.array([some[0] for some in keys], np.uint64),
+        size=sum(batch.nbytes for batch in batches) / len(batches),
+        marks=marks.copy(),
+        distance=distance,
+    )
+
+
+def _sorted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The rows of all batches, in batches of a size to be read at once. Empties the list."""
+    whole = _combined(batches)
+    batches.clear()
+    order = np.argsort(keys_in(whole), kind="stable")
+    rows = max(1, int(len(order) * _BATCH_BYTES // max(1, whole.nbytes)))
+    return [whole.take(pa.array(order[start : start + rows])) for start in range(0, len(order), rows)]
+
+
+def _ordered(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    whole = _combined(pieces)
+    order = pa.array(np.argsort(keys_in(whole), kind="stable"))
+    yield whole.remove_column(whole.num_columns - 1).take(order)
+
+
+def _combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows as one batch. A text column is a dictionary if it is one in all batches, and small."""
+    columns = [_joined([batch.column(place) for batch in batches]) for place in range(batches[0].num_columns)]
+    fields = [field.with_type(column.type) for field, column in zip(batches[0].schema, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    encoded = [pa.types.is_dictionary(array.type) for array in arrays]
+    if not any(encoded):
+        return pa.concat_arrays(arrays)
+    if all(encoded) and max(len(array.dictionary) for array in arrays) <= _MOST_ENTRIES:
+        unified = pa.chunked_array(arrays).unify_dictionaries()
+        if len(unified.chunk(0).dictionary) <= _MOST_ENTRIES:
+            return pa.concat_arrays(unified.chunks)
+    plain = [array.dictionary_decode() if is_one else array for array, is_one in zip(arrays, encoded, strict=True)]
+    return pa.concat_arrays(plain)
