@@ -35,7 +35,7 @@ from lakeport.tables.rows.changes import ChangeCounts, RowChanges
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.search import format_condition
 from lakeport.tables.write.append import add_missing_columns
-from lakeport.workers import Workers, open_workers
+from lakeport.workers import ThreadWorkers, Workers, open_workers
 from lakeport.workers.memory import default_memory_limit
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _HELD_SHARE = 8
 """A source larger than this share of the memory limit is spilled: lookups and their results take memory too."""
+_OF_A_THREAD = 512 << 20
 _MOST_HELD = (1 << 31) - 1
 """So no column of a source in memory is too long for Arrow."""
 
@@ -57,22 +58,22 @@ class MergeRun:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Result:
         """Raises the errors of `Merge.execute`."""
-        with self._changes(batches) as changes:
+        transaction, merge = self._transaction, self._merge
+        most = min(self._memory_limit // _HELD_SHARE, _MOST_HELD)
+        taken, are_all = take_until(batches, None if self._workers.here is None else most)
+        if are_all:
+            source = join_source(taken, merge.source.schema)
+            return self._execute(held_changes(transaction, merge.over(source), self._workers), self._workers)
+        workers = _few_threads(transaction.engine, self._memory_limit)
+        rest = chain(drained(taken), batches)
+        return self._execute(spilled_changes(transaction, merge, workers.here, rest, self._memory_limit), workers)
+
+    def _execute(self, found: AbstractContextManager[MergeChanges], workers: Workers) -> Result:
+        with found as changes:
             if changes.files:
                 self._transaction.check_rows_may_change()
             metrics = partial(self._metrics, changes)
-            return execute(
-                self._transaction, RowChanges(changes.files, changes.inserts, metrics=metrics), self._workers
-            )
-
-    def _changes(self, batches: Iterator[pa.RecordBatch]) -> AbstractContextManager[MergeChanges]:
-        transaction, merge, here = self._transaction, self._merge, self._workers.here
-        most = min(self._memory_limit // _HELD_SHARE, _MOST_HELD)
-        taken, are_all = take_until(batches, None if here is None else most)
-        if here is None or are_all:
-            source = join_source(taken, merge.source.schema)
-            return held_changes(transaction, merge.over(source), self._workers)
-        return spilled_changes(transaction, merge, here, chain(drained(taken), batches), self._memory_limit)
+            return execute(self._transaction, RowChanges(changes.files, changes.inserts, metrics=metrics), workers)
 
     def _metrics(self, changes: MergeChanges, counts: ChangeCounts) -> dict[str, int]:
         """The metrics, under Spark's names."""
@@ -153,6 +154,11 @@ def _parse_limit(given: Any) -> int:
         if isinstance(given, int | str) and not isinstance(given, bool):
             return parse_size(str(given))
     raise ValueError(f"memory_limit takes a number of bytes or a size such as '2 GB', not {given!r}")
+
+
+def _few_threads(engine: Engine, memory_limit: int) -> ThreadWorkers:
+    """Threads, of which each may hold a file that it reads."""
+    return ThreadWorkers(engine, max(1, min(pa.cpu_count() + 1, memory_limit // _OF_A_THREAD)))
 
 
 @dataclass(frozen=True, eq=False)
