@@ -1,13 +1,17 @@
-"""Which allocator large results come from."""
+"""How much memory operations may take, and which allocator large results come from."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 import pyarrow as pa
 
 _LARGE = 1 << 20
+_CGROUPS = Path("/sys/fs/cgroup")
 
 
 def pool_for(size: int) -> pa.MemoryPool | None:
@@ -25,3 +29,26 @@ def _large_pool() -> pa.MemoryPool | None:
         return pa.jemalloc_memory_pool()
     except NotImplementedError:
         return None
+
+
+def default_memory_limit() -> int:
+    """Half of this machine's memory, or of what this process may take of it."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([physical, *cgroup_limits()]) // 2
+
+
+def cgroup_limits(root: Path = _CGROUPS, groups: Path = Path("/proc/self/cgroup")) -> Iterator[int]:
+    """The limits of this process's control groups, of both versions."""
+    with suppress(OSError):
+        for line in groups.read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers in ("", "memory"):
+                folder = root / controllers / group.lstrip("/")
+                for each in (folder, *folder.parents):
+                    yield from _limit_in(each / "memory.max")
+                    yield from _limit_in(each / "memory.limit_in_bytes")
+
+
+def _limit_in(file: Path) -> Iterator[int]:
+    with suppress(OSError, ValueError):  # "max" is none
+        yield int(file.read_text())

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from lakeport.engine import default_engine
 from lakeport.kernel.expressions import Column, Expression, bind, col, format_expression, parse_filter
 from lakeport.kernel.schema import schema_from_arrow
-from lakeport.tables.merge.matching import KeyIndex, Matcher, split_condition, target_filter
+from lakeport.tables.merge.matching import KeyIndex, Matcher, split_condition
+from lakeport.tables.merge.pruning import SeenKeys, target_filter
 from lakeport.tables.merge.sides import Side, Sides
 from lakeport.testing.rowwise import by_row
 
@@ -88,7 +89,7 @@ def test_matches_by_keys_are_the_pairs_for_which_the_condition_holds(
     matcher, sides = matcher_of(target, source, on)
     found, expected = found_by(matcher, target), expected_by(on, target, source)
     assert sorted(found) == sorted(expected)
-    kept = target_filter(sides, matcher)
+    kept = target_filter(sides, matcher.condition, [SeenKeys.of(keys) for keys in matcher.source_keys])
     if kept is not None:
         select = default_engine().expressions.evaluator(target.schema, bind(kept, sides.target.schema))
         possible = select(target).to_pylist()
@@ -138,13 +139,13 @@ def test_a_key_that_many_rows_have_gives_all_their_pairs() -> None:
 def test_the_keys_of_the_source_tell_which_files_can_match(on: str, known: str | None) -> None:
     source = pa.record_batch({"b": [1, None, 3], "c": ["x", "x", "y"]})
     matcher, sides = matcher_of(pa.record_batch({"a": [1]}), source, parse_filter(on))
-    found = target_filter(sides, matcher)
+    found = target_filter(sides, matcher.condition, [SeenKeys.of(keys) for keys in matcher.source_keys])
     assert (None if found is None else format_expression(found)) == known
 
 
 def test_many_keys_tell_their_least_and_greatest() -> None:
     source = pa.record_batch({"b": list(range(1000, 0, -1))})
     matcher, sides = matcher_of(pa.record_batch({"a": [1]}), source, parse_filter("a = b"))
-    found = target_filter(sides, matcher)
+    found = target_filter(sides, matcher.condition, [SeenKeys.of(keys) for keys in matcher.source_keys])
     assert found is not None
     assert format_expression(found) == "a >= 1 AND a <= 1000"

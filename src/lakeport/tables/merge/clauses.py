@@ -10,6 +10,7 @@ from typing import Any
 from typing import Literal as OneOf
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.errors import InvalidDataError
@@ -18,7 +19,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Column, Expression
 from lakeport.kernel.schema import DEFAULT, GENERATION_EXPRESSION, StructField, StructType, arrow_field, parse_path
 from lakeport.tables.input.assignments import Constant, Path, Value, as_stored, parse_assignments, replace_column
-from lakeport.tables.merge.matching import Matcher, split_condition
+from lakeport.tables.merge.matching import JoinCondition, Matcher, split_condition
 from lakeport.tables.merge.sides import CompiledExpression, Pairs, RowNumbers, Side, Sides
 from lakeport.tables.rows.search import format_condition, parse_condition
 
@@ -86,6 +87,8 @@ class BoundClause:
     condition: CompiledExpression | None = None
     values: Mapping[Path, Callable[[Pairs], pa.Array]] = field(default_factory=dict)
     """By target column, or by field of one."""
+    source_names: tuple[str, ...] = ()
+    """The source columns that the values need."""
 
     def updated(self, rows: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
         """The target rows of the pairs, updated; without the generated columns that are not set: those are filled in
@@ -143,8 +146,26 @@ class BoundMerge:
         return [*self.matched, *self.not_matched_by_source]
 
     @cached_property
+    def is_update(self) -> npt.NDArray[np.bool_]:
+        """Of the clauses for target rows, which are updates."""
+        return np.array([clause.action == "update" for clause in self.on_target], np.bool_)
+
+    @property
+    def may_match_repeatedly(self) -> bool:
+        """Whether several source rows may match a target row: deleting twice is the same as once."""
+        return [(clause.action, clause.condition is None) for clause in self.matched] == [("delete", True)]
+
+    @cached_property
+    def condition(self) -> JoinCondition:
+        return split_condition(self.on, self.sides)
+
+    @cached_property
     def matcher(self) -> Matcher:
-        return Matcher(self.sides, split_condition(self.on, self.sides), self.source)
+        return Matcher(self.sides, self.condition, self.source)
+
+    def over(self, source: pa.RecordBatch) -> BoundMerge:
+        """The same merge with these rows as its source."""
+        return replace(self, source=source)
 
 
 @dataclass(frozen=True)
@@ -186,15 +207,17 @@ class MergeDefinition:
         if clause.action == "delete":
             return BoundClause("delete", self.table, condition)
         given = self._all_values(clause.action) if clause.values is None else self._values(clause)
+        names: list[str] = []
 
         def compiled(column: StructField, value: Value) -> Callable[[Pairs], pa.Array]:
             if isinstance(value, Constant):
                 return lambda pairs: value.repeat(len(pairs))
             bound = as_stored(sides.bind_value(value, *visible), sides.schema, column.type)
+            names.extend(self.source.names_in([bound]))
             return sides.compile(bound).values
 
         values = {path: compiled(self.table.resolve(path)[-1], value) for path, value in given.items()}
-        return BoundClause(clause.action, self.table, condition, values)
+        return BoundClause(clause.action, self.table, condition, values, tuple(dict.fromkeys(names)))
 
     def _values(self, clause: Clause) -> dict[Path, Value]:
         given = {self._without_alias(name): value for name, value in (clause.values or {}).items()}

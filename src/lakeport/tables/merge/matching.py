@@ -17,31 +17,22 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lakeport.kernel.expressions import (
-    FLOATS,
-    And,
     Cast,
-    Column,
     Comparison,
     Expression,
-    In,
-    Literal,
     all_of,
     common_type,
     conjuncts,
     decimal_of,
     digits_of,
-    rewrite,
     type_of,
 )
 from lakeport.kernel.schema import DataType, PrimitiveType
-from lakeport.kernel.values import FALSE, from_numpy, python_value, scalar_of, to_integers, to_mask
+from lakeport.kernel.values import FALSE, from_numpy, scalar_of, to_integers, to_mask
 from lakeport.tables.merge.sides import Pairs, RowNumbers, Side, Sides
 
 _BLOCK_PAIRS = 1 << 18
 """Candidates examined per block; more only if a single row has more."""
-_FEW_KEYS = 100
-"""Up to this many source keys are looked up one by one in file statistics."""
-_NOTHING = Literal(False)
 _MISSING = scalar_of(-1, pa.int32())
 
 
@@ -122,6 +113,20 @@ def _exact_decimal(left: DataType, right: DataType) -> PrimitiveType:
     return decimal_of(max(p1 - s1, p2 - s2) + scale, scale)
 
 
+class JoinKeys:
+    """The values of both sides that have to be equal."""
+
+    def __init__(self, sides: Sides, keys: Sequence[Key]) -> None:
+        self._target = [sides.compile(key.target) for key in keys]
+        self._source = [sides.compile(key.source) for key in keys]
+
+    def of_target(self, rows: Pairs) -> list[pa.Array]:
+        return [_normal(key.values(rows)) for key in self._target]
+
+    def of_source(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        return [_normal(key.values(Pairs(None, rows))) for key in self._source]
+
+
 class Matcher:
     """Finds matches for a source held in memory; target rows arrive in batches."""
 
@@ -129,12 +134,11 @@ class Matcher:
         self._source, self.condition = source, condition
         self._on_target = None if condition.target_only is None else sides.compile(condition.target_only)
         self._rest = None if condition.rest is None else sides.compile(condition.rest)
-        self._target_keys = [sides.compile(key.target) for key in condition.keys]
-        rows = Pairs(None, source)
-        keys = [_normal(sides.compile(key.source).values(rows)) for key in condition.keys]
+        self._keys = JoinKeys(sides, condition.keys)
+        keys = self._keys.of_source(source)
         usable = np.ones(source.num_rows, np.bool_)
         if condition.source_only is not None:
-            usable = sides.compile(condition.source_only).holds(rows)
+            usable = sides.compile(condition.source_only).holds(Pairs(None, source))
         self._index = KeyIndex(keys, [key.null_safe for key in condition.keys], usable)
         self.source_keys = [key.filter(from_numpy(usable)) for key in keys]
         """The source rows that can match."""
@@ -146,7 +150,7 @@ class Matcher:
         if self._on_target is not None:
             rows = np.flatnonzero(self._on_target.holds(pairs))
             pairs = pairs.take(rows)
-        keys = [_normal(key.values(pairs)) for key in self._target_keys]
+        keys = self._keys.of_target(pairs)
         for chosen, source_rows in self._index.candidates(keys, len(rows)):
             target_rows = rows[chosen]
             if self._rest is not None:
@@ -234,7 +238,7 @@ class _Level:
         if self.null_safe and column.null_count:
             own = np.where(to_mask(column.is_null()), len(self.values), own)
         if types.is_floating(column.type):
-            own = np.where(to_mask(_is_nan(column)), -1, own)
+            own = np.where(to_mask(is_nan(column)), -1, own)
         if before is None:
             return own
         return np.where((own >= 0) & (before >= 0), before * (len(self.values) + 1) + own, -1)
@@ -246,59 +250,10 @@ def _indices(array: pa.Array, values: pa.Array) -> RowNumbers:
     return to_integers(pc.fill_null(found, _MISSING).cast(pa.int64()))
 
 
-def _is_nan(array: pa.Array) -> pa.BooleanArray:
+def is_nan(array: pa.Array) -> pa.BooleanArray:
     return pc.fill_null(pc.is_nan(array), FALSE)
 
 
 def _normal(array: pa.Array) -> pa.Array:
     """Normalize keys, which are compared by their bits: -0.0 becomes 0.0."""
     return pc.add(array, scalar_of(0.0, array.type)) if types.is_floating(array.type) else array
-
-
-def target_filter(sides: Sides, matcher: Matcher) -> Expression | None:
-    """A filter on the target that holds for every row with a match, for skipping files. None if nothing is known."""
-    condition = matcher.condition
-    parts = [] if condition.target_only is None else [_own_terms(condition.target_only)]
-    for key, values in zip(condition.keys, matcher.source_keys, strict=True):
-        if (part := _key_filter(key, values, sides)) is not None:
-            parts.append(part)
-    return all_of(parts)
-
-
-def _own_terms(bound: Expression) -> Expression:
-    def strip(node: Expression) -> Expression:
-        return Column(node.path[1:]) if isinstance(node, Column) else node
-
-    return rewrite(bound, strip)
-
-
-def _key_filter(key: Key, values: pa.Array, sides: Sides) -> Expression | None:
-    column = _pruning_column(key, sides)
-    if column is None:
-        return None
-    known = values.drop_null()
-    if types.is_floating(known.type):
-        known = known.filter(pc.invert(pc.is_nan(known)))
-    found = _range_filter(column, known)
-    return found | column.is_null() if key.null_safe and values.null_count else found
-
-
-def _pruning_column(key: Key, sides: Sides) -> Column | None:
-    """The column whose statistics can prune files. An exact number compared as a double may equal a different number,
-    so its bounds prove nothing."""
-    match key.target:
-        case Column(path):
-            return Column(path[1:])
-        case Cast(Column(path), _) if type_of(key.target, sides.schema) not in FLOATS:
-            return Column(path[1:])
-    return None
-
-
-def _range_filter(column: Column, values: pa.Array) -> Expression:
-    if not len(values):
-        return _NOTHING
-    distinct = values.unique()
-    if len(distinct) <= _FEW_KEYS:
-        return In(column, tuple(Literal(python_value(value)) for value in distinct))
-    bounds = pc.min_max(distinct)
-    return And(column >= python_value(bounds["min"]), column <= python_value(bounds["max"]))

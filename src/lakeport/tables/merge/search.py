@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import ROW_POSITION
-from lakeport.kernel.values import to_integers
+from lakeport.kernel.values import from_numpy, to_integers
 from lakeport.kernel.write import format_row
 from lakeport.tables.merge.clauses import BoundMerge, choose
 from lakeport.tables.merge.sides import Pairs, RowNumbers
@@ -26,6 +26,8 @@ from lakeport.workers.reading import RowReader
 
 _GATHERED_ROWS = 1 << 16
 _GATHERED_BYTES = 256 << 20
+SHOWN_ROWS = 3
+"""Of the source rows that match the same target row."""
 _NO_ROWS: RowNumbers = np.empty(0, np.int64)
 
 
@@ -83,11 +85,7 @@ class _Search:
     """Searches target rows and remembers which source rows had a match."""
 
     def __init__(self, merge: BoundMerge) -> None:
-        self._source, self._matcher = merge.source, merge.matcher
-        self._matched, self._by_source = merge.matched, merge.not_matched_by_source
-        self._may_repeat = [(c.action, c.condition is None) for c in self._matched] == [("delete", True)]
-        """Whether a row may match several times: deleting twice is the same as once."""
-        self._is_matched = np.zeros(merge.source.num_rows, np.bool_)
+        self._merge, self._lookup = merge, Lookup(merge)
 
     def run(self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]) -> SearchResult:
         """Search batches, which have `ROW_POSITION` and are ordered by file.
@@ -98,13 +96,13 @@ class _Search:
             for file, part in self._in_files(gathered):
                 found.setdefault(file.path, (file, []))[1].append(part)
         joined = [(file, AffectedRows.joined(parts)) for file, parts in found.values()]
-        return SearchResult(joined, np.flatnonzero(self._is_matched))
+        return SearchResult(joined, np.flatnonzero(self._lookup.is_matched))
 
     def _gathered(
         self, batches: Iterable[tuple[ScanFile, pa.RecordBatch]]
     ) -> Iterator[list[tuple[ScanFile, pa.RecordBatch]]]:
         """Batch the lookups: each has a fixed cost proportional to the source's length."""
-        enough = max(_GATHERED_ROWS, self._source.num_rows)
+        enough = max(_GATHERED_ROWS, self._merge.source.num_rows)
         gathered: list[tuple[ScanFile, pa.RecordBatch]] = []
         rows = size = 0
         for file, batch in batches:
@@ -129,41 +127,63 @@ class _Search:
 
     def _look(self, target: pa.RecordBatch) -> AffectedRows:
         """The affected rows, in order."""
-        is_matched = np.zeros(target.num_rows, np.bool_)
-        parts = []
-        for rows, source_rows in self._matcher.matches(target):
-            self._is_matched[source_rows] = True
-            is_matched[rows] = True
-            if self._matched:
-                parts.append(self._changed(target, rows, source_rows))
-        if self._by_source:
-            parts.append(self._unmatched(target, np.flatnonzero(~is_matched)))
-        found = AffectedRows.joined(parts)
-        return found if len(parts) < 2 else found.take(np.argsort(found.rows, kind="stable"))
-
-    def _changed(self, target: pa.RecordBatch, rows: RowNumbers, source_rows: RowNumbers) -> AffectedRows:
-        clauses = choose(self._matched, Pairs(target, self._source, rows, source_rows))
-        found = AffectedRows(rows, clauses, source_rows).take(np.flatnonzero(clauses >= 0))
+        found, is_matched = self._lookup.matched(target)
         repeated = found.rows[1:] == found.rows[:-1]
-        if not repeated.any():
+        if repeated.any():
+            if not self._merge.may_match_repeatedly:
+                raise self._ambiguous(target, found, int(repeated.argmax()))
+            found = found.take(np.flatnonzero(np.concatenate([[True], ~repeated])))
+        if not self._merge.not_matched_by_source:
             return found
-        if not self._may_repeat:
-            raise self._ambiguous(target, found, int(repeated.argmax()))
-        return found.take(np.flatnonzero(np.concatenate([[True], ~repeated])))
-
-    def _unmatched(self, target: pa.RecordBatch, rows: RowNumbers) -> AffectedRows:
-        clauses = choose(self._by_source, Pairs(target, None, rows))
-        applies = np.flatnonzero(clauses >= 0)
-        return AffectedRows(rows[applies], clauses[applies] + len(self._matched), np.full(len(applies), -1, np.int64))
+        joined = AffectedRows.joined([found, self._lookup.unmatched(target, np.flatnonzero(~is_matched))])
+        return joined.take(np.argsort(joined.rows, kind="stable"))
 
     def _ambiguous(self, target: pa.RecordBatch, found: AffectedRows, at: int) -> InvalidDataError:
-        row = found.rows[at]
+        row, source = int(found.rows[at]), self._merge.source
         sources = found.source_rows[found.rows == row]
-        names = [name for name in target.schema.names if name != ROW_POSITION.name]
-        shown = "; ".join(format_row(self._source, int(number), self._source.schema.names) for number in sources[:3])
-        return InvalidDataError(
-            f"the row of the target with {format_row(target, int(row), names)} is matched by {len(sources)} rows of "
-            f"the source, so its new values are ambiguous: {shown}; keep one row in the source for each row of the "
-            "target, or distinguish them in a condition",
-            row=int(sources[1]),
-        )
+        shown = source.take(from_numpy(sources[:SHOWN_ROWS]))
+        return ambiguous(target.slice(row, 1), shown, len(sources), int(sources[1]))
+
+
+class Lookup:
+    """Looks up target rows in the source, and remembers which source rows had a match."""
+
+    def __init__(self, merge: BoundMerge) -> None:
+        self._merge = merge
+        self.is_matched = np.zeros(merge.source.num_rows, np.bool_)
+
+    def matched(self, target: pa.RecordBatch) -> tuple[AffectedRows, npt.NDArray[np.bool_]]:
+        """The rows with a match to which a clause applies, in order, with each of their source rows; and a mask of all
+        rows with a match."""
+        is_matched = np.zeros(target.num_rows, np.bool_)
+        parts = []
+        for rows, source_rows in self._merge.matcher.matches(target):
+            self.is_matched[source_rows] = True
+            is_matched[rows] = True
+            if self._merge.matched:
+                parts.append(self._changed(target, rows, source_rows))
+        return AffectedRows.joined(parts), is_matched
+
+    def _changed(self, target: pa.RecordBatch, rows: RowNumbers, source_rows: RowNumbers) -> AffectedRows:
+        clauses = choose(self._merge.matched, Pairs(target, self._merge.source, rows, source_rows))
+        return AffectedRows(rows, clauses, source_rows).take(np.flatnonzero(clauses >= 0))
+
+    def unmatched(self, target: pa.RecordBatch, rows: RowNumbers) -> AffectedRows:
+        """Those rows of the target, all without a match, to which a clause applies."""
+        clauses = choose(self._merge.not_matched_by_source, Pairs(target, None, rows))
+        applies = np.flatnonzero(clauses >= 0)
+        numbers = clauses[applies] + len(self._merge.matched)
+        return AffectedRows(rows[applies], numbers, np.full(len(applies), -1, np.int64))
+
+
+def ambiguous(target: pa.RecordBatch, sources: pa.RecordBatch, count: int, row: int) -> InvalidDataError:
+    """The error for a row of the target that `count` source rows would change: some of them, and the second's
+    number."""
+    names = [name for name in target.schema.names if name != ROW_POSITION.name]
+    shown = "; ".join(format_row(sources, number, sources.schema.names) for number in range(sources.num_rows))
+    return InvalidDataError(
+        f"the row of the target with {format_row(target, 0, names)} is matched by {count} rows of the source, so its "
+        f"new values are ambiguous: {shown}; keep one row in the source for each row of the target, or distinguish "
+        "them in a condition",
+        row=row,
+    )

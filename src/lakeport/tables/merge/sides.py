@@ -50,6 +50,8 @@ class Pairs:
     source: pa.RecordBatch | None
     target_rows: RowNumbers | None = None
     source_rows: RowNumbers | None = None
+    source_numbers: RowNumbers | None = None
+    """The numbers of the rows in the whole source, if `source` is only a part of it."""
 
     def __len__(self) -> int:
         side, rows = (self.source, self.source_rows) if self.target is None else (self.target, self.target_rows)
@@ -60,11 +62,12 @@ class Pairs:
         """Some of the pairs."""
         target = None if self.target is None else chosen if self.target_rows is None else self.target_rows[chosen]
         source = None if self.source is None else chosen if self.source_rows is None else self.source_rows[chosen]
-        return Pairs(self.target, self.source, target, source)
+        return Pairs(self.target, self.source, target, source, self.source_numbers)
 
     def name_row(self, pair: int) -> RowName:
         """Name a pair by its source row."""
-        return name_source_row(pair if self.source_rows is None else int(self.source_rows[pair]))
+        row = pair if self.source_rows is None else int(self.source_rows[pair])
+        return name_source_row(row if self.source_numbers is None else int(self.source_numbers[row]))
 
 
 def name_source_row(row: int) -> RowName:
