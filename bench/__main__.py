@@ -1,7 +1,11 @@
-"""`make bench`: all benchmarks, or those whose names are given (`python -m bench log scan`)."""
+"""`make bench`: all benchmarks, or those whose names are given (`python -m bench log scan`).
+
+The name before a hyphen stands for all such parts, unless it is a benchmark itself: `stores`, `growth`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -75,10 +79,6 @@ def bench_spark_write(folder: Path) -> None:
     spark_write.bench_spark_write(folder)
 
 
-def bench_stores(folder: Path) -> None:
-    stores.bench_stores(folder)
-
-
 def bench_iceberg(folder: Path) -> None:
     iceberg.bench_iceberg(folder)
 
@@ -87,7 +87,7 @@ def bench_everyday(folder: Path) -> None:
     everyday.bench_everyday(folder)
 
 
-BENCHMARKS: dict[str, Callable[[Path], None]] = {
+BENCHMARKS: dict[str, Callable[..., None]] = {
     "everyday": bench_everyday,
     **{f"growth-{part.name}": partial(growth.bench_growth, part) for part in growth.GROWTHS},
     "log": bench_log,
@@ -98,7 +98,7 @@ BENCHMARKS: dict[str, Callable[[Path], None]] = {
     "commits": bench_commits,
     "server": bench_server,
     "client": bench_client,
-    "stores": bench_stores,
+    **{f"stores-{part}": partial(stores.bench_stores, part) for part in stores.PARTS},
     "iceberg": bench_iceberg,
     "spark": bench_spark,
     "spark-native": bench_spark_native,
@@ -107,13 +107,21 @@ BENCHMARKS: dict[str, Callable[[Path], None]] = {
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or list(BENCHMARKS)
-    if unknown := set(chosen) - set(BENCHMARKS):
-        sys.exit(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("names", nargs="*", default=list(BENCHMARKS), metavar="NAME")
+    parser.add_argument("--latency", type=int, action="append", metavar="MS", help="of stores; may be repeated")
+    given = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # peers were compiled when they were installed
-    for name in chosen:
+    for name in [each for chosen in given.names for each in _named(chosen)]:
+        more = {"latencies": given.latency} if given.latency and name.startswith("stores-") else {}
         with tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder:
-            BENCHMARKS[name](Path(folder))
+            BENCHMARKS[name](Path(folder), **more)
+
+
+def _named(name: str) -> list[str]:
+    """The benchmark of this name, or all of its parts."""
+    found = [name] if name in BENCHMARKS else [each for each in BENCHMARKS if each.startswith(f"{name}-")]
+    return found or sys.exit(f"no benchmark {name}; there are {', '.join(BENCHMARKS)}")
 
 
 if __name__ == "__main__":
