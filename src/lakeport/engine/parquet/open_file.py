@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from lakeport.engine.storage.ranges import Range, RangeInput
+
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyarrow._parquet import ParquetReader
@@ -31,6 +33,19 @@ class OpenFile:
         self.metadata: pq.FileMetaData = self._plain.metadata
         self.schema: pq.ParquetSchema = self.metadata.schema
         self.schema_arrow: pa.Schema = self._plain.schema_arrow
+
+    def fetch(self, groups: Sequence[int], columns: Sequence[str]) -> None:
+        """Fetch these columns of these row groups ahead, together, if the file is remote."""
+        if isinstance(self._source, RangeInput):
+            self._source.fetch_ahead(self._chunks(groups, columns))
+
+    def _chunks(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[Range]:
+        leaves = sorted(set(self._leaves(columns)))
+        for group in map(self.metadata.row_group, groups):
+            for chunk in map(group.column, leaves):
+                dictionary = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
+                start = min(chunk.data_page_offset, dictionary or chunk.data_page_offset)
+                yield start, start + chunk.total_compressed_size
 
     def read(self, groups: Sequence[int], columns: Sequence[str], *, use_threads: bool) -> pa.Table:
         """All rows of row groups."""

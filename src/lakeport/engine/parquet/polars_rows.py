@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.engine.expressions.literals import fits
-from lakeport.engine.parquet.decoding import SMALL, RowGroups
 from lakeport.engine.parquet.row_filter import FoundRows
+from lakeport.engine.parquet.row_groups import SMALL, RowGroups
 from lakeport.kernel.data_files import conform
 from lakeport.kernel.engine import AS_STORED, FIELD_ID, ROW_INDEX, FileStatus
 from lakeport.kernel.expressions import (

@@ -12,14 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
-from lakeport.engine.parquet.column_chunks import fetch_columns
-from lakeport.engine.parquet.decoding import SMALL, RowGroups, check_text
 from lakeport.engine.parquet.encoded import texts_to_keep_encoded
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.engine.parquet.polars_rows import PolarsRows, uses_polars
 from lakeport.engine.parquet.row_filter import ColumnsFirst, FoundRows, RowFilter
-from lakeport.engine.parquet.row_groups import row_groups_that_may_match
+from lakeport.engine.parquet.row_groups import SMALL, RowGroups, check_text, row_groups_that_may_match
 from lakeport.engine.parquet.writing import ParquetFileWriter, encode_parquet
 from lakeport.errors import CorruptTableError, LakeportError
 from lakeport.kernel.data_files import columns_to_read
@@ -84,7 +82,7 @@ class ParquetFiles:
         is_local = isinstance(source, pa.OSFile) and os.path.isabs(split.file.path)
         runs = list(_row_groups(file, is_local, split, schema, predicate, batch_size))
         columns = columns_to_read(list(file.schema_arrow), stored)
-        fetch_columns(source, file.metadata, [number for groups in runs for number in groups.numbers], columns)
+        file.fetch([number for groups in runs for number in groups.numbers], columns)
         await_turn()
         for groups in runs:
             attempts = (row_filter.rows(groups, stored, batch_size) for row_filter in filters)
@@ -105,7 +103,7 @@ class ParquetFiles:
                 return
             end = file.metadata.num_row_groups if split.end_row_group is None else split.end_row_group
             groups = list(range(split.first_row_group, end))
-            fetch_columns(source, file.metadata, groups, file.schema_arrow.names)
+            file.fetch(groups, file.schema_arrow.names)
             await_turn()
             for batch in file.encoded_batches(size, groups, texts):
                 yield _checked(batch, schema)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.engine.expressions import ArrowExpressions
-from lakeport.engine.parquet.decoding import RowGroups
+from lakeport.engine.parquet.row_groups import RowGroups
 from lakeport.errors import LakeportError
 from lakeport.kernel.expressions import Expression, columns_in
 from lakeport.kernel.values import to_mask

@@ -16,7 +16,7 @@ import msgspec
 from lakeport.errors import LakeportError
 from lakeport.kernel.actions import Add, DomainMetadata, Format, Metadata, Protocol, Remove, TableState, Transaction
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.log.names import checksum_path
+from lakeport.kernel.log.segment import checksum_path
 
 
 class Checksum(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

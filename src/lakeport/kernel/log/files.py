@@ -14,7 +14,7 @@ from lakeport.errors import CorruptTableError
 from lakeport.kernel.actions import DELETION_VECTOR, TEXT_MAP
 from lakeport.kernel.data_files import compact_partitions, conform_parsed, partition_struct
 from lakeport.kernel.engine import AS_STORED
-from lakeport.kernel.log.names import log_path
+from lakeport.kernel.log.segment import log_path
 from lakeport.kernel.paths import ABSOLUTE, resolve_path
 from lakeport.kernel.values import array_of, from_numpy, own_copy, scalar_of
 

@@ -3,6 +3,8 @@
 May import `log` and all below it, and `deletion_vectors`.
 """
 
-from lakeport.kernel.scan.files import FilteredBatch, ScanFile, ScanState, scan_files_in
+from lakeport.kernel.scan.files import (
+    FilteredBatch, ScanFile, ScanState, living_rows, logical_batch, read_vector, scan_files_in,
+    transform_physical_data,
+)  # fmt: skip
 from lakeport.kernel.scan.plan import PlanBuilder, Scan, ScanBuilder
-from lakeport.kernel.scan.rows import living_rows, logical_batch, read_vector, transform_physical_data
