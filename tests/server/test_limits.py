@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lakeport.server.access.rates import RateLimiter
+from lakeport.server.access.recipients import RateLimiter
 from lakeport.server.config import Limits
 from lakeport.server.http.refusals import Refusal
 from tests.server.raw_requests import connected

@@ -10,8 +10,7 @@ from typing import Any
 from litestar import Litestar, Response, Router
 from litestar.config.cors import CORSConfig
 
-from lakeport.server.access.rates import FailedTokens, RateLimiter
-from lakeport.server.access.recipients import Doorkeeper, Proxies
+from lakeport.server.access.recipients import Doorkeeper, FailedTokens, Proxies, RateLimiter
 from lakeport.server.access.tokens import TokenSigner
 from lakeport.server.answers.async_queries import AsyncQueries
 from lakeport.server.answers.opened_tables import TableCache

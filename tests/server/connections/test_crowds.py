@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.server.access.rates import FailedTokens
+from lakeport.server.access.recipients import FailedTokens
 from lakeport.server.config import Limits, TlsSettings
 from lakeport.server.http.refusals import Refusal
 from tests.server.processes import make_certificate, served

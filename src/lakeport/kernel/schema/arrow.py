@@ -13,6 +13,7 @@ from lakeport.kernel.schema.types import (
     GENERATION_EXPRESSION,
     INVARIANTS,
     MAPPING_PREFIX,
+    PRIMITIVES,
     ArrayType,
     DataType,
     MapType,
@@ -26,23 +27,6 @@ from lakeport.kernel.values import is_any_list, is_bytes, is_text
 VARIANT_METADATA = {b"ARROW:extension:name": b"arrow.parquet.variant", b"ARROW:extension:metadata": b""}
 """Metadata of a variant's Arrow field: Arrow's extension type over a struct. Consumers that know the type, such as
 DuckDB, see a variant; others see the struct."""
-
-ARROW_PRIMITIVES: dict[str, pa.DataType] = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "byte": pa.int8(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    "void": pa.null(),
-    "variant": pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())]),
-}
 
 
 def arrow_type(data_type: DataType, field_of: Callable[[StructField], pa.Field] | None = None) -> pa.DataType:
@@ -60,9 +44,9 @@ def arrow_type(data_type: DataType, field_of: Callable[[StructField], pa.Field] 
 
 
 def _primitive_type(data_type: PrimitiveType) -> pa.DataType:
-    if data_type.name not in ARROW_PRIMITIVES and (decimal := data_type.decimal):
+    if data_type.name not in PRIMITIVES and (decimal := data_type.decimal):
         return pa.decimal128(*decimal)
-    return ARROW_PRIMITIVES[data_type.name]
+    return PRIMITIVES[data_type.name]
 
 
 def is_variant(data_type: DataType) -> bool:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 
 from lakeport.errors import UnsupportedFeatureError
-from lakeport.kernel.schema.json import parse_primitive
 from lakeport.kernel.schema.names import unquoted
 from lakeport.kernel.schema.types import (
     COMMENT,
@@ -22,6 +21,7 @@ from lakeport.kernel.schema.types import (
     PrimitiveType,
     StructField,
     StructType,
+    parse_primitive,
 )
 
 _NAME = re.compile(r"\s*(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)")
