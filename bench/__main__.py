@@ -1,6 +1,6 @@
 """`make bench`: all benchmarks, or those whose names are given (`python -m bench log scan`).
 
-The name before a hyphen stands for all such parts, unless it is a benchmark itself: `stores`, `growth`.
+The name before a hyphen stands for all such parts, unless it is a benchmark itself: `stores`, `everyday`, `growth`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -83,12 +84,8 @@ def bench_iceberg(folder: Path) -> None:
     iceberg.bench_iceberg(folder)
 
 
-def bench_everyday(folder: Path) -> None:
-    everyday.bench_everyday(folder)
-
-
 BENCHMARKS: dict[str, Callable[..., None]] = {
-    "everyday": bench_everyday,
+    **{f"everyday-{part}": partial(everyday.bench_everyday, part) for part in everyday.PARTS},
     **{f"growth-{part.name}": partial(growth.bench_growth, part) for part in growth.GROWTHS},
     "log": bench_log,
     "checkpoint": bench_checkpoint,
@@ -104,6 +101,9 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "spark-native": bench_spark_native,
     "spark-write": bench_spark_write,
 }
+SHARING_TABLES = ("everyday-", "growth-")
+"""Parts of these read the same tables, which are kept."""
+DATA = Path(__file__).with_name("data")
 
 
 def main() -> None:
@@ -114,8 +114,18 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # peers were compiled when they were installed
     for name in [each for chosen in given.names for each in _named(chosen)]:
         more = {"latencies": given.latency} if given.latency and name.startswith("stores-") else {}
+        with _folder(name) as folder:
+            BENCHMARKS[name](folder, **more)
+
+
+@contextmanager
+def _folder(name: str) -> Iterator[Path]:
+    if name.startswith(SHARING_TABLES):
+        DATA.mkdir(exist_ok=True)
+        yield DATA
+    else:
         with tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder:
-            BENCHMARKS[name](Path(folder), **more)
+            yield Path(folder)
 
 
 def _named(name: str) -> list[str]:

@@ -21,6 +21,7 @@ class Result:
     cpu_seconds: float
     peak_mb: float
     grown_mb: float
+    written_mb: float
     answer: Answer
 
 
@@ -45,6 +46,7 @@ class Limits:
     seconds: float | None = None
     cpu_seconds: float | None = None
     peak_mb: float | None = None
+    written_mb: float | None = None
     absolute: bool = False
 
 
@@ -76,23 +78,22 @@ def report(title: str, peer: str, pairs: list[tuple[Result, Result]], what: str,
 
 
 def contest(title: str, ours: Entry, peers: Sequence[Entry], limits: Limits) -> None:
-    """Compare time, CPU time and memory with those of the fastest peer. Entries that read the same table must give the
-    same rows."""
+    """Compare with the fastest peer: time, CPU time, memory and, where it has a limit, what was written. Entries for
+    the same table must give the same rows."""
     results = run_by_turns([ours, *peers])
     best = min(peers, key=lambda entry: median(results[entry], "seconds"))
-    columns = [
-        _column("wall", "seconds", results[ours], results[best], limits),
-        _column("CPU", "cpu_seconds", results[ours], results[best], limits),
-        _column("MB", "peak_mb", results[ours], results[best], limits),
-    ]
+    titles = {"seconds": "wall", "cpu_seconds": "CPU", "peak_mb": "MB"}
+    if limits.written_mb is not None:
+        titles["written_mb"] = "written"
+    columns = [_column(title, what, results[ours], results[best], limits) for what, title in titles.items()]
     print(f"{title:42} {'  '.join(columns)}  {best.name}", flush=True)
     if others := [f"{peer.name} {_figures(results[peer])}" for peer in peers if peer != best]:
         print(f"    {', '.join(others)}", flush=True)
 
 
-def run_by_turns(entries: Sequence[Entry], rounds: int = ROUNDS) -> dict[Entry, list[Result]]:
+def run_by_turns(entries: Sequence[Entry], rounds: int | None = None) -> dict[Entry, list[Result]]:
     results: dict[Entry, list[Result]] = {entry: [] for entry in entries}
-    for _ in range(rounds):
+    for _ in range(rounds or ROUNDS):
         for entry in entries:
             results[entry].append(entry.measure())
     first = entries[0]
@@ -118,5 +119,5 @@ def _column(title: str, what: str, ours: Sequence[Result], theirs: Sequence[Resu
     verdict = ""
     if limit is not None:
         verdict = f"<= {limit:.2f} {'ok' if (mine if limits.absolute else ratio) <= limit else 'MISSED'}"
-    places = 0 if what == "peak_mb" else 3
+    places = 0 if what.endswith("_mb") else 3
     return f"{title} {mine:7.{places}f}/{other:7.{places}f} = {ratio:5.2f} {verdict:14}"

@@ -1,18 +1,19 @@
 """What people do every day, beside the best tool for it: Polars, DuckDB with its Delta extension, and deltalake.
 
-A peer that cannot read a kind of table is left out there: Polars and deltalake don't support column mapping.
+A peer that cannot read a kind of table is left out there: Polars and deltalake don't support column mapping. Where
+deltalake cannot write a kind of table, it changes the same rows in a plain one.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import lineitem
 from bench.client import write_profile
-from bench.comparing import Entry, Limits, contest
+from bench.comparing import ROUNDS, Entry, Limits, contest
 from bench.server import serving
 
 _PEERS = Path(__file__).resolve().parents[1] / ".peers"
@@ -45,21 +46,23 @@ LINEAR = Limits(cpu_seconds=2.2)
 """For twice as much."""
 
 
-def bench_everyday(folder: Path) -> None:
+SAME_SIZE = 1.01
+"""Files of the same rows differ a little by where row groups end."""
+APPEND = Limits(seconds=0.6, peak_mb=0.9, written_mb=SAME_SIZE)
+OPTIMIZE = Limits(seconds=0.9, peak_mb=1.1, written_mb=SAME_SIZE)
+CHANGES = {
+    "delete": Limits(seconds=0.55, peak_mb=0.8, written_mb=SAME_SIZE),
+    "update": Limits(seconds=0.25, peak_mb=0.6, written_mb=SAME_SIZE),
+    "merge": Limits(seconds=0.55, peak_mb=0.8, written_mb=SAME_SIZE),
+}
+
+
+def bench_everyday(part: str, folder: Path) -> None:
     for tool in (DUCKDB, DELTA_SHARING):
         if not Path(tool.python).exists():
             print(f"everyday: without {tool.name}, which is not in .peers: run scripts/peers.sh")
-    print("ours/best peer's = ratio, and what it should be at most; medians of five; the fastest peer\n")
-    _start_up()
-    _logs(folder)
-    lines = lineitem.line_table(folder)
-    _plain_table(lines)
-    contest_of("400 small files", "all", lineitem.small_commits(folder), (POLARS, DUCKDB, DELTALAKE), ALL)
-    _wide_tables(folder)
-    _kind_of_table("5 % deleted", lineitem.deleted_rows(folder, lines), (POLARS, DUCKDB, DELTALAKE))
-    _kind_of_table("column mapping", lineitem.mapped_columns(folder), (DUCKDB,))
-    _partitioned_table(lineitem.partitioned(folder))
-    _shared_table(folder, lines)
+    print(f"everyday-{part}: ours/fastest peer's = ratio, and what it should be at most; medians of {ROUNDS}")
+    PARTS[part](folder)
 
 
 def contest_of(title: str, task: str, path: Path | str, peers: Sequence[Tool], limits: Limits) -> None:
@@ -69,7 +72,7 @@ def contest_of(title: str, task: str, path: Path | str, peers: Sequence[Tool], l
         contest(title, LAKEPORT.on(task, path), entries, limits)
 
 
-def _start_up() -> None:
+def _start_up(folder: Path) -> None:
     contest_of("import", "import", "", (DELTALAKE, POLARS, DUCKDB), START)
     version = Entry("lakeport", "lakeport_version", "")
     contest("lakeport --version, import deltalake", version, [DELTALAKE.on("import", "")], START)
@@ -84,14 +87,18 @@ def _logs(folder: Path) -> None:
     contest("the same beside 10,000", LAKEPORT.on("list", long), doubled, LINEAR)
 
 
-def _plain_table(lines: Path) -> None:
-    readers = (POLARS, DUCKDB, DELTALAKE)
+def _reads(folder: Path) -> None:
+    lines, readers = lineitem.line_table(folder), (POLARS, DUCKDB, DELTALAKE)
     contest_of("read all to Arrow", "all", lines, readers, ALL)
     contest_of("2 of 16 columns", "some_columns", lines, readers, TWO_COLUMNS)
     contest_of("a filter as text that keeps 0.4 %", "few_rows", lines, readers, FEW_ROWS)
     expression = Entry("lakeport", "lakeport_few_rows_by_expression", lines)
     contest("the same as an expression", expression, [POLARS.on("few_rows", lines)], FEW_ROWS)
-    engines = (DUCKDB, DELTALAKE)
+    contest_of("400 small files", "all", lineitem.small_commits(folder), readers, ALL)
+
+
+def _queries(folder: Path) -> None:
+    lines, engines = lineitem.line_table(folder), (DUCKDB, DELTALAKE)
     contest_of("SQL in Python: Q1", "q1", lines, engines, GROUPING)
     for task, title in {"q6": "Q6", "point": "a point look-up", "count": "count(*)"}.items():
         contest_of(f"SQL in Python: {title}", task, lines, engines, SELECTIVE)
@@ -99,7 +106,7 @@ def _plain_table(lines: Path) -> None:
         contest_of(f"lakeport sql, start-up included: {task.upper()}", f"process_{task}", lines, (DUCKDB,), PROCESS)
 
 
-def _wide_tables(folder: Path) -> None:
+def _many_columns(folder: Path) -> None:
     narrow, wide = (lineitem.wide_table(folder, columns) for columns in (4_000, 8_000))
     peer = Entry("deltalake", "deltalake_to_pyarrow", narrow)
     contest("4,000 columns, 3 rows", LAKEPORT.on("all", narrow), [peer], Limits(seconds=1.0))
@@ -117,15 +124,101 @@ def _kind_of_table(kind: str, table: Path, peers: Sequence[Tool]) -> None:
     contest_of(f"{kind}: Q6", "q6", table, engines, SELECTIVE)
 
 
-def _partitioned_table(table: Path) -> None:
-    peers = (POLARS, DUCKDB, DELTALAKE)
+def _deleted_rows(folder: Path) -> None:
+    table = lineitem.deleted_rows(folder, lineitem.line_table(folder))
+    _kind_of_table("5 % deleted", table, (POLARS, DUCKDB, DELTALAKE))
+
+
+def _mapped_columns(folder: Path) -> None:
+    _kind_of_table("column mapping", lineitem.mapped_columns(folder), (DUCKDB,))
+
+
+def _partitions(folder: Path) -> None:
+    table, peers = lineitem.partitioned(folder), (POLARS, DUCKDB, DELTALAKE)
     _kind_of_table("84 partitions", table, peers)
     contest_of("84 partitions: one of them", "one_partition", table, peers, FEW_ROWS)
 
 
-def _shared_table(folder: Path, lines: Path) -> None:
-    with serving(folder, lines) as server:
+def _shared_table(folder: Path) -> None:
+    with serving(folder, lineitem.line_table(folder)) as server:
         target = write_profile(folder, server)
         contest_of("shared: read all", "all", target, (URLS, DELTA_SHARING), ALL)
         contest_of("shared: 2 columns", "some_columns", target, (URLS,), TWO_COLUMNS)
         contest_of("shared: filter", "few_rows", target, (URLS,), FEW_ROWS)
+
+
+def _writes(folder: Path) -> None:
+    lines = lineitem.with_sources(lineitem.line_table(folder))
+    change_of("append 2 million rows", "append", lines, APPEND)
+    change_of("optimize 400 small files", "optimize", lineitem.small_commits(folder), OPTIMIZE)
+    for task, limits in CHANGES.items():
+        change_of(_TITLES[task], task, lines, limits)
+
+
+_TITLES = {
+    "delete": "delete 1 %",
+    "update": "update 1 %, one column",
+    "merge": "merge 200,000 into 6 million",
+}
+
+
+def change_of(title: str, task: str, table: Path, limits: Limits, plain: Path | None = None) -> None:
+    """The same change by both; deltalake changes the `plain` table, if there is one."""
+    name = f"{task}_lines"
+    contest(title, LAKEPORT.on(name, table), [DELTALAKE.on(name, plain or table)], limits)
+
+
+def _writes_to(kind: str, table: Path, plain: Path | None = None) -> None:
+    for task, limits in {"append": APPEND, **CHANGES}.items():
+        change_of(f"{kind}: {task}", task, table, limits, plain)
+
+
+def _writes_with_feed(folder: Path) -> None:
+    lines, on = lineitem.line_table(folder), {"delta.enableChangeDataFeed": "true"}
+    _writes_to("change feed", lineitem.with_sources(lineitem.with_properties(folder, lines, "feed", on)))
+
+
+def _writes_with_vectors(folder: Path) -> None:
+    lines, on = lineitem.with_sources(lineitem.line_table(folder)), {"delta.enableDeletionVectors": "true"}
+    vectors = lineitem.with_sources(lineitem.with_properties(folder, lines, "vectors", on))
+    _writes_to("deletion vectors", vectors, lines)
+
+
+def _writes_with_mapping(folder: Path) -> None:
+    lines = lineitem.with_sources(lineitem.line_table(folder))
+    _writes_to("column mapping", lineitem.with_sources(lineitem.mapped_columns(folder)), lines)
+
+
+def _writes_by_partition(folder: Path) -> None:
+    _writes_to("84 partitions", lineitem.with_sources(lineitem.partitioned(folder), by_month=True))
+
+
+def _writes_wide(folder: Path) -> None:
+    rows, columns = 500_000, 200
+    lines = lineitem.line_table(folder, rows, 12, columns)
+    _writes_to("200 columns", lineitem.with_sources(lines, rows, columns))
+    narrow, wide = (lineitem.wide_table(folder, columns) for columns in (4_000, 8_000))
+    for task in ("append", "delete_one"):
+        title = f"{task.partition('_')[0]} in 4,000 columns"
+        change_of(title, task, narrow, Limits(seconds=1.0))
+        doubled = [Entry("4,000 columns", f"lakeport_{task}_lines", narrow)]
+        contest("the same in 8,000", LAKEPORT.on(f"{task}_lines", wide), doubled, LINEAR)
+
+
+PARTS: dict[str, Callable[[Path], None]] = {
+    "start": _start_up,
+    "logs": _logs,
+    "read": _reads,
+    "sql": _queries,
+    "read-wide": _many_columns,
+    "read-deleted": _deleted_rows,
+    "read-mapped": _mapped_columns,
+    "read-partitioned": _partitions,
+    "read-shared": _shared_table,
+    "write": _writes,
+    "write-feed": _writes_with_feed,
+    "write-vectors": _writes_with_vectors,
+    "write-mapped": _writes_with_mapping,
+    "write-partitioned": _writes_by_partition,
+    "write-wide": _writes_wide,
+}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import resource
-import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import everyday_jobs
+from bench import everyday_jobs, everyday_writes
 from bench.answers import answer_of
+from bench.targets import fresh, linked_copy
 
 TWO_COLUMNS = ["i0", "s1"]
 
@@ -158,26 +157,6 @@ def deltalake_commits(path: str) -> Callable[[], int]:
     return work
 
 
-def fresh(path: str, name: str) -> Path:
-    """An empty folder beside the one that the job is given."""
-    target = Path(path).parent / f"written-by-{name}"
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    return target
-
-
-def linked_copy(path: str, name: str) -> Path:
-    """A table to change: its files are never overwritten, so that they need not be copied; its hint is."""
-    target = fresh(path, name)
-    shutil.copytree(path, target, copy_function=os.link, dirs_exist_ok=True)
-    hint = target / "_delta_log" / "_last_checkpoint"
-    if hint.exists():
-        content = hint.read_bytes()
-        hint.unlink()
-        hint.write_bytes(content)
-    return target
-
-
 def afterwards(work: Callable[[], int], note: Callable[[], None]) -> Callable[[], int]:
     """`work`, and `note` when the process ends: not counted."""
     atexit.register(note)
@@ -235,30 +214,34 @@ def delta_sharing_kernel(target: str) -> Callable[[], int]:
     return delta_sharing(target, delta=True)
 
 
-JOBS: dict[str, everyday_jobs.Job] = everyday_jobs.JOBS | {
-    job.__name__: job
-    for job in (
-        lakeport_list,
-        deltalake_list,
-        lakeport_scan,
-        lakeport_two_columns,
-        pyarrow_scan,
-        pyarrow_two_columns,
-        duckdb_scan,
-        lakeport_append,
-        pyarrow_write,
-        deltalake_append,
-        lakeport_delete,
-        deltalake_delete,
-        lakeport_commits,
-        deltalake_commits,
-        lakeport_shared,
-        lakeport_shared_two_columns,
-        lakeport_shared_ten_rows,
-        delta_sharing,
-        delta_sharing_kernel,
-    )
-}
+JOBS: dict[str, everyday_jobs.Job] = (
+    everyday_jobs.JOBS
+    | everyday_writes.JOBS
+    | {
+        job.__name__: job
+        for job in (
+            lakeport_list,
+            deltalake_list,
+            lakeport_scan,
+            lakeport_two_columns,
+            pyarrow_scan,
+            pyarrow_two_columns,
+            duckdb_scan,
+            lakeport_append,
+            pyarrow_write,
+            deltalake_append,
+            lakeport_delete,
+            deltalake_delete,
+            lakeport_commits,
+            deltalake_commits,
+            lakeport_shared,
+            lakeport_shared_two_columns,
+            lakeport_shared_ten_rows,
+            delta_sharing,
+            delta_sharing_kernel,
+        )
+    }
+)
 
 
 def peak_kb(process: int | str = "self") -> int:
@@ -292,7 +275,7 @@ def run(name: str, path: str, repeat: int) -> dict[str, Any]:
     seconds, cpu = min(times)
     peak = peak_with_children_kb() / 1024
     figures = {"seconds": seconds, "cpu_seconds": cpu, "peak_mb": peak, "grown_mb": peak - base / 1024}
-    return figures | {"answer": answer_of(rows)}
+    return figures | {"written_mb": getattr(rows, "written_mb", 0.0), "answer": answer_of(rows)}
 
 
 if __name__ == "__main__":

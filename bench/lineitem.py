@@ -1,13 +1,15 @@
-"""Tables like TPC-H's lineitem, 16 columns wide, that the everyday jobs read: the same rows in every run.
+"""Tables like TPC-H's lineitem, 16 columns wide, that the everyday jobs read and change: the same rows in every run.
 
-Files and logs are written by hand, so that no library under test decides how they look.
+Files and logs are written by hand, so that no library under test decides how they look. A table that is there is not
+made again.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -19,8 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench.targets import source_of
 from lakeport import tables
 
+COLUMNS = 16
 ROWS = 6_000_000
 PARTS = 200_000
 ROWS_OF_AN_ORDER = 4
@@ -48,11 +52,11 @@ class _File:
     partition: dict[str, str]
 
 
-def line_table(folder: Path, rows: int = ROWS, files: int = 12) -> Path:
-    """The rows in files of equal size, added by one commit."""
-    table = folder / f"lines-{rows}-{files}"
-    adds = (_written(table, file) for file in _line_files(rows, files))
-    _write_log(table, _schema(_lines(0, 0).schema), [adds])
+def line_table(folder: Path, rows: int = ROWS, files: int = 12, columns: int = COLUMNS) -> Path:
+    """The rows in files of equal size, added by one commit. Columns beyond lineitem's are numbers."""
+    table = folder / f"lines-{rows}-{files}{'' if columns == COLUMNS else f'-{columns}'}"
+    adds = (_written(table, file) for file in _line_files(rows, files, columns))
+    _write_log(table, _schema(_lines(0, 0, columns).schema), [adds])
     return table
 
 
@@ -66,10 +70,21 @@ def small_commits(folder: Path, rows: int = 1_000_000, commits: int = 400) -> Pa
 
 def deleted_rows(folder: Path, source: Path) -> Path:
     """The files of another table, of which deletion vectors delete 5 % of the rows."""
-    table = folder / f"{source.name}-deleted"
-    _link_files(source, table)
-    tables.set_properties(str(table), {"delta.enableDeletionVectors": "true"})
-    tables.delete(str(table), "l_partkey % 20 = 7")
+    table = with_properties(folder, source, "deleted", {"delta.enableDeletionVectors": "true"})
+    if tables.history(str(table), limit=1)[0].operation != "DELETE":
+        tables.delete(str(table), "l_partkey % 20 = 7")
+    return table
+
+
+def with_properties(folder: Path, source: Path, name: str, properties: Mapping[str, str]) -> Path:
+    """The files of another table, under other properties."""
+    table = folder / f"{source.name}-{name}"
+    unfinished = folder / f"{table.name}-unfinished"
+    if not table.exists():
+        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.copytree(source, unfinished, copy_function=os.link)  # only the log grows
+        tables.set_properties(str(unfinished), properties)
+        unfinished.rename(table)
     return table
 
 
@@ -106,6 +121,19 @@ def wide_table(folder: Path, columns: int, rows: int = 3) -> Path:
     table = folder / f"columns-{columns}"
     data = pa.table({f"c{number}": pa.array(range(number, number + rows), pa.int64()) for number in range(columns)})
     _write_log(table, _schema(data.schema), [[_written(table, _File("part-0.parquet", data, {}))]])
+    pq.write_table(data, source_of(table, "append"))
+    return table
+
+
+def with_sources(table: Path, rows: int = ROWS, columns: int = COLUMNS, *, by_month: bool = False) -> Path:
+    """The table, with rows beside it to append (a third of its own) and to merge (a thirtieth; half of them known)."""
+    known, new = np.arange(0, rows, 60), np.arange(rows, rows + rows // 3)
+    for task, numbers in {"append": new, "merge": np.concatenate([known, new[: len(known)]])}.items():
+        data = _numbered_lines(numbers, columns)
+        if by_month:
+            months = np.minimum(numbers // (rows // MONTHS), MONTHS - 1)
+            data = data.append_column("month", pa.array(months, pa.int32()))
+        pq.write_table(data, source_of(table, task))
     return table
 
 
@@ -125,23 +153,28 @@ def _long_log_add(number: int) -> dict[str, Any]:
 # Rows
 
 
-def _line_files(rows: int, files: int) -> Iterable[_File]:
+def _line_files(rows: int, files: int, columns: int = COLUMNS) -> Iterable[_File]:
     each = rows // files
     for number in range(files):
-        yield _File(f"part-{number:05d}.parquet", _lines(number * each, each), {})
+        yield _File(f"part-{number:05d}.parquet", _lines(number * each, each, columns), {})
 
 
-def _lines(first: int, rows: int) -> pa.Table:
-    """Rows by their number in the table: orders are in order, all else is random."""
-    random = np.random.default_rng(first + 1)
+def _lines(first: int, rows: int, columns: int = COLUMNS) -> pa.Table:
+    return _numbered_lines(np.arange(first, first + rows), columns, seed=first + 1)
+
+
+def _numbered_lines(numbers: np.ndarray[Any, Any], columns: int, seed: int = 0) -> pa.Table:
+    """Rows by their numbers in the table: orders are in order, all else is random."""
+    rows = len(numbers)
+    random = np.random.default_rng(seed)
     shipped = _FIRST_DAY + random.integers(1, 2526, rows)
     returned = random.integers(0, 3, rows)
     quantity = random.integers(1, 51, rows).astype(float)
-    columns: dict[str, Any] = {
-        "l_orderkey": np.arange(first, first + rows) // ROWS_OF_AN_ORDER,
+    values: dict[str, Any] = {
+        "l_orderkey": numbers // ROWS_OF_AN_ORDER,
         "l_partkey": random.integers(0, PARTS, rows),
         "l_suppkey": random.integers(0, 10_000, rows),
-        "l_linenumber": (np.arange(first, first + rows) % ROWS_OF_AN_ORDER).astype("int32"),
+        "l_linenumber": (numbers % ROWS_OF_AN_ORDER).astype("int32"),
         "l_quantity": quantity,
         "l_extendedprice": np.round(quantity * random.integers(90_000, 210_000, rows) / 100, 2),
         "l_discount": random.integers(0, 11, rows) / 100,
@@ -157,7 +190,8 @@ def _lines(first: int, rows: int) -> pa.Table:
         "l_shipmode": _chosen(["AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK"], random.integers(0, 7, rows)),
         "l_comment": _chosen(_comments(), random.integers(0, len(_comments()), rows)),
     }
-    return pa.table(columns)
+    more = {f"n{number:03d}": random.integers(0, 1000 * number, rows) for number in range(COLUMNS, columns)}
+    return pa.table(values | more)
 
 
 def _chosen(values: Sequence[str], numbers: np.ndarray[Any, Any]) -> pa.Array:
@@ -217,8 +251,10 @@ def _write_log(
     partition_by: Sequence[str] = (),
     properties: dict[str, str] | None = None,
 ) -> None:
-    log = table / "_delta_log"
-    log.mkdir(parents=True, exist_ok=True)
+    log, unfinished = table / "_delta_log", table / "_unfinished_log"
+    if log.exists():
+        return
+    unfinished.mkdir(parents=True, exist_ok=True)
     reader, writer = (2, 5) if properties else (1, 2)
     protocol = {"minReaderVersion": reader, "minWriterVersion": writer}
     metadata = {
@@ -233,7 +269,8 @@ def _write_log(
     for version, adds in enumerate(commits):
         info = {"commitInfo": {"timestamp": 1_760_000_000_000 + version, "operation": "WRITE"}}
         actions = [info, *(head if version == 0 else []), *({"add": add} for add in adds)]
-        (log / f"{version:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+        (unfinished / f"{version:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+    unfinished.rename(log)
 
 
 def _schema(schema: pa.Schema) -> list[dict[str, Any]]:
@@ -242,12 +279,3 @@ def _schema(schema: pa.Schema) -> list[dict[str, Any]]:
 
 def _field(name: str, type: str) -> dict[str, Any]:
     return {"name": name, "type": type, "nullable": True, "metadata": {}}
-
-
-def _link_files(source: Path, target: Path) -> None:
-    """A copy of a table whose log can grow; data files are links, as nobody overwrites them."""
-    for file in source.rglob("*"):
-        if file.is_file():
-            place = target / file.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.link(file, place)
