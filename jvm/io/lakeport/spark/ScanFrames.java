@@ -6,7 +6,6 @@ import io.lakeport.spark.files.Driver;
 import io.lakeport.spark.files.Fetching;
 import io.lakeport.spark.files.ScanDocument;
 import io.lakeport.spark.files.ScanFileSystem;
-import io.lakeport.spark.files.ScanKey;
 import io.lakeport.spark.rows.DeletedRows;
 import io.lakeport.spark.rows.MarkedRows;
 import java.io.IOException;
@@ -15,6 +14,8 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
@@ -40,10 +41,12 @@ public final class ScanFrames {
             "mergeSchema", "false",
             "datetimeRebaseMode", "CORRECTED",
             "int96RebaseMode", "CORRECTED");
+    /** Query planning waits for looks at files. */
+    private static final int LOOK_SECONDS = 5;
 
     /** The rows of a scan under the table's column names. The condition, or null, refers to table columns. */
     public Dataset<Row> read(SparkSession spark, String address, String id, String secret, Column condition) throws IOException {
-        Scan scan = Scan.of(spark, new ScanKey(address, id, secret));
+        Scan scan = Scan.of(spark, new Driver.Key(address, id, secret));
         Dataset<Row> rows = scan.rows();
         if (condition != null) {
             rows = rows.select(columns(scan.document.table())).where(condition);
@@ -56,7 +59,7 @@ public final class ScanFrames {
      * storage does not respond in time.
      */
     public String whyNot(SparkSession spark, String address, String id, String secret) throws IOException {
-        return Scan.of(spark, new ScanKey(address, id, secret)).oddType();
+        return Scan.of(spark, new Driver.Key(address, id, secret)).oddType();
     }
 
     private static Column[] columns(StructType schema) {
@@ -77,8 +80,36 @@ public final class ScanFrames {
                 Arrays.stream(schema.fields()).filter(field -> !isVoid(field) && !names.contains(field.name())).toArray(StructField[]::new));
     }
 
-    private record Scan(SparkSession spark, ScanKey key, ScanDocument document) {
-        static Scan of(SparkSession spark, ScanKey key) throws IOException {
+    /** The first finding of looks at files in parallel; null if there is none in time. Failures are ignored. */
+    private static String firstFinding(List<Fetching.Work<String>> looks) {
+        CompletableFuture<String> found = new CompletableFuture<>();
+        List<CompletableFuture<Void>> started = looks.stream().map(look -> startLooking(look, found)).toList();
+        CompletableFuture.allOf(started.toArray(new CompletableFuture<?>[0])).thenRun(() -> found.complete(null));
+        return found.completeOnTimeout(null, LOOK_SECONDS, TimeUnit.SECONDS).join();
+    }
+
+    /** On its own thread: those of `Fetching` do the reading. */
+    private static CompletableFuture<Void> startLooking(Fetching.Work<String> look, CompletableFuture<String> found) {
+        CompletableFuture<Void> ended = new CompletableFuture<>();
+        Thread thread = new Thread(() -> {
+            try {
+                String result = look.run();
+                if (result != null) {
+                    found.complete(result);
+                }
+            } catch (Exception error) { // the read itself will report it
+            } finally {
+                ended.complete(null);
+            }
+        }, "lakeport-looking");
+        thread.setDaemon(true);
+        thread.setContextClassLoader(ScanFrames.class.getClassLoader());
+        thread.start();
+        return ended;
+    }
+
+    private record Scan(SparkSession spark, Driver.Key key, ScanDocument document) {
+        static Scan of(SparkSession spark, Driver.Key key) throws IOException {
             return new Scan(spark, key, Driver.of(key).document());
         }
 
@@ -121,7 +152,7 @@ public final class ScanFrames {
             }
             StoredTypes types = new StoredTypes(checked, inFiles().of(checked));
             Configuration conf = spark.sessionState().newHadoopConfWithOptions(options());
-            return Looks.first(document.sample().stream()
+            return firstFinding(document.sample().stream()
                     .<Fetching.Work<String>>map(name -> () -> types.against(key.path("/" + name), conf))
                     .toList());
         }

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.Serializable;
 import java.lang.ref.Cleaner;
 import java.net.HttpURLConnection;
 import java.nio.charset.StandardCharsets;
@@ -14,6 +15,8 @@ import java.util.HexFormat;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 
 /**
  * The driver's Python process that planned a scan. It answers the questions of `spark/driver.py` about the
@@ -28,17 +31,17 @@ public final class Driver {
     /** The driver may have to call the sharing server first, more than once. */
     private static final int PATIENCE_MS = 300_000;
 
-    private final ScanKey scan;
+    private final Key scan;
     private final Map<Integer, SignedUrl> urls = new ConcurrentHashMap<>();
     /** URL requests in flight: concurrent callers share one answer. */
     private final Map<String, CompletableFuture<SignedUrl>> asked = new ConcurrentHashMap<>();
     private volatile ScanDocument document;
 
-    private Driver(ScanKey scan) {
+    private Driver(Key scan) {
         this.scan = scan;
     }
 
-    public static Driver of(ScanKey scan) {
+    public static Driver of(Key scan) {
         return OPEN.get(scan.id(), () -> new Driver(scan));
     }
 
@@ -70,7 +73,7 @@ public final class Driver {
 
     /** The scan ends when nothing refers to this object any more: all plans over the scan do. */
     public void endAfter(Object life) {
-        ScanKey key = scan; // the cleaner must not keep this object, which is rebuilt if it was evicted
+        Key key = scan; // the cleaner must not keep this object, which is rebuilt if it was evicted
         CLEANER.register(life, () -> of(key).end());
     }
 
@@ -128,7 +131,7 @@ public final class Driver {
                     throw new IOException("the driver's Lakeport does not answer (" + error.getClass().getSimpleName()
                             + "): is its Python process still running, and can this machine reach it at " + scan.address() + "?");
                 }
-                Waiting.after(tries);
+                Http.backOff(tries);
                 continue;
             }
             if (status == 200) {
@@ -136,6 +139,31 @@ public final class Driver {
             }
             String message = new String(body, StandardCharsets.UTF_8);
             throw status == 404 ? new FileNotFoundException(message) : new IOException(message);
+        }
+    }
+
+    /** Where the driver of a scan answers, and the secret that it asks for. */
+    public record Key(String address, String id, String secret) implements Serializable {
+        private static final String ADDRESS = "fs.lakeport.driver";
+        private static final String SECRET = "fs.lakeport.secret";
+
+        /** From the settings of a file system. */
+        static Key of(String id, Configuration conf) {
+            return new Key(conf.get(ADDRESS), id, conf.get(SECRET));
+        }
+
+        public Map<String, String> settings() {
+            return Map.of(ADDRESS, address, SECRET, secret);
+        }
+
+        public Path path(String below) {
+            return new Path("lakeport://" + id + below);
+        }
+
+        /** Omits the secret. */
+        @Override
+        public String toString() {
+            return "scan " + id;
         }
     }
 

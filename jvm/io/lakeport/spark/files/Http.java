@@ -2,13 +2,17 @@ package io.lakeport.spark.files;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.InterruptedIOException;
 import java.net.HttpURLConnection;
 import java.net.URI;
+import java.util.concurrent.ThreadLocalRandom;
 
-/** Connections with timeouts, kept alive for the next request. */
+/** Connections with timeouts, kept alive for the next request, and the wait before a request is tried again. */
 final class Http {
     private static final int CONNECT_MS = 15_000;
     private static final String KEPT = "http.maxConnections";
+    private static final long FIRST_WAIT_MS = 50;
+    private static final long LONGEST_WAIT_MS = 10_000;
 
     static {
         if (System.getProperty(KEPT) == null) {
@@ -36,6 +40,20 @@ final class Http {
             if (rest != null) {
                 rest.readNBytes(64 << 10);
             }
+        }
+    }
+
+    /** Waits after this many failed tries, exponentially longer; returns at once for 0. */
+    static void backOff(int tries) throws InterruptedIOException {
+        if (tries == 0) {
+            return;
+        }
+        long most = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS << Math.min(tries, 10));
+        try {
+            Thread.sleep(ThreadLocalRandom.current().nextLong(most / 2, most + 1));
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new InterruptedIOException("the task was stopped while it read a file");
         }
     }
 }

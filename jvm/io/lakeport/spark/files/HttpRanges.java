@@ -80,7 +80,7 @@ final class HttpRanges implements Ranges {
                 } else if (tries >= TRIES) {
                     throw new IOException("a file of the table cannot be read, after " + tries + " tries: " + failure);
                 }
-                Waiting.after(tries);
+                Http.backOff(tries);
             }
             return null;
         }

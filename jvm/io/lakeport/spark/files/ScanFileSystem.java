@@ -31,7 +31,7 @@ public final class ScanFileSystem extends FileSystem {
         super.initialize(name, conf);
         setConf(conf);
         uri = URI.create(name.getScheme() + "://" + name.getAuthority());
-        driver = Driver.of(ScanKey.of(name.getAuthority(), conf));
+        driver = Driver.of(Driver.Key.of(name.getAuthority(), conf));
         stallMs = 1000 * conf.getInt(STALL_SECONDS, DEFAULT_STALL_SECONDS);
     }
 

@@ -50,7 +50,7 @@ public final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterato
         return (Iterator<InternalRow>) (Iterator<?>) new Marked(rows, file.modificationTime());
     }
 
-    private Positions deletedOf(long file) {
+    private DeletedRows.Positions deletedOf(long file) {
         try {
             return deleted.of(file);
         } catch (IOException error) {
@@ -61,7 +61,7 @@ public final class MarkedRows extends AbstractFunction1<PartitionedFile, Iterato
     private final class Marked extends ReadRows {
         private final long file;
         /** Set with the first rows: a file may have no matching rows. */
-        private Positions positions;
+        private DeletedRows.Positions positions;
 
         Marked(Iterator<Object> rows, long file) {
             super(rows);
