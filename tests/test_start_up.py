@@ -51,13 +51,50 @@ def test_planning_a_read_of_a_local_table_loads_nothing_to_read_parquet_or_sql(t
     assert loaded.isdisjoint({"pyarrow.parquet", "pyarrow.fs", "pyarrow.dataset", *_NOT_FOR_LOCAL_TABLES})
 
 
+@pytest.fixture(scope="module")
+def large_table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Large enough for Polars to filter its file."""
+    path = str(tmp_path_factory.mktemp("start_up") / "large")
+    create(path, pa.table({"id": range(400_000), "name": [f"name {number % 977}" for number in range(400_000)]}))
+    return path
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "assert table.where(\"id < 20 AND name > 'name 1'\").to_arrow().num_rows == 18",
+        "assert table.where(\"id < 20 AND name > 'x'\").to_arrow().num_rows == 0",
+        "assert table.to_polars(lazy=True).filter(polars.col('id') == 2).collect().height == 1",
+        "assert table.to_polars().height == 400_000",
+    ],
+)
+def test_rows_are_filtered_by_polars_and_become_its_frames_without_pandas(large_table: str, work: str) -> None:
+    loaded = newly_loaded(f"import lakeport, polars; table = lakeport.scan({large_table!r}); {work}")
+    assert "polars" in loaded
+    assert loaded.isdisjoint({"pandas", "pyarrow.parquet", "pyarrow.dataset"})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "lakeport.sql(f\"SELECT count(*) FROM '{path}' WHERE name = 'b'\").to_arrow_table()",
+        "lakeport.scan(path).where('id > 1').to_duckdb().fetchall()",
+    ],
+)
+def test_duckdb_reads_files_without_pandas_and_storage_clients(table: str, query: str) -> None:
+    loaded = newly_loaded(f"import lakeport; path = {table!r}; {query}")
+    assert "duckdb" in loaded
+    assert loaded.isdisjoint({"pyarrow.parquet", "pyarrow.fs", "pyarrow.dataset", *_NOT_FOR_LOCAL_TABLES} - {"duckdb"})
+
+
 def test_a_query_that_prints_json_loads_nothing_for_other_formats_and_for_terminals(table: str) -> None:
     arguments = ["lakeport", "sql", f"select * from '{table}'", "--json"]
     loaded = newly_loaded(
         f"sys.argv = {arguments!r}\nfrom lakeport.cli import main\ntry: main()\nexcept SystemExit: pass"
     )
     assert "duckdb" in loaded
-    assert loaded.isdisjoint({"rich", "pyarrow.csv", "pyarrow.dataset", "sqlglot", "urllib3", "obstore"})
+    unneeded = {"rich", "pyarrow.csv", "pyarrow.dataset", "pyarrow.parquet", *_NOT_FOR_LOCAL_TABLES} - {"duckdb"}
+    assert loaded.isdisjoint(unneeded)
 
 
 def test_reading_a_local_table_loads_nothing_for_other_places_and_tools(table: str) -> None:

@@ -1,6 +1,7 @@
 """Frames in DuckDB: what it reads itself, what comes as Arrow batches, and what holds for both."""
 
 import gc
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -137,6 +138,42 @@ def test_columns_may_have_the_names_of_virtual_ones(root: str) -> None:
     frame = lakeport.scan(root)
     assert "file_row_number" in view_text(frame)
     assert frame.to_duckdb().fetchall() == [(6, 8, "b", "x")]
+
+
+def test_files_that_have_the_columns_of_the_table_are_read_as_they_are(root: str) -> None:
+    tables.create(root, {"id": [1], "at": [datetime(2026, 1, 1, tzinfo=UTC)]})
+    tables.append(root, {"id": [2], "at": [None]})
+    assert "schema=" not in view_text(lakeport.scan(root))
+    tables.append(root, {"id": [3], "at": [None], "new": ["x"]}, merge_schema=True)
+    evolved = lakeport.scan(root)
+    assert "schema=" in view_text(evolved)
+    rows = [(1, datetime(2026, 1, 1, tzinfo=UTC), None), (2, None, None), (3, None, "x")]
+    assert evolved.to_duckdb().order("id").fetchall() == rows
+
+
+def test_files_with_the_same_columns_in_other_places_are_read_by_name(root: str) -> None:
+    tables.create(root, pa.table({"a": ["a1"], "b": ["b1"]}))
+    tables.append(root, pa.table({"a": ["a2"], "b": ["b2"]}))
+    file = max(Path(root).glob("*.parquet"))
+    pq.write_table(pq.read_table(file).select(["b", "a"]), file)
+    assert sorted(lakeport.scan(root).to_duckdb().fetchall()) == [("a1", "b1"), ("a2", "b2")]
+
+
+def test_text_marked_as_json_is_text(root: str) -> None:
+    tables.create(root, {"s": ["text"]})
+    (file,) = Path(root).glob("*.parquet")
+    duckdb.sql("SELECT '[1]'::JSON AS s").write_parquet(str(file))
+    relation = lakeport.scan(root).to_duckdb()
+    assert "schema=" not in view_text(lakeport.scan(root))
+    assert relation.types == ["VARCHAR"]
+    assert relation.to_arrow_table() == lakeport.scan(root).to_arrow()
+
+
+def test_partitions_are_read_from_files_with_the_names_of_virtual_columns(root: str) -> None:
+    rows = {"file_index": [5, 6], "p": ["x", "y"]}
+    tables.create(root, rows, partition_by=["p"], properties={"delta.enableDeletionVectors": "true"})
+    tables.delete(root, "file_index = 5")
+    assert lakeport.scan(root).select("p").to_duckdb().fetchall() == [("y",)]
 
 
 @pytest.mark.parametrize("folder", ["it's", "100 %", "ü#?*[a]", "{x}"])

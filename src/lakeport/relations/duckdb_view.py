@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from lakeport.kernel.data_files import parse_partition_values, physical_field
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.scan import Scan, ScanFile, read_vector
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, types_in
-from lakeport.kernel.values import array_of
+from lakeport.kernel.values import array_of, is_bytes, is_text
 from lakeport.locations import is_url
 from lakeport.relations.duckdb_deletions import living_rows
 from lakeport.relations.duckdb_sql import condition_of, name_of, shield, shielded, text_of, type_of, value_of
@@ -69,9 +69,21 @@ class _View:
         if any(not _PATTERN_CHARACTERS.isdisjoint(f.path) for f in self._files):
             raise InexactError("DuckDB would take a path as a pattern")
         paths = ", ".join(text_of(f.path) for f in self._files)
+        return f"read_parquet([{paths}], hive_partitioning=false, binary_as_string=false{self._schema()})"
+
+    def _schema(self) -> str:
+        """How to match the columns of the files, which takes DuckDB longer than to take them as they are."""
+        if self._names is not None:
+            return ""
+        if not self._physical:
+            return self._no_columns()
         read = [f"{self._keys[i]}: {self._target(i)}" for i in range(len(self._state.data_fields))]
-        schema = f", schema=MAP {{{', '.join(read)}}}" if read else ""
-        return f"read_parquet([{paths}], hive_partitioning=false, binary_as_string=false{schema})"
+        return f", schema=MAP {{{', '.join(read)}}}"
+
+    def _no_columns(self) -> str:
+        if any(layout.names_of([]) is None for layout in self._layouts):
+            raise InexactError("a file has a column named like one that DuckDB adds")
+        return ""
 
     def _target(self, index: int) -> str:
         stored = "TIMESTAMP" if index in self._local else type_of(self._state.data_fields[index].type)
@@ -101,6 +113,19 @@ class _View:
         return layouts_of([f.path for f in self._files], with_times=has_times)
 
     @cached_property
+    def _names(self) -> list[str] | None:
+        """The names of the columns in the files, if all are alike and as the table has them."""
+        return self._layouts[0].names_of(self._physical) if len(self._layouts) == 1 else None
+
+    def _source(self, index: int) -> str:
+        """The SQL of a column of the scan."""
+        if self._names is None:
+            return f"c{index}"
+        name, field = name_of(self._names[index]), self._state.data_fields[index]
+        # Bytes that are marked as JSON, for example, are a type of their own in DuckDB.
+        return f"CAST({name} AS {type_of(field.type)})" if _has_bytes(self._physical[index].type) else name
+
+    @cached_property
     def _local(self) -> frozenset[int]:
         """The columns of timestamps that files store without a zone."""
         found = set()
@@ -121,11 +146,11 @@ class _View:
 
     def _data_column(self, index: int) -> str:
         if index in self._local:
-            return f"(c{index} AT TIME ZONE 'UTC')"
+            return f"({self._source(index)} AT TIME ZONE 'UTC')"
         field = self._physical[index]
         if any(layout.is_constant(field) for layout in self._layouts):
-            return shield(f"c{index}")
-        return shielded(f"c{index}", field.type)
+            return shield(self._source(index))
+        return shielded(self._source(index), field.type)
 
     def _partition(self, field: StructField) -> str:
         if not isinstance(field.type, PrimitiveType):
@@ -170,5 +195,13 @@ def _stored_values(values: pa.Array) -> list[str | None]:
 
 
 def _has_times(data_type: pa.DataType) -> bool:
-    is_time = types.is_date(data_type) or types.is_timestamp(data_type)
-    return is_time or any(_has_times(data_type.field(i).type) for i in range(data_type.num_fields))
+    return _has(data_type, lambda part: types.is_date(part) or types.is_timestamp(part))
+
+
+def _has_bytes(data_type: pa.DataType) -> bool:
+    return _has(data_type, lambda part: is_text(part) or is_bytes(part))
+
+
+def _has(data_type: pa.DataType, is_meant: Callable[[pa.DataType], bool]) -> bool:
+    parts = (data_type.field(index).type for index in range(data_type.num_fields))
+    return is_meant(data_type) or any(_has(part, is_meant) for part in parts)

@@ -5,22 +5,28 @@ DuckDB casts whatever it can and reads Java's old calendar as today's; the kerne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import types
 
+from lakeport.engine.parquet import read_footer
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.values import is_bytes, is_text
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _SPARK = b"org.apache.spark."
 _GREGORIAN_SINCE = b"3.1.0"
 """Earlier versions of Spark always wrote some dates or timestamps in Java's old calendar."""
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _BYTES = frozenset({"BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"})
+_VIRTUAL = frozenset({"filename", "file_index", "file_row_number"})
+"""Columns that DuckDB adds to those of files, unless files have such a name."""
 _BITS_IN_DOUBLE = 32
 """Integers up to this width are exact as doubles."""
 
@@ -67,32 +73,38 @@ class Layout:
             return None
         return Zone.LOCAL if source.tz is None else Zone.UTC
 
+    def names_of(self, columns: Sequence[pa.Field]) -> list[str] | None:
+        """The names of the columns in the files, if DuckDB can read them as they are: in the same types."""
+        stored = [self._stored(column) for column in columns]
+        names = [f.name for f, column in zip(stored, columns, strict=True) if f is not None and f.type == column.type]
+        return names if len(names) == len(columns) and _VIRTUAL.isdisjoint(self.by_name) else None
+
     def _stored(self, column: pa.Field) -> pa.Field | None:
         field_id = (column.metadata or {}).get(FIELD_ID)
         return self.by_name.get(column.name.lower()) if field_id is None else self.by_id.get(field_id)
 
 
 def layouts_of(paths: Iterable[str], *, with_times: bool) -> list[Layout]:
-    """The distinct layouts of the files.
+    """The layouts of the files, one for each schema.
 
     Raises `InexactError` if a footer cannot be read or, with times, if a file may have some in the old calendar."""
-    return [_layout(*kind) for kind in _distinct_kinds(paths, with_times)]
-
-
-def _distinct_kinds(paths: Iterable[str], with_times: bool) -> Iterator[tuple[pq.ParquetSchema, frozenset[str]]]:
-    """The schemas of the files and their `_constant_columns`."""
-    found: list[tuple[pq.ParquetSchema, frozenset[str]]] = []
+    found: list[tuple[pq.ParquetSchema, set[str]]] = []
     for path in paths:
-        try:
-            footer = pq.read_metadata(path)
-        except (OSError, pa.ArrowException) as error:
-            raise InexactError(str(error)) from error
+        footer = _footer(path)
         if with_times and _may_be_legacy(footer.metadata or {}):
             raise InexactError("a file may hold dates in Java's old calendar")
-        constant = frozenset(_constant_columns(footer))
-        if not any(footer.schema.equals(schema) and constant == known for schema, known in reversed(found)):
-            found.append((footer.schema, constant))
-            yield found[-1]
+        constant = next((known for schema, known in reversed(found) if footer.schema.equals(schema)), None)
+        if constant is None:
+            found.append((footer.schema, constant := set()))
+        constant.update(_constant_columns(footer))
+    return [_layout(schema, frozenset(constant)) for schema, constant in found]
+
+
+def _footer(path: str) -> pq.FileMetaData:
+    try:
+        return read_footer(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InexactError(str(error)) from error
 
 
 def _constant_columns(footer: pq.FileMetaData) -> Iterator[str]:

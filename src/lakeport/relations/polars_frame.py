@@ -36,7 +36,7 @@ def lazy_frame(rows: Rows[Any]) -> pl.LazyFrame:
             found = frame if predicate is None else frame.filter(predicate)
             yield found if columns is None else found.select(columns)
 
-    return register_io_source(read, schema=pl.DataFrame(schema.empty_table()).schema)
+    return register_io_source(read, schema=pl.DataFrame(pa.Table.from_batches([], schema)).schema)
 
 
 def _filtered(rows: Rows[Any]) -> pa.Schema:

@@ -20,6 +20,12 @@ _INDEX_BYTES = 2
 """Text takes more than this per value if its dictionary is long, or was given up."""
 
 
+def read_footer(path: str) -> pq.FileMetaData:
+    """The footer of a local file."""
+    with pa.OSFile(path) as source:
+        return OpenFile(source).metadata
+
+
 class OpenFile:
     """Reads row groups and columns, given by dotted paths, with pyarrow.
 

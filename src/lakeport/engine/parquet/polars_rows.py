@@ -37,6 +37,7 @@ from lakeport.kernel.expressions import (
     Not,
     Or,
 )
+from lakeport.kernel.values import array_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -163,7 +164,7 @@ def _compared(op: CompareOp, name: str, value: Any, kind: pa.DataType) -> pl.Exp
         return None
     import polars as pl
 
-    column, literal = pl.col(name), pl.lit(value, dtype=pl.Series(pa.array([], kind)).dtype)
+    column, literal = pl.col(name), pl.lit(value, dtype=pl.Series(array_of([], kind)).dtype)
     compared: pl.Expr = _OPERATORS[op](column, literal)
     return compared | column.is_nan() if types.is_floating(kind) else compared
 
