@@ -72,6 +72,7 @@ LEFT_ALONE: dict[str, pc.Expression] = {
     "a bare column": pc.field("flag"),
     "IN that finds null": pc.is_in(number, options=pc.SetLookupOptions(value_set=pa.array([1]), skip_nulls=True)),
     "too many values for the text": isin(number, pa.array(range(10_000))),
+    "a list that Arrow cuts in a character": isin(text, pa.array(["\uffff" * 40, "a"])),
     "text with a character that the text does not show": text == "\0",
 }
 
@@ -84,3 +85,4 @@ def test_a_filter_that_is_not_understood_for_certain_is_left_alone(case: str) ->
 def test_a_filter_may_read_the_columns_that_its_text_names() -> None:
     assert columns_in_arrow_filter((number > 1) & (text == "day"), SCHEMA) == ["id", "s", "day", "and"]
     assert columns_in_arrow_filter(None, SCHEMA) == []
+    assert columns_in_arrow_filter(LEFT_ALONE["a list that Arrow cuts in a character"], SCHEMA) == SCHEMA.names

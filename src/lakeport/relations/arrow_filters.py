@@ -27,7 +27,7 @@ _OPERATORS: dict[str, CompareOp] = {"==": "=", "!=": "<>", "<": "<", "<=": "<=",
 def parse_arrow_filter(filter: pc.Expression, schema: pa.Schema) -> Expression | None:
     """Translate a filter over the columns of a schema; return None if it is not supported. Supported are comparisons
     with a constant, IN, null tests, and AND and OR of these."""
-    parser = _Parser(str(filter), schema)
+    parser = _Parser(_text_of(filter) or "", schema)
     try:
         read = parser.node()
     except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, SyntaxError, RecursionError):
@@ -37,8 +37,16 @@ def parse_arrow_filter(filter: pc.Expression, schema: pa.Schema) -> Expression |
 
 def columns_in_arrow_filter(filter: pc.Expression | None, schema: pa.Schema) -> list[str]:
     """The columns that the filter may read: all whose names occur in its text."""
-    text = "" if filter is None else str(filter)
-    return [name for name in schema.names if name in text]
+    text = "" if filter is None else _text_of(filter)
+    return schema.names if text is None else [name for name in schema.names if name in text]
+
+
+def _text_of(filter: pc.Expression) -> str | None:
+    """None if Arrow cuts a long list in the middle of a character."""
+    try:
+        return str(filter)
+    except UnicodeDecodeError:
+        return None
 
 
 @dataclass(frozen=True)
