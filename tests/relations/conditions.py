@@ -83,7 +83,7 @@ def _literal(value: Any) -> str:
             return f"CAST('{value!r}' AS DOUBLE)"
         case Decimal():
             digits, scale = len(value.as_tuple().digits), max(0, -int(value.as_tuple().exponent))
-            return f"CAST('{value:f}' AS DECIMAL({max(digits, scale + 1)}, {scale}))"
+            return f"CAST('{value:f}' AS DECIMAL({max(digits, scale)}, {scale}))"
         case datetime():
             return f"{'TIMESTAMP' if value.tzinfo is None else 'TIMESTAMPTZ'} '{value.isoformat(' ')}'"
         case date():
