@@ -70,6 +70,9 @@ SETS: list[Mapping[str, Expression]] = [
 OWN_SETS: list[Mapping[str, Expression]] = [{"text": lit("gone")}, {"part": T_TEXT, "n": lit(None)}]
 INSERTS: list[Mapping[str, Expression]] = [{"id": NEW_ID, "n": S_N, "part": S_PART, "text": S_TEXT}, {"id": NEW_ID}]
 
+LIMITS = st.sampled_from([None, 2000, 1])
+"""Memory limits: with the second, files hold some rows of the source at a time, and with the third one."""
+
 some_n, some_part = st.none() | st.integers(0, 4), st.none() | st.sampled_from(["p 0", "p 1", "p 2"])
 some_text = st.none() | st.sampled_from(["x", "y", "z"])
 values = st.fixed_dictionaries({"n": some_n, "part": some_part, "text": some_text})
@@ -118,8 +121,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return (tmp_path_factory.mktemp("merge") for _ in itertools.count())
 
 
-@examples(60)
+@examples(90)
 @given(
+    limit=LIMITS,
     kind=st.sampled_from(list(KINDS)),
     partition_by=st.sampled_from([[], ["part"]]),
     target=st.lists(values, min_size=1, max_size=8),
@@ -127,14 +131,21 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
     model=models,
 )
 def test_a_merge_does_what_the_model_says(
-    folders: Any, kind: str, partition_by: list[str], target: list[Row], source: list[Row], model: MergeModel
+    folders: Any,
+    limit: int | None,
+    kind: str,
+    partition_by: list[str],
+    target: list[Row],
+    source: list[Row],
+    model: MergeModel,
 ) -> None:
     rows = [{"id": i, **row, "s": {"a": i, "b": "b"}} for i, row in enumerate(target)]
     given_rows = [{"id": i, "new_id": 100 + i, **row} for i, row in enumerate(source)]
     table = make_table(next(folders), KINDS[kind], rows, partition_by)
     version, files = table.version, table.files_on_disk()
     outcome = model.run(rows, given_rows)
-    merge = model.on_table(tables.merge(table.path, pa.Table.from_pylist(given_rows, SOURCE), model.on))
+    given_table = pa.Table.from_pylist(given_rows, SOURCE)
+    merge = model.on_table(tables.merge(table.path, given_table, model.on, memory_limit=limit))
     if outcome is None:
         with pytest.raises(InvalidDataError, match=r"is matched by \d rows of the source"):
             merge.execute()
@@ -218,11 +229,14 @@ def test_a_merge_gives_what_deltalake_gives(tmp_path: Path, condition: str) -> N
     ],
     ids=lambda array: str(array.type),
 )
-def test_keys_of_different_types_are_compared_by_value(tmp_path: Path, target: pa.Array, source: pa.Array) -> None:
+@pytest.mark.parametrize("limit", [None, 1])
+def test_keys_of_different_types_are_compared_by_value(
+    tmp_path: Path, target: pa.Array, source: pa.Array, limit: int | None
+) -> None:
     path = str(tmp_path / "t")
     tables.create(path, pa.table({"k": target, "row": [0, 1, 2]}))
     result = (
-        tables.merge(path, pa.table({"k": source}), "target.k = source.k")
+        tables.merge(path, pa.table({"k": source}), "target.k = source.k", memory_limit=limit)
         .when_matched_update({"row": "row + 10"})
         .when_not_matched_insert({"row": "-1"})
         .execute()

@@ -161,7 +161,8 @@ class BoundMerge:
 
     @cached_property
     def matcher(self) -> Matcher:
-        return Matcher(self.sides, self.condition, self.source)
+        one_suffices = not self.matched or self.may_match_repeatedly
+        return Matcher(self.sides, self.condition, self.source, one_suffices=one_suffices)
 
     def over(self, source: pa.RecordBatch) -> BoundMerge:
         """The same merge with these rows as its source."""

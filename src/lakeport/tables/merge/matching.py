@@ -130,8 +130,13 @@ class JoinKeys:
 class Matcher:
     """Finds matches for a source held in memory; target rows arrive in batches."""
 
-    def __init__(self, sides: Sides, condition: JoinCondition, source: pa.RecordBatch) -> None:
+    def __init__(
+        self, sides: Sides, condition: JoinCondition, source: pa.RecordBatch, *, one_suffices: bool = False
+    ) -> None:
+        """`one_suffices` says that one match of a row is as good as all: where keys decide alone, only that is looked
+        up, so that keys which many rows have on both sides take no more time than others."""
         self._source, self.condition = source, condition
+        self._only_first = one_suffices and condition.rest is None
         self._on_target = None if condition.target_only is None else sides.compile(condition.target_only)
         self._rest = None if condition.rest is None else sides.compile(condition.rest)
         self._keys = JoinKeys(sides, condition.keys)
@@ -151,13 +156,17 @@ class Matcher:
             rows = np.flatnonzero(self._on_target.holds(pairs))
             pairs = pairs.take(rows)
         keys = self._keys.of_target(pairs)
-        for chosen, source_rows in self._index.candidates(keys, len(rows)):
+        for chosen, source_rows in self._index.candidates(keys, len(rows), only_first=self._only_first):
             target_rows = rows[chosen]
             if self._rest is not None:
                 holds = self._rest.holds(Pairs(target, self._source, target_rows, source_rows))
                 target_rows, source_rows = target_rows[holds], source_rows[holds]
             if len(target_rows):
                 yield target_rows, source_rows
+
+    def with_match(self, found: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """A mask of the source rows with a match; `found` are those that `matches` gave."""
+        return self._index.spread(found) if self._only_first else found
 
 
 class KeyIndex:
@@ -177,8 +186,10 @@ class KeyIndex:
         self._counts = np.bincount(codes[self._rows], minlength=self._levels[-1].size if self._levels else 1)
         self._starts = np.cumsum(self._counts) - self._counts
 
-    def candidates(self, columns: Sequence[pa.Array], length: int) -> Iterator[tuple[RowNumbers, RowNumbers]]:
-        """Pairs of rows with these keys and source rows with the same keys, in blocks."""
+    def candidates(
+        self, columns: Sequence[pa.Array], length: int, *, only_first: bool = False
+    ) -> Iterator[tuple[RowNumbers, RowNumbers]]:
+        """Pairs of rows with these keys and source rows with the same keys, or only the first of these, in blocks."""
         numbered: RowNumbers | None = None
         for column, level in zip(columns, self._levels, strict=True):
             numbered = level.encode(column, numbered)
@@ -186,6 +197,8 @@ class KeyIndex:
         found = np.flatnonzero(codes >= 0)
         counts = self._counts[codes[found]]
         found, counts = found[counts > 0], counts[counts > 0]
+        if only_first:
+            counts[:] = 1
         ends = np.cumsum(counts)
         start = 0
         while start < len(found):
@@ -193,6 +206,13 @@ class KeyIndex:
             end = max(start + 1, int(np.searchsorted(ends, before + _BLOCK_PAIRS, side="right")))
             yield self._block(found[start:end], codes[found[start:end]], counts[start:end])
             start = end
+
+    def spread(self, is_first: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """A mask of the source rows with the keys of the marked ones, each of which is the first with its keys."""
+        used = np.flatnonzero(self._counts)
+        marked = np.zeros(len(is_first), np.bool_)
+        marked[self._rows] = np.repeat(is_first[self._rows[self._starts[used]]], self._counts[used])
+        return marked
 
     def _block(self, rows: RowNumbers, codes: RowNumbers, counts: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
         starts = self._starts[codes]

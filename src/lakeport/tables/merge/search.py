@@ -45,6 +45,13 @@ class AffectedRows:
     def take(self, chosen: npt.NDArray[np.int64] | slice) -> AffectedRows:
         return AffectedRows(self.rows[chosen], self.clauses[chosen], self.source_rows[chosen])
 
+    def repeated(self) -> RowNumbers:
+        """Where the same row comes again, if equal rows are adjacent."""
+        return np.flatnonzero(self.rows[1:] == self.rows[:-1]) + 1
+
+    def without(self, places: RowNumbers) -> AffectedRows:
+        return self.take(np.delete(np.arange(len(self.rows)), places)) if len(places) else self
+
     @classmethod
     def joined(cls, parts: Sequence[AffectedRows]) -> AffectedRows:
         if not parts:
@@ -128,11 +135,10 @@ class _Search:
     def _look(self, target: pa.RecordBatch) -> AffectedRows:
         """The affected rows, in order."""
         found, is_matched = self._lookup.matched(target)
-        repeated = found.rows[1:] == found.rows[:-1]
-        if repeated.any():
-            if not self._merge.may_match_repeatedly:
-                raise self._ambiguous(target, found, int(repeated.argmax()))
-            found = found.take(np.flatnonzero(np.concatenate([[True], ~repeated])))
+        repeated = found.repeated()
+        if len(repeated) and not self._merge.may_match_repeatedly:
+            raise self._ambiguous(target, found, int(repeated[0]))
+        found = found.without(repeated)
         if not self._merge.not_matched_by_source:
             return found
         joined = AffectedRows.joined([found, self._lookup.unmatched(target, np.flatnonzero(~is_matched))])
@@ -146,22 +152,31 @@ class _Search:
 
 
 class Lookup:
-    """Looks up target rows in the source, and remembers which source rows had a match."""
+    """Looks up target rows in the source."""
 
     def __init__(self, merge: BoundMerge) -> None:
         self._merge = merge
-        self.is_matched = np.zeros(merge.source.num_rows, np.bool_)
+        self._found = np.zeros(merge.source.num_rows, np.bool_)
+
+    @property
+    def is_matched(self) -> npt.NDArray[np.bool_]:
+        """A mask of the source rows that had a match so far."""
+        return self._merge.matcher.with_match(self._found)
 
     def matched(self, target: pa.RecordBatch) -> tuple[AffectedRows, npt.NDArray[np.bool_]]:
         """The rows with a match to which a clause applies, in order, with each of their source rows; and a mask of all
-        rows with a match."""
+        rows with a match. Stops at an ambiguous row: there may be any number of them, with any number of matches."""
         is_matched = np.zeros(target.num_rows, np.bool_)
         parts = []
         for rows, source_rows in self._merge.matcher.matches(target):
-            self.is_matched[source_rows] = True
+            self._found[source_rows] = True
             is_matched[rows] = True
             if self._merge.matched:
                 parts.append(self._changed(target, rows, source_rows))
+                if len(repeated := parts[-1].repeated()):
+                    if not self._merge.may_match_repeatedly:
+                        break
+                    parts[-1] = parts[-1].without(repeated)
         return AffectedRows.joined(parts), is_matched
 
     def _changed(self, target: pa.RecordBatch, rows: RowNumbers, source_rows: RowNumbers) -> AffectedRows:

@@ -100,7 +100,7 @@ def _spill_source(
     keys = JoinKeys(merge.sides, merge.condition.keys)
 
     def part_of(rows: pa.RecordBatch) -> PartNumbers:
-        return _part_numbers(merge, keys.of_source(rows), rows.num_rows)
+        return _part_numbers(merge, keys.of_source(_Block.of(rows).rows), rows.num_rows)
 
     schema = merge.source.schema.append(pa.field("number", pa.int64()))
     source = stack.enter_context(SpilledRows(schema, part_of, held))
@@ -178,21 +178,26 @@ class _Search:
 
     def search(self, part: int) -> None:
         """Raises `InvalidDataError` if several source rows would change the same row."""
-        found: list[AffectedRows] = []
+        found = AffectedRows.joined([])
         has_match: list[npt.NDArray[np.bool_]] = []
         for block in self._blocks(part):
-            lookup = Lookup(self._merge.over(block.rows))
-            for index, rows in enumerate(self._target.blocks(part)):
-                affected, is_matched = lookup.matched(rows)
-                found.append(_at_places(affected, rows))
-                self._updates.add(found[-1], block.rows, block.numbers)
-                if index == len(has_match):
-                    has_match.append(is_matched)
-                has_match[index] |= is_matched
-            self.is_matched[block.numbers[lookup.is_matched]] = True
-        self._keep(part, self._unique(part, AffectedRows.joined(found)))
+            found = self._unique(part, AffectedRows.joined([found, *self._search_block(part, block, has_match)]))
+        self._keep(found)
         if self._merge.not_matched_by_source:
             self._search_unmatched(part, has_match)
+
+    def _search_block(self, part: int, block: _Block, has_match: list[npt.NDArray[np.bool_]]) -> Iterator[AffectedRows]:
+        """The affected rows, by place; marks in `has_match` the rows of each block of the target that have a match."""
+        lookup = Lookup(self._merge.over(block.rows))
+        for index, rows in enumerate(self._target.blocks(part)):
+            affected, is_matched = lookup.matched(rows)
+            affected = self._unique(part, _at_places(affected, rows))
+            self._updates.add(affected, block.rows, block.numbers)
+            yield affected
+            if index == len(has_match):
+                has_match.append(is_matched)
+            has_match[index] |= is_matched
+        self.is_matched[block.numbers[lookup.is_matched]] = True
 
     def _blocks(self, part: int) -> Iterator[_Block]:
         return map(_Block.of, self._source.blocks(part))
@@ -203,16 +208,14 @@ class _Search:
             is_free = ~has_match[index] if has_match else np.ones(rows.num_rows, np.bool_)
             found = _at_places(lookup.unmatched(rows, np.flatnonzero(is_free)), rows)
             self._updates.add_unmatched(found)
-            self._keep(part, found)
+            self._keep(found)
 
     def _unique(self, part: int, found: AffectedRows) -> AffectedRows:
         found = found.take(np.argsort(found.rows, kind="stable"))
-        repeated = np.flatnonzero(found.rows[1:] == found.rows[:-1])
-        if not len(repeated):
-            return found
-        if not self._merge.may_match_repeatedly:
+        repeated = found.repeated()
+        if len(repeated) and not self._merge.may_match_repeatedly:
             raise self._ambiguous(part, found.rows[repeated[0]])
-        return found.take(np.delete(np.arange(len(found.rows)), repeated))
+        return found.without(repeated)
 
     def _ambiguous(self, part: int, place: np.int64) -> InvalidDataError:
         is_at = ((rows, np.flatnonzero(_places(rows) == place)) for rows in self._target.blocks(part))
@@ -224,7 +227,7 @@ class _Search:
             numbers += block.numbers[sources].tolist()
         return ambiguous(target, pa.concat_batches(shown).slice(0, SHOWN_ROWS), len(numbers), numbers[1])
 
-    def _keep(self, part: int, found: AffectedRows) -> None:
+    def _keep(self, found: AffectedRows) -> None:
         self.counts += np.bincount(found.clauses, minlength=len(self.counts))
         is_update = self._merge.is_update[found.clauses]
         self._deleted.append(found.rows[~is_update])

@@ -75,6 +75,8 @@ class SpilledUpdates:
         """The new values of rows of a file."""
         source = self._source_of(places_in(file, to_integers(rows.column(ROW_POSITION.name))))
         clauses, numbers = to_integers(source.column(_CLAUSE)), to_integers(source.column(_NUMBER))
+        for _ in _OWN_FIELDS:  # by place: the source may have columns of these names
+            source = source.remove_column(source.num_columns - 1)
         for number, clause in enumerate(self._merge.on_target):
             chosen = np.flatnonzero(clauses == number)
             if len(chosen):
