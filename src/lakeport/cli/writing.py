@@ -16,6 +16,7 @@ from lakeport.cli.options import parse_options
 from lakeport.cli.progress import Bar, showing
 from lakeport.engine import engine_over
 from lakeport.engine.storage.storage import Storage
+from lakeport.kernel.definition import parse_size
 from lakeport.kernel.engine import Engine, OutputFile
 from lakeport.tables import Result
 
@@ -95,3 +96,11 @@ class _WatchedOutput:
 
     def abort(self) -> None:
         self.output.abort()
+
+
+def parse_size_of(text: str | None, option: str) -> int | None:
+    """Parse the size that an option takes, if it is given."""
+    try:
+        return None if text is None else parse_size(text)
+    except ValueError:
+        raise ValueError(f"{option} takes a size such as 128mb, not {text!r}") from None

@@ -153,7 +153,7 @@ def test_merge_updates_inserts_and_deletes(lakeport: Run, people: Path, tmp_path
     changes = written(
         tmp_path / "c.jsonl", {"id": 1, "name": "Anna", "city": "Oslo"}, {"id": 9, "name": "Ida", "city": "Rome"}
     )
-    arguments = ["merge", people, changes, "--on", "target.id = source.id"]
+    arguments = ["merge", people, changes, "--on", "target.id = source.id", "--memory-limit", "1k"]
     result = lakeport(*arguments, "--update-matched", "--insert-new", "--delete-missing")
     assert result.out.startswith("inserted 1 row, updated 1 row, deleted 2 rows; ")
     assert ids(people) == [1, 9]
@@ -209,6 +209,11 @@ def test_a_null_in_a_required_column_is_told_with_the_row_of_the_file(lakeport: 
         (["update", "{}", "--all", "--set", "id"], "--set takes KEY=VALUE", 2),
         (["update", "{}", "--all"], "--set", 2),
         (["merge", "{}", "{}.csv", "--on", "target.id = source.id"], "--insert-new, --delete-missing", 2),
+        (
+            ["merge", "{}", "{}.csv", "--on", "true", "--insert-new", "--memory-limit", "0"],
+            "--memory-limit takes a size such as 128mb, not '0'",
+            2,
+        ),
         (["append", "{}", "{}.csv", "--application", f"job:{2**63}"], "from 0 to 2**63 - 1", 2),
     ],
 )

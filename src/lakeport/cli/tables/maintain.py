@@ -11,8 +11,7 @@ from rich.filesize import decimal as format_size
 from lakeport import tables
 from lakeport.cli.display import counted, print_table, print_text, printable
 from lakeport.cli.options import Json, StorageOption, Target, parse_columns, parse_options
-from lakeport.cli.writing import Work, print_result, working
-from lakeport.kernel.definition import parse_size
+from lakeport.cli.writing import Work, parse_size_of, print_result, working
 from lakeport.tables import FilterEffect, Result, VacuumResult
 
 _SHOWN = 100
@@ -41,7 +40,7 @@ def optimize(
     option: StorageOption = None,
 ) -> None:
     """Compact small files into larger ones, without their deleted rows, and order the rows of clustered tables."""
-    size = None if target_size is None else _parsed_size(target_size)
+    size = parse_size_of(target_size, "--target-size")
     with working("optimizing", target, option, "bytes") as work:
         result = tables.optimize(
             target,
@@ -146,13 +145,6 @@ def checkpoint(target: Target, json: Json = False, option: StorageOption = None)
     with working("writing", target, option) as work:
         result = tables.checkpoint(target, engine=work.engine)
     print_result(target, result, "wrote a checkpoint", json)
-
-
-def _parsed_size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError:
-        raise ValueError(f"--target-size takes a size such as 128mb, not {text!r}") from None
 
 
 def _described(effect: FilterEffect) -> str:

@@ -14,7 +14,7 @@ from lakeport.cli.display import counted
 from lakeport.cli.files.formats import Format
 from lakeport.cli.files.sources import Rows, open_sources
 from lakeport.cli.options import Json, StorageOption, Target, parse_columns, parse_options
-from lakeport.cli.writing import Work, print_result, working
+from lakeport.cli.writing import Work, parse_size_of, print_result, working
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.schema import StructType, parse_schema_text
 from lakeport.kernel.snapshot import Table
@@ -181,11 +181,18 @@ def merge(
         bool, typer.Option("--delete-missing", help="Delete table rows without a match.")
     ] = False,
     merge_schema: MergeSchema = False,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The memory to take, such as 2gb; by default, half of what there is. Larger sources go to TMPDIR.",
+        ),
+    ] = None,
     application: Application = None,
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """Update, delete and insert rows by matching them with the sources, which must fit into memory."""
+    """Update, delete and insert rows by matching them with the sources."""
     if update_matched and delete_matched:
         raise ValueError("matched rows are either updated or deleted: pass --update-matched or --delete-matched")
     if not (update_matched or delete_matched or insert_new or delete_missing):
@@ -193,11 +200,17 @@ def merge(
             "the merge would do nothing: pass --update-matched or --delete-matched, --insert-new, --delete-missing, or "
             "several of them"
         )
-    done = parse_application(application)
+    done, limit = parse_application(application), parse_size_of(memory_limit, "--memory-limit")
     with working("merging", target, option) as work, _reading(sources, format, _schema(target, work), work) as rows:
         assert rows is not None
         work_to_do = tables.merge(
-            target, rows.to_reader(), on, merge_schema=merge_schema, application=done, engine=work.engine
+            target,
+            rows.to_reader(),
+            on,
+            merge_schema=merge_schema,
+            memory_limit=limit,
+            application=done,
+            engine=work.engine,
         )
         if update_matched:
             work_to_do = work_to_do.when_matched_update_all()
