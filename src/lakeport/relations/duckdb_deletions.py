@@ -1,4 +1,4 @@
-"""The rows that deletion vectors leave of DuckDB's Parquet scan, as conditions in SQL."""
+"""SQL conditions that drop deleted rows from DuckDB's Parquet scan."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lakeport.kernel.deletion_vectors import DeletionVector
 from lakeport.kernel.values import array_of, from_numpy, own_scalar
 
 _FILE_BITS = 38
-"""A row is numbered by its file, shifted by so many bits, and its position."""
+"""A row's number is that of its file, shifted by this many bits, plus its position."""
 _BITS_OF_A_CHARACTER = 6
 """In base64."""
 _CHARACTERS_OF_A_POSITION = 8
-"""About as many has a position as text, with a comma."""
+"""About the length of a position as text, with a comma."""
 _LARGEST_BITMAP = 1 << 30
 """DuckDB numbers bits by 32-bit integers."""
 
 
 def living_rows(vectors: Mapping[int, DeletionVector]) -> list[str]:
-    """The conditions that a row is not deleted, given the vectors of some files by the files' numbers. Each vector is
-    written in the form that is shorter: a bitmap, which is faster to test, or a list of positions."""
+    """Conditions that hold for rows that are not deleted, given deletion vectors by file number. Each vector takes the
+    shorter form: a bitmap, which is faster to test, or a list of positions."""
     marked = {file: vector for file, vector in sorted(vectors.items()) if vector.cardinality}
     dense = {file: vector for file, vector in marked.items() if _is_dense(vector)}
     sparse = {file: vector for file, vector in marked.items() if file not in dense}
@@ -46,8 +46,8 @@ def _bitmap(vector: DeletionVector) -> bytes:
 
 
 def _not_in_bitmaps(files: Sequence[tuple[int, bytes]]) -> str:
-    """A binary tree of CASE, so that a row takes few comparisons. CASE alone computes only the branch that applies:
-    `get_bit` fails behind the end of a bitmap."""
+    """A binary tree of CASE, so that each row takes few comparisons. Only CASE skips branches that do not apply, and
+    `get_bit` fails past the end of a bitmap."""
     if len(files) > 1:
         middle = len(files) // 2
         halves = _not_in_bitmaps(files[:middle]), _not_in_bitmaps(files[middle:])
@@ -60,7 +60,7 @@ def _not_in_bitmaps(files: Sequence[tuple[int, bytes]]) -> str:
 
 
 def _not_listed(vectors: Mapping[int, DeletionVector]) -> str:
-    """Positions are text, which DuckDB splits: it takes less to parse than numbers."""
+    """Positions are one text that DuckDB splits: that is parsed faster than numbers."""
     deleted = _row_number("file", "unnest(string_split(positions, ','))")
     parts = (f"({file}, '{_positions(vector)}')" for file, vector in vectors.items())
     listed = f"SELECT {deleted} FROM (VALUES {', '.join(parts)}) AS deleted(file, positions)"

@@ -1,4 +1,4 @@
-"""Frames in DuckDB: over its own Parquet scan where that is exact, else as Arrow batches."""
+"""Frames in DuckDB: over its own Parquet scan if that is exact, otherwise as Arrow batches."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def make_relation(rows: Rows[Any], connection: duckdb.DuckDBPyConnection) -> duc
 
 
 def make_view(rows: Rows[Any], connection: duckdb.DuckDBPyConnection, *place: str) -> FrameDataset | None:
-    """Create a view of the rows, or replace it: a temporary one, or one in a database and a schema. Returns the dataset
-    that it reads, which has the errors of its scans; None if DuckDB reads the files."""
+    """Create or replace a view of the rows: a temporary one, or one in a database and a schema. Returns the dataset
+    that it reads, which keeps the errors of its scans; None if DuckDB reads the files."""
     view = f"{'' if len(place) > 1 else 'TEMP '}VIEW {'.'.join(map(name_of, place))}"
     try:
         connection.execute(f"CREATE OR REPLACE {view} AS {_text(rows)}")

@@ -1,4 +1,4 @@
-"""DuckDB's SQL for names, types, constants and conditions, if they mean exactly what the kernel's do."""
+"""Names, types, constants and conditions in DuckDB's SQL, if they mean exactly the same as the kernel's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TYPES = {
     "timestamp_ntz": "TIMESTAMP",
 }
 _ORDERED = frozenset({"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"})
-"""Types whose values both sides order in the same way, besides decimals: DuckDB orders NaN above all numbers."""
+"""Types besides decimals that both sides order alike. Floats are missing: DuckDB orders NaN above all numbers."""
 _COMPARISONS = {"<=>": "IS NOT DISTINCT FROM"}
 
 
@@ -36,7 +36,7 @@ def name_of(name: str) -> str:
 
 
 def text_of(text: str) -> str:
-    """Raises `InexactError` for text that SQL cannot hold."""
+    """Raises `InexactError` for text that SQL cannot contain."""
     if "\0" in text:
         raise InexactError("SQL text cannot hold the character NUL")
     return f"'{text.replace(chr(39), chr(39) * 2)}'"

@@ -32,7 +32,7 @@ _BITS_IN_DOUBLE = 32
 
 
 class InexactError(Exception):
-    """DuckDB might not return exactly the kernel's rows; the message says why."""
+    """DuckDB might return other rows than the kernel. The message gives the reason."""
 
 
 class Zone(Enum):
@@ -108,8 +108,8 @@ def _footer(path: str) -> pq.FileMetaData:
 
 
 def _constant_columns(footer: pq.FileMetaData) -> Iterator[str]:
-    """The columns of text or bytes with a row group of nulls and a single value, as far as its statistics show: where
-    DuckDB 2.0 pushes IS NULL down, it finds every row of such a row group, unless there is a dictionary."""
+    """The columns of text or bytes that, by their statistics, have a row group with nulls and a single value. DuckDB
+    2.0 pushes IS NULL down and then finds every row of such a row group, unless it has a dictionary."""
     columns = [footer.schema.column(index) for index in range(len(footer.schema))]
     texts = [(i, column.path) for i, column in enumerate(columns) if column.physical_type in _BYTES]
     for group in map(footer.row_group, range(footer.num_row_groups)):

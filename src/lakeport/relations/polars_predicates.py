@@ -1,7 +1,7 @@
 """Translation of Polars' predicates into the kernel's filters.
 
-An expression is taken apart with `meta.pop`, and put together again with each operator that is known: where Polars
-finds the two equal, the operator is that one.
+Polars does not name an expression's operator. So `meta.pop` takes the expression apart, and each known operator puts it
+together again; the one whose result Polars finds equal is the operator.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ _COMPARISONS: dict[CompareOp, Callable[[Any, Any], Any]] = {
 
 
 class _UnknownError(Exception):
-    """The kernel has nothing that means the same."""
+    """The kernel has no equivalent."""
 
 
 def implied_filter(predicate: pl.Expr, schema: pa.Schema) -> Expression | None:
-    """A filter that keeps all rows that the predicate keeps: those of its conjuncts that are understood; None if none
-    is."""
+    """A filter that keeps at least the predicate's rows: the conjuncts that can be translated, or None."""
     known = []
     for part in _conjuncts(predicate):
         try:
@@ -116,7 +115,7 @@ def _column(expression: pl.Expr, schema: pa.Schema) -> pa.Field:
 
 
 def _literal(values: pl.Series, value: Any, data_type: pa.DataType) -> Literal:
-    """A constant of the column's kind. Floats are left to Polars, which takes NaN for the greatest number."""
+    """A constant of the column's kind. Floats are left to Polars, where NaN is the greatest number."""
     types = pa.types
     if types.is_signed_integer(data_type):
         fits = type(value) is int and abs(value) < 1 << (data_type.bit_width - 1)

@@ -1,4 +1,4 @@
-"""Sort rows by numbers in bounded memory: what is too much to hold is put into sorted files, and merged from there."""
+"""Sort rows by numbers in bounded memory: an external merge sort through temporary files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Read: TypeAlias = Callable[[int], pa.RecordBatch]
 
 _KEY = pa.field("key", pa.uint64(), nullable=False)
 _BATCH_BYTES = 1 << 19
-"""A sorted file is read in batches of about this size, one of each file at a time."""
+"""The approximate size of the batches in which sorted files are read, one per file at a time."""
 _MERGED_BYTES = 32 << 20
 _MARKS = 4096
 _MOST_ENTRIES = 4096
-"""Dictionaries with more texts are not worth a comparison of all of them."""
+"""Comparing larger dictionaries does not pay off."""
 END = 1 << 64
 
 
@@ -35,9 +35,9 @@ class _Run:
     firsts: Keys
     """The least key of each batch."""
     size: float
-    """Bytes of each batch, about."""
+    """The approximate size of each batch in bytes."""
     marks: Keys
-    """The keys of rows at equal distances."""
+    """The keys of rows at regular intervals."""
     distance: int
 
     def overlapping(self, first: int, end: int) -> range:
@@ -52,9 +52,9 @@ class _Opened:
 
 
 class RowSorter:
-    """Takes rows with their keys; then gives them in the order of the keys. Rows with equal keys come in any order.
+    """Accepts rows with keys, then returns them in key order. The order of equal keys is unspecified.
 
-    Holds about three times `held` bytes in memory at most, and a small batch for each sorted file."""
+    Memory is bounded: about three times `held` bytes, and a small batch for each sorted file."""
 
     def __init__(self, folder: Path, held: int) -> None:
         self._folder, self._held = folder, held
@@ -81,7 +81,7 @@ class RowSorter:
             self._writing = self._writer.submit(_written, self._folder / f"{len(self._runs)}.arrow", self._taken())
 
     def finish(self) -> None:
-        """To be called after the last row."""
+        """Call this after the last row."""
         self._finish_run()
         if self._waiting:
             batches = _sorted(self._taken())
@@ -97,7 +97,7 @@ class RowSorter:
             self._writing = None
 
     def cuts(self, parts: int) -> list[int]:
-        """Keys, from 0 to `END`, between which there are about equally many rows: at most so many parts."""
+        """Keys, from 0 to `END`, that cut the rows into at most this many parts of about equal size."""
         if not self._runs:
             return [0, END]
         marks = np.concatenate([run.marks for run in self._runs])
@@ -115,7 +115,7 @@ class RowSorter:
                 yield from _ordered(pieces)
 
     def _windows(self, first: int, end: int) -> list[int]:
-        """Keys between which the rows are few enough to be sorted at once."""
+        """Keys that cut the rows into windows small enough to be sorted at once."""
         if not self._runs:
             return []
         firsts = np.concatenate([run.firsts for run in self._runs])
@@ -129,7 +129,7 @@ class RowSorter:
 
 @dataclass
 class _Cursor:
-    """Reads a run from front to back. Remembers the last batch, of which the next window may need the rest."""
+    """Reads a run from front to back. Keeps the last batch: the next window may need the rest of it."""
 
     run: _Run
     _last: tuple[int, pa.RecordBatch] | None = field(default=None, init=False)
@@ -192,7 +192,7 @@ def _run(batches: list[pa.RecordBatch], opened: Callable[[], _Opened]) -> _Run:
 
 
 def _sorted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The rows of all batches, in batches of a size to be read at once. Empties the list."""
+    """The rows of all batches, rebatched for reading. Empties the list."""
     whole = _combined(batches)
     batches.clear()
     order = np.argsort(keys_in(whole), kind="stable")
@@ -207,7 +207,7 @@ def _ordered(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows as one batch. A text column is a dictionary if it is one in all batches, and small."""
+    """The rows as one batch. A text column stays a dictionary if it is a small one in all batches."""
     columns = [_joined([batch.column(place) for batch in batches]) for place in range(batches[0].num_columns)]
     fields = [field.with_type(column.type) for field, column in zip(batches[0].schema, columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -1,6 +1,6 @@
-"""Rows in a temporary file, for what is too much to hold in memory.
+"""Spill rows that do not fit in memory to a temporary file.
 
-The file has no name where the system allows it, so not even a killed process leaves it behind.
+The file is unnamed if the system allows it, so that even a killed process leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PartNumbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Where neighbouring rows of a part are in the file."""
+    """The place of neighbouring rows of a part in the file."""
 
     part: int
     start: int
@@ -36,16 +36,16 @@ class _Piece:
 
 
 class SpilledRows:
-    """Takes rows in any number, and gives them back part by part, or in the order in which they came.
+    """Accepts any number of rows, and returns them part by part or in the order in which they were added.
 
-    Holds about three times `held` bytes in memory at most. Raises `OutOfSpaceError` and `StorageError`, which name the
+    Memory is bounded: about three times `held` bytes. Raises `OutOfSpaceError` and `StorageError`, which name the
     directory. Several threads may read once everything is written."""
 
     def __init__(self, schema: pa.Schema, part_of: Callable[[pa.RecordBatch], PartNumbers], held: int) -> None:
         self.schema = schema
         self.rows = 0
         self.size = 0
-        """Bytes in memory, about, of all rows."""
+        """The approximate size of all rows in memory, in bytes."""
         self._part_of, self._held = part_of, max(1, held)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_size = 0
@@ -64,7 +64,7 @@ class SpilledRows:
         self._file.close()
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows, of any number."""
+        """Add any number of rows."""
         most = max(1, self._held * rows.num_rows // max(1, rows.nbytes))
         for start in range(0, rows.num_rows, most):
             piece = rows.slice(start, most)
@@ -74,7 +74,7 @@ class SpilledRows:
                 self.finish()
 
     def finish(self) -> None:
-        """Write what still waits: to be called before reading."""
+        """Write the remaining rows. Call this before reading."""
         if self._waiting:
             rows = _joined(self._waiting)
             self.rows, self.size = self.rows + rows.num_rows, self.size + self._waiting_size
@@ -89,7 +89,7 @@ class SpilledRows:
         return part in self._parts
 
     def blocks(self, part: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, in the order in which they came, as few batches: of `held` bytes, about."""
+        """The rows of a part in the order of arrival, in batches of about `held` bytes."""
         waiting: list[pa.RecordBatch] = []
         size = 0
         for piece in self._parts.get(part, ()):

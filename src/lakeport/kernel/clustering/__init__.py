@@ -1,5 +1,5 @@
-"""The order of rows that lets filters on several columns skip files: curves, what they are computed from, the files to
-reorder, and the effect.
+"""Order rows so that filters on several columns skip files: curves, rows' places on them, the files to reorder, and
+the effect.
 
 May import `scan` and all below it.
 """

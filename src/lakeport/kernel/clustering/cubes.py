@@ -1,7 +1,7 @@
 """The files of a clustered table to reorder. Files that were ordered together are a cube, named in their tags.
 
-A cube is full from a certain size on, and left alone. So an order is kept at the cost of the rows added since, and the
-files of other cubes are read in addition. Names and sizes are those of Delta's own writer.
+A cube of a certain size is full and is not reordered. So keeping the order costs only the rows added since; in return,
+filters read files of several cubes. Names and sizes are those of Delta's own writer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLUSTERING_PROVIDER = "liquid"
 _CUBE, _COLUMNS = "ZCUBE_ID", "ZCUBE_ZORDER_BY"
 FULL_CUBE = 100 << 30
 LARGEST_CUBE = 150 << 30
-"""Bytes."""
+"""In bytes."""
 
 
 def cube_tags(columns: Sequence[str]) -> dict[str, str | None]:
@@ -35,8 +35,8 @@ def plan_cubes(
     full: int,
     most: int,
 ) -> list[tuple[ScanFile, ...]]:
-    """The files of each new cube: those that belong to no cube or to one that is not full, and those to be rewritten
-    `again`; none if all of them are one cube. Files ordered by other columns stay, except with `every`."""
+    """The files of each new cube: those without a cube or in one that is not full, and those to be rewritten `again`;
+    none if they already are one cube. Files ordered by other columns are included only with `every`."""
     cubes: dict[str | None, list[ScanFile]] = defaultdict(list)
     others: list[ScanFile] = []
     for file in files:

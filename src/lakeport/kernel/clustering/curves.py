@@ -1,6 +1,6 @@
 """Space-filling curves: a number for each row, so that rows with close numbers are close in every column.
 
-A row is given by its position in each column, an integer of so many bits. Both curves use all of these bits.
+Each row is given by its positions in the columns, integers of a given number of bits. Both curves use all bits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def hilbert(positions: Sequence[Positions], bits: int) -> Positions:
 
 
 def _turn(axes: list[Positions], bit: int) -> None:
-    """Turn the lower bits of each row as its part of the curve is turned."""
+    """Rotate the lower bits of each row as its part of the curve is rotated."""
     for axis in axes:
         is_set = _has(axis, bit)
         swapped = np.where(is_set, np.uint64(0), (axes[0] ^ axis) & _below(bit))

@@ -21,7 +21,7 @@ Row = Mapping[_Path, Any]
 
 @dataclass(frozen=True)
 class FilterCost:
-    """What filters on some columns read, on average, of how many files and bytes."""
+    """How much filters on some columns read on average, and of how many files and bytes."""
 
     columns: tuple[str, ...]
     files: float
@@ -46,8 +46,8 @@ class _Files:
 def costs_of_filters(
     engine: Engine, schema: StructType, mapping_mode: str, files: Sequence[tuple[str | None, int]], rows: Sequence[Row]
 ) -> list[FilterCost]:
-    """The files that have to be read to find one of the `rows` by its values in all of their columns, and in each of
-    them, as averages over the rows. `files` are the statistics and the sizes of the files."""
+    """The files read to find one of the `rows` by its values in all of their columns, and in each single one: averages
+    over the rows. `files` are the files' statistics and sizes."""
     if not rows:
         return []
     columns = list(rows[0])

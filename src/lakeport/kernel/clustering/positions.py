@@ -1,7 +1,7 @@
-"""The place of each row on a curve, by the position of its values among those of a sample.
+"""The place of each row on a curve, from the positions of its values in a sample.
 
-A value's position is the share of sampled rows with a smaller one, so that each bit divides the rows evenly, however
-the values are distributed: also where a column has few values or many nulls, which come first.
+A value's position is the share of sampled rows with a smaller value. So each bit splits the rows evenly, whatever the
+distribution, even if a column has few values or many nulls. Nulls come first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEY_BITS = 64
 _BITS_OF_ONE, _BITS_OF_MANY = 16, 12
 """The precision of a position: 65,536 ranges of one column, 4,096 of each of several."""
 _TEXT_BYTES = 32
-"""Texts that agree in so many bytes count as equal."""
+"""Texts are compared only by this many bytes."""
 MOST_COLUMNS = 32
 
 
@@ -51,7 +51,7 @@ class RowOrder:
 @dataclass(frozen=True)
 class _Column:
     bounds: _Values
-    """Values that begin a range, in order; smaller ones are in the first range."""
+    """The first values of the ranges, in order; smaller values are in the first range."""
     starts: Positions
     """The position of each range."""
 
@@ -81,7 +81,7 @@ class _Column:
 
 
 def _comparable(values: pa.Array) -> tuple[_Values, npt.NDArray[np.bool_]]:
-    """Values that numpy sorts as the column is sorted, and where they are not null."""
+    """Values that numpy sorts in the column's order, and the mask of those that are not null."""
     valid = np.asarray(values.is_valid())
     if types.is_string(values.type):
         return _prefixes(values), valid
@@ -93,7 +93,7 @@ def _comparable(values: pa.Array) -> tuple[_Values, npt.NDArray[np.bool_]]:
 
 
 def _prefixes(values: pa.StringArray) -> _Values:
-    """The first bytes of texts, in their order: that of code points."""
+    """The first bytes of texts, which sort like the texts, by code points."""
     texts = pc.binary_slice(values.cast(pa.binary()).fill_null(b""), 0, _TEXT_BYTES)
     lengths = np.asarray(pc.binary_length(texts))
     found = np.zeros((len(texts), _TEXT_BYTES), np.uint8)

@@ -1,1 +1,1 @@
-"""The order of a table's rows: by which columns, and writing the rows again in that order."""
+"""Order a table's rows: choose the columns, rewrite the rows in that order, and report the effect."""

@@ -17,10 +17,10 @@ def cluster_by(
     storage_options: StorageOptions = None,
     engine: Engine | None = None,
 ) -> Result:
-    """Cluster the table by other columns, up to four; by none with None or an empty list. Changes no file: the next
-    `optimize` orders the rows added since, and with `full` all rows.
+    """Cluster the table by other columns, up to four; None or an empty list ends clustering. Changes no file: the next
+    `optimize` orders rows added since then, or all rows if `full`.
 
-    Raises `ValueError` for a partitioned table, and for a column that files have no bounds of."""
+    Raises `ValueError` for a partitioned table, and for a column without bounds in the statistics."""
     chosen = [columns] if isinstance(columns, str) else list(columns or ())
     transaction = update_table(open_snapshot(target, engine, storage_options), "CLUSTER BY")
     before = clustering_of(transaction.definition)

@@ -1,4 +1,4 @@
-"""What an order of rows saves: the files and bytes that filters read before and after."""
+"""The effect of an order of rows: the files and bytes that filters read before and after."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PROBES = 100
 
 @dataclass(frozen=True)
 class FilterEffect:
-    """What a filter on some columns reads, of the files that `optimize` looked at: the average over up to 100 rows of
-    the filters that ask for the row's values in these columns (`a = 1 AND b = 2`). Computed from the statistics in the
-    log, by which readers choose files."""
+    """How much a filter on some columns reads of the files that `optimize` examined. This is an average over up to 100
+    rows; each filter selects a row's values in these columns (`a = 1 AND b = 2`). It is computed from log statistics,
+    by which readers choose files."""
 
     columns: tuple[str, ...]
     before: FilterCost

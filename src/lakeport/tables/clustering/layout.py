@@ -1,4 +1,4 @@
-"""By which columns, and along which curve, `optimize` orders rows."""
+"""The columns and the curve by which `optimize` orders rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Layout:
 
 
 def choose_layout(transaction: Transaction, zorder_by: Sequence[str], cluster_by: Sequence[str]) -> Layout | None:
-    """The order to write rows in; None to keep theirs. Raises `ValueError` for columns that do not fit the table."""
+    """The order in which to write rows; None keeps their order. Raises `ValueError` for columns that do not fit."""
     own = clustering_of(transaction.definition)
     given = [*_listed(zorder_by), *_listed(cluster_by)]
     if zorder_by and cluster_by:

@@ -1,5 +1,5 @@
-"""Write the rows of files again, in the order of a curve: a pass over the ordering columns for a sample, one over all
-columns that sorts the rows in bounded memory, and the files are written from there."""
+"""Rewrite the rows of files in the order of a curve. One pass over the ordering columns takes a sample; another, over
+all columns, sorts the rows in bounded memory and writes them."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from lakeport.workers.writing import DataWriter
 _Path = tuple[str, ...]
 _SAMPLED_ROWS = 1 << 18
 _BYTES_OF_A_ROW = 30
-"""Of rows whose number is not in the log: their size in a file."""
+"""The assumed size of a row in a file, if the log does not have the number of rows."""
 _HELD_BYTES = 96 << 20
-"""Rows that wait to be sorted, for all tasks of a process."""
+"""The memory for rows that wait to be sorted, for all tasks of a process."""
 _PROBES = 100
 
 
@@ -57,7 +57,7 @@ class Rewritten:
 
 
 def plan_reordering(files: Iterable[ScanFile], layout: Layout, *, full: bool, purge: bool) -> list[Bin]:
-    """The files to order together. Only clustered tables leave some alone: their files name the order they have."""
+    """The files to order together. Only clustered tables skip some: their files name the order that they have."""
     if layout.is_own:
         again = partial(is_worn, purge=purge)
         return plan_cubes(files, layout.names, again=again, every=full, full=FULL_CUBE, most=LARGEST_CUBE)
@@ -66,8 +66,8 @@ def plan_reordering(files: Iterable[ScanFile], layout: Layout, *, full: bool, pu
 
 @dataclass(frozen=True)
 class ReorderFiles:
-    """A task: write the rows of some files of a partition into as many as their size needs. If it fails, no file is
-    left behind."""
+    """A task: rewrite the rows of some files of a partition into as many files as their size needs. A failed task
+    leaves no file behind."""
 
     reader: RowReader
     sampler: RowReader

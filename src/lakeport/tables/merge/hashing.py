@@ -17,11 +17,11 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _WORD = 8
 _MOST_WORDS = 32
-"""Texts with more words differ in these, or in their lengths, or seldom enough."""
+"""Longer texts are hashed by their first words and length: few differ only further on."""
 
 
 def hash_rows(columns: Sequence[pa.Array], length: int) -> Hashes:
-    """A hash of each row of the columns, which have values of primitive types; -0.0 is not 0.0."""
+    """A hash of each row. The columns have primitive types; -0.0 and 0.0 have different hashes."""
     hashes = np.zeros(length, np.uint64)
     for column in columns:
         valid = to_mask(column.is_valid())
@@ -30,7 +30,7 @@ def hash_rows(columns: Sequence[pa.Array], length: int) -> Hashes:
 
 
 def _hash_values(column: pa.Array) -> Hashes:
-    """Hashes of the values; any for nulls."""
+    """Hashes of the values; those of nulls are arbitrary."""
     if types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     if not len(column):

@@ -30,7 +30,7 @@ class MergeChanges:
 def plan_search(
     transaction: Transaction, merge: BoundMerge, source_keys: Sequence[SeenKeys]
 ) -> tuple[RowReader, list[ScanFile]]:
-    """A reader for the target rows that may be affected, with the columns that the conditions use; and the files."""
+    """The files with rows that may be affected, and a reader of the columns that the conditions use."""
     snapshot, sides = snapshot_of(transaction), merge.sides
     builder = snapshot.scan_builder().with_log_details().with_row_position()
     known = None if merge.not_matched_by_source else target_filter(sides, merge.condition, source_keys)

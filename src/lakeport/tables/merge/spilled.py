@@ -1,10 +1,10 @@
 """A merge whose source is larger than its share of memory.
 
-The rows of the source and the keys of the target are put into temporary files, in parts by the hash of their keys, so
-that all matches of a row are in the same part. Part by part, blocks of the source are looked up as a source held in
-memory is. The source rows for updates are put into a third file, in the order of the rows that they update.
+Source rows and target keys are spilled to temporary files, partitioned by the hash of their keys, so that a row and its
+matches are in the same part. Within a part, blocks of the source are matched like a source held in memory. Source rows
+for updates are spilled to a third file, in the order of the rows that they update.
 
-Without an equality between the sides there is one part, and every row of the target is compared with every block.
+Without an equality between the sides there is one part, and each block is compared with every target row.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_HELD = 256 << 20
 
 @dataclass(frozen=True)
 class _Shares:
-    """How a memory limit is divided."""
+    """The shares of a memory limit."""
 
     limit: int
     threads: int
@@ -70,7 +70,7 @@ class _Shares:
 def spilled_changes(
     transaction: Transaction, merge: BoundMerge, place: Workplace, batches: Iterable[pa.RecordBatch], limit: int
 ) -> Iterator[MergeChanges]:
-    """What the merge does with the source's rows, which are consumed once; `merge` has none of them."""
+    """The changes that the merge makes. Consumes the source's rows once; `merge` has none of them."""
     shares = _Shares(limit, place.threads)
     with ExitStack() as stack:
         source, keys = _spill_source(merge, batches, shares.block, stack)
@@ -125,7 +125,7 @@ def _target_file(merge: BoundMerge, schema: pa.Schema, held: int) -> SpilledRows
 
 
 def _part_numbers(merge: BoundMerge, keys: Sequence[pa.Array], rows: int) -> PartNumbers:
-    """The parts of rows by their keys. Rows that match nothing are spread over all parts."""
+    """The part of each row, by its keys. Rows that cannot match are spread over all parts."""
     if not keys:
         return np.zeros(rows, np.int64)
     parts = (hash_rows(keys, rows) >> (np.uint64(64) - _PART_BITS)).astype(np.int64)
@@ -144,7 +144,7 @@ def _spread(parts: PartNumbers, chosen: npt.NDArray[np.bool_]) -> None:
 def _spill_target(
     place: Workplace, reader: RowReader, files: Sequence[ScanFile], target: SpilledRows, group_rows: int
 ) -> Places:
-    """Read the files, and spill their rows with places as positions. Returns the place of each `group_rows`th row."""
+    """Read the files and spill their rows, with places for positions. Returns every `group_rows`th place."""
 
     def rows_of(number: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in reader.read(place.engine, files[number]):
@@ -265,7 +265,7 @@ def _at_places(found: AffectedRows, target: pa.RecordBatch) -> AffectedRows:
 
 
 def _sorted(parts: list[Places]) -> Places:
-    """The places in order; empties the list, so that they are held only once."""
+    """The places in order. Empties the list, so that memory holds them only once."""
     places = np.empty(sum(map(len, parts)), np.int64)
     while parts:
         part = parts.pop()
