@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.editing import EditableParquetFiles
 from lakeport.engine.expressions import ArrowExpressions
 from lakeport.engine.json import JsonFiles
-from lakeport.engine.parquet import ParquetFiles
 from lakeport.engine.storage import Storage
 from lakeport.engine.storage.memory import MemoryStorage
 from lakeport.kernel.engine import ExpressionHandler, JsonHandler, ParquetHandler, StorageClient
@@ -43,4 +43,4 @@ def memory_engine() -> ComposedEngine:
 
 def engine_over(storage: StorageClient, clock: Callable[[], int] = system_clock) -> ComposedEngine:
     """The default handlers over another storage; `clock` returns milliseconds since the epoch."""
-    return ComposedEngine(storage, JsonFiles(storage), ParquetFiles(storage, clock), ArrowExpressions(), clock)
+    return ComposedEngine(storage, JsonFiles(storage), EditableParquetFiles(storage, clock), ArrowExpressions(), clock)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -209,6 +209,43 @@ class ParquetHandler(Protocol):
 
     def encode_parquet(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
         """Encode a Parquet file in memory, like `open_writer`, for files that must be created atomically."""
+
+
+class FileEditor(Protocol):
+    """A new Parquet file with the rows of another one, and new values in some columns. Used by one thread."""
+
+    @property
+    def row_groups(self) -> Sequence[int]:
+        """The number of rows of each row group. `replace` must be called once for each of them, in order."""
+
+    @property
+    def renewed(self) -> Collection[str]:
+        """The columns to replace in every row group: the file lacks them, or stores them in another way."""
+
+    def read(self, group: int, schema: pa.Schema, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group, as `read_parquet_files` reads them."""
+
+    def replace(self, group: int, columns: Iterable[pa.Table]) -> None:
+        """Write a row group. Each table has new values for all rows of some columns; the others keep theirs. Raises the
+        errors of `DataFileWriter`. After an error, call only `abort`."""
+
+    def close(self) -> FileStatus:
+        """Finish the file and return its path, exact size and time."""
+
+    def abort(self) -> None:
+        """Discard the file completely. Never raises; a no-op after `close` or when repeated."""
+
+
+@runtime_checkable
+class ParquetEditingHandler(Protocol):
+    """What a `ParquetHandler` may have besides."""
+
+    def open_editor(
+        self, file: FileStatus, path: str, columns: pa.Schema, written: pa.Schema, compression: str = "snappy"
+    ) -> FileEditor | None:
+        """Begin a new file at `path` that differs from `file` in the values of some columns. They are found by the
+        fields of `columns`, and new values are written as those of `written`, as by the other methods; both have the
+        same names. None if the file must be written as a whole; there is no file at `path` then."""
 
 
 class ExpressionHandler(Protocol):

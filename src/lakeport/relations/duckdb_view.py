@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.engine.parquet import ParquetFiles
+from lakeport.engine.editing import EditableParquetFiles
 from lakeport.engine.storage import Storage
 from lakeport.errors import MissingFileError
 from lakeport.kernel.data_files import parse_partition_values, physical_field
@@ -40,7 +40,7 @@ def view_text(rows: Rows[Any]) -> str:
     if rows.tracks_rows:
         raise InexactError("row ids were requested")
     # Files read by anything else may be remote, cached, in memory or encrypted.
-    if type(rows.engine.storage) is not Storage or type(rows.engine.parquet) is not ParquetFiles:
+    if type(rows.engine.storage) is not Storage or type(rows.engine.parquet) is not EditableParquetFiles:
         raise InexactError("the engine is not the default one")
     plan = rows.plan()
     return _View(plan, list(plan.files())).select(rows.selected, rows.row_limit)

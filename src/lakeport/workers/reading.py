@@ -61,14 +61,21 @@ class RowReader:
     def _read(
         self, engine: Engine, file: ScanFile | ChangeFile, split: FileSplit | None, batch_size: int | None
     ) -> Iterator[pa.RecordBatch]:
+        def read(schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+            splits = [split or FileSplit(file.status)]
+            return engine.parquet.read_parquet_files(splits, schema, self.physical_filter, batch_size)
+
+        return self.rows_of(engine, file, read)
+
+    def rows_of(
+        self, engine: Engine, file: ScanFile | ChangeFile, read: Callable[[pa.Schema], Iterable[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, of which `read` gives the columns of a schema."""
         select = None
         if self.filter is not None:
             select = engine.expressions.predicate_evaluator(self.state.arrow_schema, self.filter)
         schema, to_rows = self._physical(engine, file)
-        physical = engine.parquet.read_parquet_files(
-            [split or FileSplit(file.status)], schema, self.physical_filter, batch_size
-        )
-        for batch in to_rows(physical):
+        for batch in to_rows(read(schema)):
             selection = batch.selection if select is None else select(batch.data, batch.selection)
             rows = batch.data if selection is None else _selected(batch.data, selection)
             if rows.num_rows:

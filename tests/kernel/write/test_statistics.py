@@ -19,7 +19,7 @@ from lakeport.kernel.data_files import FileStatistics, may_match, stats_type
 from lakeport.kernel.expressions import Column, Comparison, Not, col, lit
 from lakeport.kernel.schema import ArrayType, MapType, PrimitiveType, StructType, arrow_schema, arrow_type
 from lakeport.kernel.values import to_mask
-from lakeport.kernel.write import StatsCollector, stats_columns, widen_stats
+from lakeport.kernel.write import StatsCollector, replace_stats, stats_columns, widen_stats
 from lakeport.testing.builder import mapped, spark_stats, struct, to_table
 from tests.examples import examples
 
@@ -311,3 +311,24 @@ def test_bounds_hold_every_value(kind: str, data: st.DataObject) -> None:
     assert to_mask(pc.less_equal(bounds.lower[0], array)).all()
     if bounds.upper is not None and bounds.upper[0].is_valid:
         assert to_mask(pc.greater_equal(bounds.upper[0], array)).all()
+
+
+def test_statistics_of_columns_with_new_values_replace_the_known_ones() -> None:
+    known = (
+        '{"numRecords":3,"minValues":{"a":1,"d":12345678901234567890.123,"s":{"x":1,"y":2}},"maxValues":{"a":9},'
+        '"nullCount":{"a":0,"s":{"x":1}},"tightBounds":true}'
+    )
+    new = StatsCollector([("a",)])
+    new.add(pa.record_batch({"a": pa.array([None, None, 7])}))
+    assert replace_stats(known, 3, ["a", "s"], [new]) == (
+        '{"numRecords":3,"tightBounds":true,"minValues":{"d":12345678901234567890.123,"a":7},"maxValues":{"a":7},'
+        '"nullCount":{"a":2}}'
+    )
+
+
+@pytest.mark.parametrize("known", [None, "", "{", "null", '{"minValues":5,"nullCount":null}'])
+def test_unreadable_statistics_are_replaced(known: str | None) -> None:
+    new = StatsCollector([("a",)])
+    new.add(pa.record_batch({"a": pa.array([7])}))
+    expected = {"numRecords": 1, "minValues": {"a": 7}, "maxValues": {"a": 7}, "nullCount": {"a": 0}}
+    assert json.loads(replace_stats(known, 1, ["a"], [new])) == expected

@@ -15,6 +15,7 @@ from lakeport import tables
 from lakeport.errors import InvalidDataError, UnknownColumnError
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import StructType
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.operation import begin, open_snapshot
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
@@ -69,7 +70,10 @@ def transaction_on(path: str) -> Transaction:
 
 
 class SetText:
-    def open(self, engine: Engine) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
+    sets = frozenset({"text"})
+    reads: frozenset[str] = frozenset()
+
+    def open(self, engine: Engine, columns: StructType) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
         return self.updated
 
     def updated(self, rows: pa.RecordBatch) -> Iterator[Updated]:

@@ -125,7 +125,7 @@ class ParquetFiles:
 
     @contextmanager
     def _open(self, file: FileStatus) -> Iterator[tuple[OpenFile, pa.NativeFile]]:
-        with _parquet_errors(file.path), self._storage.open_input(file) as source:
+        with parquet_errors(file.path), self._storage.open_input(file) as source:
             yield OpenFile(source, pool_for(file.size)), source
 
 
@@ -203,7 +203,7 @@ def _runs(groups: list[int], starts: list[int], most: int) -> Iterator[list[int]
 
 
 @contextmanager
-def _parquet_errors(path: str) -> Iterator[None]:
+def parquet_errors(path: str) -> Iterator[None]:
     try:
         yield
     except LakeportError:

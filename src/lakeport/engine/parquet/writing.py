@@ -69,7 +69,7 @@ class ParquetFileWriter:
         if self._waiting or self._writer is None:
             self._write_row_group()
         assert self._writer is not None
-        with _writing_errors(self._path):
+        with writing_errors(self._path):
             self._writer.close()
         self._bounds.finish(self._footers[0])
         self._sink.finish()
@@ -100,11 +100,11 @@ class ParquetFileWriter:
             )
 
     def _write_row_group(self) -> None:
-        with _writing_errors(self._path):
+        with writing_errors(self._path):
             schema = common_schema(self._waiting, self._schema) if self._writer is None else self._writer.schema
             table = united(self._waiting, schema)
             if self._writer is None:
-                self._writer = _open_writer(self._sink, table, self._compression, self._footers)
+                self._writer = open_encoder(self._sink, table, self._compression, metadata_collector=self._footers)
             if self._waiting:
                 self._bounds.add(table)
                 self._writer.write_table(table, row_group_size=self._waiting_rows)
@@ -164,8 +164,8 @@ class _Sink(io.RawIOBase):
         self._output = None
 
 
-def _open_writer(sink: _Sink, first: pa.Table, compression: str, footers: list[pq.FileMetaData]) -> pq.ParquetWriter:
-    """Open a writer for a file whose first row group is given. Its close appends its footer to `footers`.
+def open_encoder(sink: Any, first: pa.Table, compression: str, **options: Any) -> pq.ParquetWriter:
+    """Open a writer for a file whose first row group is given; `options` are pyarrow's.
 
     Does not store Arrow's own schema: Parquet's has all that a table needs, and readers trust only that. Decimals are
     stored as integers where they fit, as Spark writes them."""
@@ -179,12 +179,12 @@ def _open_writer(sink: _Sink, first: pa.Table, compression: str, footers: list[p
         coerce_timestamps="us",
         store_decimal_as_integer=True,
         store_schema=False,
-        metadata_collector=footers,
+        **options,
     )
 
 
 @contextmanager
-def _writing_errors(path: str) -> Iterator[None]:
+def writing_errors(path: str) -> Iterator[None]:
     """Convert pyarrow's errors to ours; storage errors pass through."""
     try:
         yield

@@ -156,7 +156,7 @@ class RowTransformer:
             return
         context = self._context
         arrays = [
-            without_hidden_nulls(to_physical(rows.column(f.name), self._fields.field(f.name), target))
+            to_stored(rows.column(f.name), self._fields.field(f.name), target)
             for f, target in zip(context.stored_fields, context.physical_schema, strict=True)
         ]
         physical = make_batch(arrays, context.physical_schema, rows.num_rows)
@@ -174,6 +174,11 @@ class RowTransformer:
             serialised = {name: format_partition_value(value, f) for name, value, f in pairs}
             whole = len(chosen) == rows.num_rows
             yield PhysicalBatch(serialised, physical if whole else physical.take(from_numpy(chosen)))
+
+
+def to_stored(column: pa.Array, logical: pa.Field, physical: pa.Field) -> pa.Array:
+    """A column as data files hold it."""
+    return without_hidden_nulls(to_physical(column, logical, physical))
 
 
 def _refuse_failures(

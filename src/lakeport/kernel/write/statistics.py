@@ -24,6 +24,7 @@ _EPOCH = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
 _BOUNDED = (types.is_integer, types.is_floating, types.is_decimal, types.is_date, types.is_timestamp, types.is_string)
 
+_TREES = ("minValues", "maxValues", "nullCount")
 _Path = tuple[str, ...]
 _Way = tuple[StructField, ...]
 
@@ -90,13 +91,42 @@ class StatsCollector:
     def to_json(self, tight: bool | None = True) -> str:
         """The text for an add action. `tight` says whether the bounds are tight; None omits it, as in tables without
         deletion vectors."""
-        trees: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
-        for path, summary in self._columns.items():
-            for tree, value in zip(trees.values(), summary.statistics(), strict=True):
-                if value is not None:
-                    put_at(tree, path, value)
+        trees: dict[str, Any] = {name: {} for name in _TREES}
+        self.add_to(trees)
         known: dict[str, Any] = {"numRecords": self.num_records} | {name: t for name, t in trees.items() if t}
         return msgspec.json.encode(known if tight is None else {**known, "tightBounds": tight}).decode()
+
+    def add_to(self, trees: dict[str, Any]) -> None:
+        """Put what is known of the columns into `_TREES`."""
+        for path, summary in self._columns.items():
+            for name, value in zip(_TREES, summary.statistics(), strict=True):
+                if value is not None:
+                    put_at(trees[name], path, value)
+
+
+def replace_stats(
+    stats_json: str | None, num_records: int, columns: Collection[str], collectors: Iterable[StatsCollector]
+) -> str:
+    """A file's statistics after some columns have changed: what the collectors have of these, and what was known of the
+    others."""
+    known = _decoded(stats_json)
+    trees = {name: _without(known.pop(name, None), columns) for name in _TREES}
+    for collector in collectors:
+        collector.add_to(trees)
+    found = {name: tree for name, tree in trees.items() if tree}
+    return msgspec.json.encode({**known, "numRecords": num_records, **found}).decode()
+
+
+def _decoded(stats_json: str | msgspec.Raw | None) -> dict[str, Any]:
+    """An object whose values stay text, so that decimals keep their digits. Empty if it is missing or unreadable."""
+    try:
+        return msgspec.json.decode(stats_json or "", type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+
+
+def _without(tree: msgspec.Raw | None, columns: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in _decoded(tree).items() if name not in columns}
 
 
 @dataclass(slots=True)

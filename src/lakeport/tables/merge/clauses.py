@@ -89,6 +89,8 @@ class BoundClause:
     """By target column, or by field of one."""
     source_names: tuple[str, ...] = ()
     """The source columns that the values need."""
+    target_names: tuple[str, ...] = ()
+    """The target columns that the values need."""
 
     def updated(self, rows: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
         """The target rows of the pairs, updated; without the generated columns that are not set: those are filled in
@@ -150,6 +152,20 @@ class BoundMerge:
         """Of the clauses for target rows, which are updates."""
         return np.array([clause.action == "update" for clause in self.on_target], np.bool_)
 
+    @cached_property
+    def sets(self) -> frozenset[str]:
+        """The target columns that updates set."""
+        return frozenset(path[0] for clause in self._updates for path in clause.values)
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The target columns that updates compute new values from."""
+        return frozenset(name for clause in self._updates for name in clause.target_names)
+
+    @property
+    def _updates(self) -> list[BoundClause]:
+        return [clause for clause in self.on_target if clause.action == "update"]
+
     @property
     def may_match_repeatedly(self) -> bool:
         """Whether several source rows may match a target row: deleting twice is the same as once."""
@@ -209,16 +225,19 @@ class MergeDefinition:
             return BoundClause("delete", self.table, condition)
         given = self._all_values(clause.action) if clause.values is None else self._values(clause)
         names: list[str] = []
+        target_names: list[str] = []
 
         def compiled(column: StructField, value: Value) -> Callable[[Pairs], pa.Array]:
             if isinstance(value, Constant):
                 return lambda pairs: value.repeat(len(pairs))
             bound = as_stored(sides.bind_value(value, *visible), sides.schema, column.type)
             names.extend(self.source.names_in([bound]))
+            target_names.extend(self.target.names_in([bound]))
             return sides.compile(bound).values
 
         values = {path: compiled(self.table.resolve(path)[-1], value) for path, value in given.items()}
-        return BoundClause(clause.action, self.table, condition, values, tuple(dict.fromkeys(names)))
+        source_names, table_names = tuple(dict.fromkeys(names)), tuple(dict.fromkeys(target_names))
+        return BoundClause(clause.action, self.table, condition, values, source_names, table_names)
 
     def _values(self, clause: Clause) -> dict[Path, Value]:
         given = {self._without_alias(name): value for name, value in (clause.values or {}).items()}

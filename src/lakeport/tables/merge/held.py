@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakeport.kernel.definition import TARGET_FILE_SIZE
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan import ScanFile
-from lakeport.kernel.schema import ROW_POSITION
+from lakeport.kernel.schema import ROW_POSITION, StructType
 from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.values import from_numpy, to_integers
 from lakeport.tables.merge.clauses import BoundMerge, choose
@@ -66,7 +66,9 @@ def _counts(merge: BoundMerge, found: AffectedRows) -> RowNumbers:
 def _file_change(merge: BoundMerge, shared: SharedMerge, file: ScanFile, found: AffectedRows) -> FileChange:
     is_update = merge.is_update[found.clauses]
     deleted, updated = (found.rows[mask].astype(np.uint64) for mask in (~is_update, is_update))
-    return FileChange(file, deleted, updated, _UpdateRows(shared, found) if len(updated) else None)
+    return FileChange(
+        file, deleted, updated, _UpdateRows(shared, found, merge.sets, merge.reads) if len(updated) else None
+    )
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,10 @@ class _UpdateRows:
 
     merge: SharedMerge
     found: AffectedRows
+    sets: frozenset[str]
+    reads: frozenset[str]
 
-    def open(self, engine: Engine) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
+    def open(self, engine: Engine, columns: StructType) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
         return partial(self._updated, self.merge.open(engine))
 
     def _updated(self, merge: BoundMerge, rows: pa.RecordBatch) -> Iterator[Updated]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.schema import ROW_POSITION
+from lakeport.kernel.schema import ROW_POSITION, StructType
 from lakeport.kernel.values import from_numpy, to_integers
 from lakeport.tables.merge.clauses import BoundMerge
 from lakeport.tables.merge.search import AffectedRows
@@ -45,7 +45,7 @@ class SpilledUpdates:
 
     def __init__(self, merge: BoundMerge, cuts: Places, held: int, groups_held: int) -> None:
         """Rows between two of `cuts` are held together, and so many of these groups at once."""
-        self._merge, self._cuts, self._held = merge, cuts, held
+        self.merge, self._cuts, self._held = merge, cuts, held
         self._names = list(dict.fromkeys(chain.from_iterable(clause.source_names for clause in merge.matched)))
         fields = [merge.source.schema.field(name) for name in self._names]
         self.rows = SpilledRows(pa.schema([*fields, *_OWN_FIELDS]), self._group_of, held)
@@ -53,7 +53,7 @@ class SpilledUpdates:
 
     def add(self, found: AffectedRows, source: pa.RecordBatch, numbers: RowNumbers) -> None:
         """Add the updates of matched rows; their `rows` are places, and `numbers` those of the source's rows."""
-        chosen = np.flatnonzero(self._merge.is_update[found.clauses])
+        chosen = np.flatnonzero(self.merge.is_update[found.clauses])
         step = max(1, self._held * source.num_rows // max(1, source.nbytes))
         for start in range(0, len(chosen), step):
             part = found.take(chosen[start : start + step])
@@ -62,7 +62,7 @@ class SpilledUpdates:
 
     def add_unmatched(self, found: AffectedRows) -> None:
         """Add updates that need no source row."""
-        part = found.take(np.flatnonzero(self._merge.is_update[found.clauses]))
+        part = found.take(np.flatnonzero(self.merge.is_update[found.clauses]))
         count = len(part.rows)
         columns = [pa.nulls(count, field.type) for field in self.rows.schema][:_PLACE]
         self._add(columns, part, np.full(count, -1, np.int64))
@@ -77,12 +77,12 @@ class SpilledUpdates:
         clauses, numbers = to_integers(source.column(_CLAUSE)), to_integers(source.column(_NUMBER))
         for _ in _OWN_FIELDS:  # by place: the source may have columns of these names
             source = source.remove_column(source.num_columns - 1)
-        for number, clause in enumerate(self._merge.on_target):
+        for number, clause in enumerate(self.merge.on_target):
             chosen = np.flatnonzero(clauses == number)
             if len(chosen):
                 before = rows.take(from_numpy(chosen))
                 pairs = Pairs(before, source, None, chosen, numbers)
-                name_row = pairs.name_row if number < len(self._merge.matched) else None
+                name_row = pairs.name_row if number < len(self.merge.matched) else None
                 yield Updated(before, clause.updated(before, pairs), name_row)
 
     def _source_of(self, places: Places) -> pa.RecordBatch:
@@ -110,5 +110,13 @@ class FileUpdate:
     updates: SpilledUpdates
     file: int
 
-    def open(self, engine: Engine) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
+    @property
+    def sets(self) -> frozenset[str]:
+        return self.updates.merge.sets
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self.updates.merge.reads
+
+    def open(self, engine: Engine, columns: StructType) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
         return partial(self.updates.updated, self.file)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan import ScanFile
+from lakeport.kernel.schema import StructType
 from lakeport.tables.rows.output import Inserted, Positions, Updated, WrittenRows
 
 
@@ -29,8 +30,17 @@ def _no_rows() -> Positions:
 class RowUpdate(Protocol):
     """Computes the new values of a file's updated rows; picklable."""
 
-    def open(self, engine: Engine) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
-        """A function of rows to update, with `ROW_POSITION`; each of them is in one of the results."""
+    @property
+    def sets(self) -> frozenset[str]:
+        """The columns, at the top level, whose values it may set."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns of the table, at the top level, that new values are computed from."""
+
+    def open(self, engine: Engine, columns: StructType) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
+        """A function of rows to update; each of them is in one of the results. The rows have `ROW_POSITION` and some
+        columns of the table, at least those that are set and read."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ otherwise the remaining rows are copied into new files. If anything fails, no wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property, partial
@@ -23,6 +24,7 @@ from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.write import WriteContext
 from lakeport.tables.operation import Result, discard, finish, snapshot_of
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
+from lakeport.tables.rows.editing import CannotEditError, Editing
 from lakeport.tables.rows.output import Copied, Deleted, Kept, Positions, RowChange, RowOutput, WrittenRows, split_rows
 from lakeport.tables.rows.search import count_rows
 from lakeport.workers import ThreadWorkers, Workers, Workplace
@@ -109,7 +111,10 @@ class _Execution:
         # only copied, and would misrepresent updates.
         feed = ENABLE_CHANGE_DATA_FEED.of(self.transaction.metadata.configuration)
         imaged = (feed and moves_rows) or bool(changes.written.images)
-        return _Rewrite(row_reader(snapshot_of(self.transaction)), strict, vectors, imaged)
+        snapshot = snapshot_of(self.transaction)
+        updates = [change.update for change in files if change.update is not None]
+        editing = Editing.plan(snapshot, strict, updates[0]) if updates and not imaged else None
+        return _Rewrite(row_reader(snapshot), strict, vectors, imaged, editing)
 
     def _write(self, changes: RowChanges, files: list[FileChange], rewrite: _Rewrite) -> WrittenRows:
         to_read = [change for change in files if rewrite.reads(change)]
@@ -159,6 +164,8 @@ class _Rewrite:
     vectors: bool
     imaged: bool
     """Whether to write change files."""
+    editing: Editing | None = None
+    """For files of which some columns are set."""
 
     def __call__(self, place: Workplace, files: Sequence[FileChange]) -> WrittenRows:
         with self.output(place.engine) as output:
@@ -170,10 +177,12 @@ class _Rewrite:
 
     def write(self, place: Workplace, files: Iterable[FileChange], output: RowOutput) -> None:
         changes = list(files)
-        rows_of, threads = partial(self._rows, place.engine), self._readers(place, changes)
-        for change in in_order(changes, rows_of, threads, lambda change: self.reader.weight(change.file)):
-            place.check()
-            output.write(change)
+        rows_of, threads = partial(self._changed, place.engine, output), self._readers(place, changes)
+        rows = in_order(changes, rows_of, threads, lambda change: self.reader.weight(change.file))
+        with closing(rows):  # on an error, threads that write files must stop before these are deleted
+            for change in rows:
+                place.check()
+                output.write(change)
 
     def _readers(self, place: Workplace, files: Sequence[FileChange]) -> int:
         """The number of files to read at once: each of them holds batches, so not more than keep the cores busy. Copies
@@ -195,11 +204,23 @@ class _Rewrite:
     def _can_copy(self) -> bool:
         return can_copy(self.context)
 
+    def _changed(self, engine: Engine, output: RowOutput, change: FileChange) -> Iterator[RowChange]:
+        try:
+            if self.editing is None or not self._rewrites(change) or not self.editing.takes(change):
+                raise CannotEditError
+            yield from self.editing.run(engine, change, output)
+        except CannotEditError:
+            yield from self._rows(engine, change)
+
+    def _rewrites(self, change: FileChange) -> bool:
+        """Whether a file is replaced by one with all of its rows."""
+        return change.updates_rows and _way(change, self.vectors) is not _Way.MARK
+
     def _rows(self, engine: Engine, change: FileChange) -> Iterator[RowChange]:
         if self._only_copies(change):
             yield from map(Kept, RowCopier(self.context).read(engine, change.file, change.gone))
             return
-        update = None if change.update is None else change.update.open(engine)
+        update = None if change.update is None else change.update.open(engine, self.context.schema)
         copies = _way(change, self.vectors) is _Way.COPY
         for batch in self.reader.read(engine, change.file, batch_size=_BATCH_ROWS):
             deleted, others = split_rows(batch, change.deleted)

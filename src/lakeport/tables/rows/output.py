@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.schema import CHANGE_TYPE, ROW_COMMIT_VERSION, ROW_ID, ROW_POSITION
 from lakeport.kernel.values import from_numpy, to_integers
 from lakeport.kernel.write import PhysicalBatch, RowName, RowNames, RowTransformer, WriteContext, format_row
-from lakeport.tables.operation import paths_of
+from lakeport.tables.operation import discard, paths_of
 from lakeport.workers.writing import DataWriter
 
 Positions = npt.NDArray[np.uint64]
@@ -67,7 +67,16 @@ class Inserted:
     """Names for the rows in messages; by default, their numbers."""
 
 
-RowChange = Updated | Copied | Kept | Deleted | Inserted
+@dataclass(frozen=True, eq=False)
+class Edited:
+    """Part of a file that is written anew, to a path that `new_file` gave; the last part has the action."""
+
+    file: Add | None = None
+    updated_rows: int = 0
+    copied_rows: int = 0
+
+
+RowChange = Updated | Copied | Kept | Deleted | Inserted | Edited
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,8 @@ class RowOutput:
         self._rows = self._stack.enter_context(DataWriter(engine, moved))
         self._images = self._stack.enter_context(DataWriter(engine, moved.for_changes()))
         self._inserted_rows = self._updated_rows = self._copied_rows = 0
+        self._edited: list[Add] = []
+        self._new_paths: list[str] = []
 
     def __enter__(self) -> RowOutput:
         return self
@@ -113,6 +124,14 @@ class RowOutput:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+        if kind is not None:
+            discard(self._engine, self._new_paths)
+
+    def new_file(self, partition_values: Mapping[str, str | None]) -> str:
+        """A path for a file in a partition, which is deleted if this output fails. Thread-safe."""
+        path = f"{self._context.table_root}/{self._context.new_file(partition_values)}"
+        self._new_paths.append(path)
+        return path
 
     def write(self, change: RowChange) -> None:
         """Raises `InvalidDataError` and `ConstraintError`."""
@@ -125,6 +144,10 @@ class RowOutput:
             case Kept(part):
                 self._rows.write_physical(part)
                 self._copied_rows += part.data.num_rows
+            case Edited(file, updated_rows, copied_rows):
+                self._edited += [] if file is None else [file]
+                self._updated_rows += updated_rows
+                self._copied_rows += copied_rows
             case Deleted(rows):
                 self._write_image(rows, "delete")
             case Inserted(rows, name_row):
@@ -137,7 +160,7 @@ class RowOutput:
         self._write_image(complete, "insert")
 
     def _update(self, before: pa.RecordBatch, after: pa.RecordBatch, name_row: RowNames | None) -> None:
-        complete = self._updated.checked(_as_updated(after), name_row or _by_values(before))
+        complete = self._updated.checked(as_updated(after), name_row or by_values(before))
         self._rows.write(complete)
         self._updated_rows += after.num_rows
         self._write_image(before, "update_preimage")
@@ -146,7 +169,7 @@ class RowOutput:
     def finish(self) -> WrittenRows:
         """Finish all writes."""
         files, images = self._rows.finish(), self._images.finish()
-        return WrittenRows(files, images, self._inserted_rows, self._updated_rows, self._copied_rows)
+        return WrittenRows([*files, *self._edited], images, self._inserted_rows, self._updated_rows, self._copied_rows)
 
     # Lazy: a pure delete need not understand the constraints.
 
@@ -175,12 +198,12 @@ def split_rows(rows: pa.RecordBatch, positions: Positions | None) -> tuple[pa.Re
     return rows.filter(from_numpy(~others)), rows.filter(from_numpy(others))
 
 
-def _as_updated(rows: pa.RecordBatch) -> pa.RecordBatch:
+def as_updated(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Drop the last-changed versions: this commit sets them."""
     return _without(rows, ROW_POSITION.name, ROW_COMMIT_VERSION.name)
 
 
-def _by_values(rows: pa.RecordBatch) -> RowNames:
+def by_values(rows: pa.RecordBatch) -> RowNames:
     """Name rows of the table by value: users cannot know their numbers."""
     plain = _own_columns(rows)
     return lambda row: RowName(f"the row with {format_row(plain, row, plain.schema.names)}")

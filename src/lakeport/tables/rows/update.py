@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeport.kernel.engine import Engine
-from lakeport.kernel.expressions import Expression
+from lakeport.kernel.expressions import Expression, columns_in
 from lakeport.kernel.schema import StructType
 from lakeport.tables.input.assignments import Assignments, Path, Value, parse_assignments
 from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
@@ -65,6 +65,16 @@ class _SetColumns:
     schema: StructType
     given: Mapping[Path, Value]
 
-    def open(self, engine: Engine) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
-        assignments = Assignments.bind(engine, self.schema, self.given)
+    @property
+    def sets(self) -> frozenset[str]:
+        return frozenset(path[0] for path in self.given)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        values = (value for value in self.given.values() if isinstance(value, Expression))
+        names = (column.path[0] for value in values for column in columns_in(value))
+        return frozenset(self.schema.resolve((name,))[0].name for name in names)
+
+    def open(self, engine: Engine, columns: StructType) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
+        assignments = Assignments.bind(engine, columns, self.given)
         return lambda rows: iter([Updated(rows, assignments(rows))])

@@ -1,0 +1,162 @@
+"""The new values of a file that is edited, row group by row group and column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lakeport.kernel.data_files import make_batch, physical_field
+from lakeport.kernel.engine import Engine, FileEditor
+from lakeport.kernel.schema import ROW_POSITION, StructField, arrow_field
+from lakeport.kernel.values import from_numpy, to_integers
+from lakeport.kernel.write import RowTransformer, StatsCollector, WriteContext, to_stored
+from lakeport.tables.rows.changes import FileChange
+from lakeport.tables.rows.output import Updated, as_updated, by_values, split_rows
+from lakeport.workers.reading import RowReader
+
+_BATCH_ROWS = 1 << 16
+
+_Places = npt.NDArray[np.int64]
+"""Ascending positions in a row group."""
+
+
+@dataclass(frozen=True)
+class EditedColumn:
+    """A column that changes."""
+
+    logical: pa.Field
+    found: pa.Field
+    """How it is found in files."""
+    written: pa.Field
+    """How it is written."""
+    stats: tuple[tuple[str, ...], ...]
+    """Its physical paths with statistics."""
+
+    @classmethod
+    def of(cls, field: StructField, context: WriteContext) -> EditedColumn:
+        found = physical_field(field, context.mapping_mode)
+        written = context.physical_schema.field(found.name)
+        stats = tuple(path for path in context.stats_columns if path[0] == found.name)
+        return cls(arrow_field(field), found, written, stats)
+
+    @property
+    def name(self) -> str:
+        return str(self.found.name)
+
+
+@dataclass(frozen=True)
+class _NewValues:
+    """Of updated rows."""
+
+    places: _Places
+    rows: pa.RecordBatch
+
+
+class EditedFile:
+    """Computes the new values of one file and hands them to its editor. Reads one column of a row group at a time,
+    besides what the updated rows are computed from."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        reader: RowReader,
+        change: FileChange,
+        columns: Sequence[EditedColumn],
+        update: Callable[[pa.RecordBatch], Iterator[Updated]],
+        transformer: RowTransformer,
+        editor: FileEditor,
+    ) -> None:
+        self._engine, self._reader, self._change = engine, reader, change
+        self._columns, self._update, self._transformer, self._editor = columns, update, transformer, editor
+        self._starts = [0, *accumulate(editor.row_groups)]
+        self._collectors = {column.name: StatsCollector(column.stats) for column in columns}
+        self.updated_rows = 0
+
+    @property
+    def statistics(self) -> list[StatsCollector]:
+        """Of the columns that change, in all rows."""
+        return list(self._collectors.values())
+
+    def write(self, group: int) -> None:
+        """Write a row group. Raises `InvalidDataError`."""
+        new = self._new_values(group) if self._has_updates(group) else None
+        self.updated_rows += 0 if new is None else len(new.places)
+        self._editor.replace(group, self._replaced(group, new))
+
+    def _has_updates(self, group: int) -> bool:
+        if self._change.updated is None:
+            return True
+        first, last = np.searchsorted(self._change.updated, self._starts[group : group + 2])
+        return bool(first < last)
+
+    def _new_values(self, group: int) -> _NewValues:
+        """Raises `InvalidDataError`."""
+        updates = [found for rows in self._rows_to_update(group) for found in self._update(rows)]
+        rows = pa.concat_batches([self._checked(found) for found in updates])
+        positions = np.concatenate([to_integers(found.before.column(ROW_POSITION.name)) for found in updates])
+        order = np.argsort(positions, kind="stable")
+        return _NewValues(positions[order] - self._starts[group], rows.take(from_numpy(order)))
+
+    def _rows_to_update(self, group: int) -> Iterator[pa.RecordBatch]:
+        read = partial(self._editor.read, group, batch_size=_BATCH_ROWS)
+        for rows in self._reader.rows_of(self._engine, self._change.file, read):
+            updated, _ = split_rows(rows, self._change.updated)
+            if updated.num_rows:
+                yield updated
+
+    def _checked(self, found: Updated) -> pa.RecordBatch:
+        rows = self._transformer.checked(as_updated(found.after), found.name_row or by_values(found.before))
+        return rows.select([column.logical.name for column in self._columns])
+
+    def _replaced(self, group: int, new: _NewValues | None) -> Iterator[pa.Table]:
+        """All values of each column that changes."""
+        for column in self._columns:
+            if new is None and column.name not in self._editor.renewed and not column.stats:
+                continue
+            old = self._stored(group, column)
+            values = old if new is None else _replace(old, new.places, self._values(column, new))
+            schema = pa.schema([column.written])
+            self._collectors[column.name].add(make_batch([values], schema, len(values)))
+            if column.name in self._editor.renewed or not _are_same(values, old):
+                yield pa.Table.from_arrays([values], schema=schema)
+
+    def _values(self, column: EditedColumn, new: _NewValues) -> pa.Array:
+        return to_stored(new.rows.column(column.logical.name), column.logical, column.written)
+
+    def _stored(self, group: int, column: EditedColumn) -> pa.Array:
+        batches = [batch.column(0) for batch in self._editor.read(group, pa.schema([column.found]))]
+        return pa.concat_arrays(batches) if batches else pa.nulls(0, column.found.type)
+
+
+def _are_same(values: pa.Array, old: pa.Array) -> bool:
+    """Whether values are the old ones. Zeros have signs, and NaN is not itself, so other floats are not compared."""
+    if values is old:
+        return True
+    return not _has_floats(values.type) and bool(values.equals(old))
+
+
+def _has_floats(data_type: pa.DataType) -> bool:
+    return types.is_floating(data_type) or any(
+        _has_floats(data_type.field(i).type) for i in range(data_type.num_fields)
+    )
+
+
+def _replace(old: pa.Array, places: _Places, values: pa.Array) -> pa.Array:
+    """The old values with others at some places."""
+    if len(values) == len(old):
+        return values
+    if types.is_nested(old.type):
+        order = np.arange(len(old), dtype=np.int64)
+        order[places] = np.arange(len(old), len(old) + len(places))
+        return pa.concat_arrays([old, values]).take(from_numpy(order))
+    mask = np.zeros(len(old), np.bool_)
+    mask[places] = True
+    return pc.replace_with_mask(old, from_numpy(mask), values)
