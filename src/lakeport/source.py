@@ -18,7 +18,7 @@ from lakeport.kernel.changes import (
 )
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
-from lakeport.kernel.log import CommitInfo, find_segment
+from lakeport.kernel.log import CommitInfo
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot, Table
 
@@ -116,7 +116,7 @@ class PathTable:
         return snapshot.history(limit)
 
     def latest_version(self) -> int:
-        return find_segment(self.engine.storage, self._table.root).version
+        return self._table.latest_version()
 
     def version_since(self, moment: Moment) -> int:
         return first_version_since(self._table, moment)

@@ -139,10 +139,6 @@ class SpilledRows:
         return pa.ipc.read_record_batch(buffer, self.schema)
 
 
-def one_part(rows: pa.RecordBatch) -> PartNumbers:
-    return np.zeros(rows.num_rows, np.int64)
-
-
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 

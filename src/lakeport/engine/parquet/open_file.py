@@ -55,15 +55,9 @@ class OpenFile:
 
     def read(self, groups: Sequence[int], columns: Sequence[str], *, use_threads: bool) -> pa.Table:
         """All rows of row groups."""
-        return self._decoded(self._read(groups, columns, self._pool, use_threads), self._pool)
-
-    def read_selected(
-        self, groups: Sequence[int], columns: Sequence[str], selection: pa.BooleanArray, *, use_threads: bool
-    ) -> pa.Table:
-        """Some rows of row groups. The others stay encoded, in memory that is soon used again."""
-        rows = self._read(groups, columns, None, use_threads)
-        pool = self._pool if selection.true_count > len(selection) // 2 else None
-        return self._decoded(pc.filter(rows, selection, memory_pool=pool), pool)
+        reader = self._reader(self._repeating(columns), self._pool, self.metadata)
+        rows = reader.read_row_groups(groups, self._leaves(columns), use_threads=use_threads)
+        return self._decoded(rows, self._pool)
 
     def batches(
         self, size: int, groups: Sequence[int], columns: Sequence[str], *, use_threads: bool = False
@@ -77,12 +71,6 @@ class OpenFile:
         """All rows of row groups and all columns. Columns named in `texts` stay dictionaries."""
         reader = self._reader(texts, self._pool, self.metadata)
         return iter(reader.iter_batches(size, groups, use_threads=False))
-
-    def _read(
-        self, groups: Sequence[int], columns: Sequence[str], pool: pa.MemoryPool | None, use_threads: bool
-    ) -> pa.Table:
-        reader = self._reader(self._repeating(columns), pool, self.metadata)
-        return reader.read_row_groups(groups, self._leaves(columns), use_threads=use_threads)
 
     def _reader(
         self, texts: Sequence[str], pool: pa.MemoryPool | None, metadata: pq.FileMetaData | None
