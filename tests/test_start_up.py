@@ -87,13 +87,25 @@ def test_duckdb_reads_files_without_pandas_and_storage_clients(table: str, query
     assert loaded.isdisjoint({"pyarrow.parquet", "pyarrow.fs", "pyarrow.dataset", *_NOT_FOR_LOCAL_TABLES} - {"duckdb"})
 
 
+@pytest.mark.parametrize("command", ["head", "count", "files", "history", "schema"])
+def test_a_command_loads_nothing_to_check_texts_and_defaults(table: str, command: str) -> None:
+    arguments = ["lakeport", command, table]
+    loaded = newly_loaded(
+        f"sys.argv = {arguments!r}\nfrom lakeport.cli import main\ntry: main()\nexcept SystemExit: pass"
+    )
+    assert "typer" in loaded
+    assert loaded.isdisjoint({"pydantic", "pyarrow.csv", "pyarrow.dataset", "pyarrow.parquet", *_NOT_FOR_LOCAL_TABLES})
+
+
 def test_a_query_that_prints_json_loads_nothing_for_other_formats_and_for_terminals(table: str) -> None:
     arguments = ["lakeport", "sql", f"select * from '{table}'", "--json"]
     loaded = newly_loaded(
         f"sys.argv = {arguments!r}\nfrom lakeport.cli import main\ntry: main()\nexcept SystemExit: pass"
     )
     assert "duckdb" in loaded
-    unneeded = {"rich", "pyarrow.csv", "pyarrow.dataset", "pyarrow.parquet", *_NOT_FOR_LOCAL_TABLES} - {"duckdb"}
+    unneeded = {"rich", "pydantic", "pyarrow.csv", "pyarrow.dataset", "pyarrow.parquet", *_NOT_FOR_LOCAL_TABLES} - {
+        "duckdb"
+    }
     assert loaded.isdisjoint(unneeded)
 
 

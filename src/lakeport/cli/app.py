@@ -16,14 +16,14 @@ from typing import Annotated, NoReturn
 
 import pyarrow as pa
 import typer
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperGroup
 from typer.main import get_command
 
+from lakeport.cli.parameters import HELP_OPTIONS, adjust_parameters
 from lakeport.errors import InvalidDataError, InvalidFilterError, LakeportError, visible
 from lakeport.version import __version__
 
 _DEBUG = "--debug"
-_HELP_OPTIONS = ["-h", "--help"]
 _KILLED = 128
 """Shells report this plus the number of the signal that killed a program."""
 _OPTIONS = {
@@ -81,7 +81,7 @@ def application(arguments: Sequence[str]) -> TyperGroup:
         help="Share, read, write and convert Delta tables.",
         epilog=f"Add {_DEBUG} anywhere on the line to see the traceback of a failure.",
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": _HELP_OPTIONS},
+        context_settings={"help_option_names": HELP_OPTIONS},
     )
     app.callback(invoke_without_command=True)(lakeport)
     called = arguments[0] if arguments else None
@@ -96,19 +96,8 @@ def application(arguments: Sequence[str]) -> TyperGroup:
                     app.command(name, rich_help_panel=panel)(command)
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    _hide_flag_types(group)
+    adjust_parameters(group)
     return group
-
-
-def _hide_flag_types(group: TyperGroup) -> None:
-    """In help texts, show no type for flags: they take no value."""
-    for command in (group, *group.commands.values()):
-        if isinstance(command, TyperGroup) and command is not group:
-            _hide_flag_types(command)
-            continue
-        for option in command.get_params(typer.Context(command, help_option_names=_HELP_OPTIONS)):
-            if isinstance(option, TyperOption) and option.is_flag:
-                option.metavar = ""
 
 
 def lakeport(
