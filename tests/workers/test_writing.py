@@ -75,6 +75,18 @@ def test_a_file_ends_at_the_target_size(tmp_path: Path) -> None:
     assert sum(json.loads(add.stats or "")["numRecords"] for add in adds) == 3_600_000
 
 
+@pytest.mark.parametrize(("gathers", "files"), [("true", 1), ("false", 2)])
+def test_a_table_that_gathers_rows_gets_files_of_the_target_size_one_after_another(
+    tmp_path: Path, gathers: str, files: int
+) -> None:
+    context = context_at(tmp_path, **{"delta.autoOptimize.optimizeWrite": gathers})
+    noise = np.random.default_rng(1)
+    rows = pa.record_batch({"id": noise.integers(0, 1 << 60, 1_000_000), "key": pa.array(["x"] * 1_000_000)})
+    adds = write_rows(default_engine(), context, [rows] * 12, lanes=None if gathers == "true" else 2)
+    assert len(adds) == files
+    assert sum(json.loads(add.stats or "")["numRecords"] for add in adds) == 12_000_000
+
+
 def test_two_thousand_partitions_get_one_file_each(tmp_path: Path) -> None:
     adds = write_rows(default_engine(), context_at(tmp_path, ("key",)), batches(4, 100_000, keys=2000))
     assert len(adds) == 2000

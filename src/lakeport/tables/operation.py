@@ -15,7 +15,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.maintenance import finish_commit
 from lakeport.kernel.paths import parse_target, resolve_path
 from lakeport.kernel.snapshot import Snapshot, Table
-from lakeport.kernel.transaction import Transaction, update_table
+from lakeport.kernel.transaction import Committed, Transaction, update_table
 
 StorageOptions = Mapping[str, Any] | None
 Progress = Callable[[int, int], object]
@@ -89,9 +89,18 @@ def _is_version(number: Any) -> bool:
 def finish(transaction: Transaction, written: Sequence[str] = ()) -> Result:
     """Commit, then run the post-commit work. Commits nothing if nothing changed. If the commit definitely failed,
     deletes the files written for it, given by path."""
-    metrics = dict(transaction.metrics)
+    return result_of(transaction, commit(transaction, written))
+
+
+def result_of(transaction: Transaction, committed: Committed | None) -> Result:
+    version = snapshot_of(transaction).version if committed is None else committed.version
+    return Result(version, dict(transaction.metrics))
+
+
+def commit(transaction: Transaction, written: Sequence[str] = ()) -> Committed | None:
+    """See `finish`; None if nothing changed."""
     if transaction.changes_nothing and transaction.snapshot is not None:
-        return Result(transaction.snapshot.version, metrics)
+        return None
     try:
         committed = transaction.commit()
     except Exception as error:
@@ -99,7 +108,7 @@ def finish(transaction: Transaction, written: Sequence[str] = ()) -> Result:
             discard(transaction.engine, written)
         raise
     finish_commit(transaction.engine, committed, transaction.snapshot)
-    return Result(committed.version, metrics)
+    return committed
 
 
 def has_surely_failed(error: BaseException | None) -> bool:

@@ -51,8 +51,8 @@ def write_rows(
 ) -> list[Add]:
     """Write the rows to data files that no commit refers to yet. On failure, deletes them.
 
-    `lanes` is the number of files per partition written at once: with 1, rows keep their order and go to one file until
-    it reaches the target size."""
+    `lanes` is the number of files per partition written at once: with 1, or if the table gathers rows, rows keep their
+    order and go to one file until it reaches the target size."""
     with DataWriter(engine, context, lanes) as writer:
         for batch in batches:
             writer.write(batch)
@@ -96,7 +96,8 @@ class DataWriter:
     """Takes logical rows; `finish` returns the files. Leaving it by an exception deletes them."""
 
     def __init__(self, engine: Engine, context: WriteContext, lanes: int | None = None) -> None:
-        self._engine, self._context, self._lanes = engine, context, lanes or min(pa.cpu_count(), _MOST_LANES)
+        self._engine, self._context = engine, context
+        self._lanes = lanes or (1 if context.gathers_rows else min(pa.cpu_count(), _MOST_LANES))
         self._transformer = RowTransformer(engine, context)
         self._gathered = _Waiting()
         self._waiting: dict[_Key, _Waiting] = {}

@@ -18,7 +18,8 @@ from lakeport.kernel.definition.properties import (
     ENABLE_DELETION_VECTORS, ENABLE_EXPIRED_LOG_CLEANUP, ENABLE_IN_COMMIT_TIMESTAMPS, ENABLE_ROW_TRACKING,
     ENABLE_TYPE_WIDENING, INDEXED_COLUMNS, ISOLATION_LEVEL, LOG_RETENTION, ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN,
     STATS_COLUMNS, TARGET_FILE_SIZE, TIMESTAMP_ENABLEMENT, TIMESTAMPS_SINCE, TIMESTAMPS_SINCE_VERSION,
-    TRANSACTION_RETENTION, Configuration, check_removable, constraints_in, parse_interval, parse_size, spelled_property,
+    TRANSACTION_RETENTION, Configuration, check_removable, compacts_after_writes, constraints_in, gathers_rows,
+    parse_interval, parse_size, spelled_property,
 )  # fmt: skip
 from lakeport.kernel.definition.row_tracking import (
     ROW_TRACKING_DOMAIN, assign_row_ids, assigns_row_ids, high_water_mark, row_tracking_domain,

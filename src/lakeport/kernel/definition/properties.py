@@ -127,6 +127,16 @@ _AN_INTERVAL = "an interval such as 'interval 7 days'; months and years have no 
 _WEEK = 7 * 86_400_000
 
 APPEND_ONLY = _flag("appendOnly")
+_AUTO_OPTIMIZE = _flag("autoOptimize")
+_AUTO_COMPACT = Property(
+    "delta.autoOptimize.autoCompact",
+    "",
+    _one_of("true", "auto", "legacy", "false"),
+    "true, auto or legacy (which all mean the same here), or false",
+)
+_OPTIMIZE_WRITE: Property[bool | None] = Property(
+    "delta.autoOptimize.optimizeWrite", None, _parse_bool, "true or false"
+)
 ENABLE_CHANGE_DATA_FEED = _flag("enableChangeDataFeed")
 ENABLE_DELETION_VECTORS = _flag("enableDeletionVectors")
 ENABLE_EXPIRED_LOG_CLEANUP = _flag("enableExpiredLogCleanup", default=True)
@@ -190,9 +200,6 @@ TIMESTAMP_ENABLEMENT = (TIMESTAMPS_SINCE_VERSION.name, TIMESTAMPS_SINCE.name)
 _KNOWN = {known.name: known for known in tuple(vars().values()) if isinstance(known, Property)}
 """All properties above, by name."""
 _FOR_OTHERS = {
-    "delta.autoOptimize",
-    "delta.autoOptimize.autoCompact",
-    "delta.autoOptimize.optimizeWrite",
     "delta.checkpointRetentionDuration",
     "delta.dataSkippingStringPrefixLength",
     "delta.dropFeatureTruncateHistory.retentionDuration",
@@ -210,6 +217,18 @@ _KEPT_BY_WRITERS = {
     ROW_ID_COLUMN.name,
     *TIMESTAMP_ENABLEMENT,
 }
+
+
+def compacts_after_writes(configuration: Configuration) -> bool:
+    """Whether writers are to compact small files. `delta.autoOptimize` is the older name of this and of
+    `gathers_rows`."""
+    return (_AUTO_COMPACT.of(configuration) or str(_AUTO_OPTIMIZE.of(configuration)).lower()) != "false"
+
+
+def gathers_rows(configuration: Configuration) -> bool:
+    """Whether writers are to gather the rows of a partition into few files."""
+    own = _OPTIMIZE_WRITE.of(configuration)
+    return _AUTO_OPTIMIZE.of(configuration) if own is None else own
 
 
 def check_properties(properties: Mapping[str, str]) -> None:

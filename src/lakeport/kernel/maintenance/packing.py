@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from lakeport.kernel.actions import Add
 from lakeport.kernel.data_files import decode_num_records
 from lakeport.kernel.scan import ScanFile
 
@@ -33,11 +34,11 @@ def by_partition(files: Iterable[ScanFile]) -> list[Bin]:
     """The files of each partition."""
     partitions: dict[tuple[tuple[str, str | None], ...], list[ScanFile]] = defaultdict(list)
     for file in files:
-        partitions[_partition(file)].append(file)
+        partitions[partition_of(file)].append(file)
     return [tuple(found) for found in partitions.values()]
 
 
-def _partition(file: ScanFile) -> tuple[tuple[str, str | None], ...]:
+def partition_of(file: ScanFile | Add) -> tuple[tuple[str, str | None], ...]:
     return tuple(sorted((name, value or None) for name, value in file.partition_values.items()))
 
 

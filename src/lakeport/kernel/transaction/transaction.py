@@ -35,6 +35,7 @@ from lakeport.kernel.definition import (
     column_mapping_mode,
     constraints_of,
     define_table,
+    gathers_rows,
 )
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
 from lakeport.kernel.engine import Engine
@@ -102,6 +103,7 @@ class Transaction:
             tight_bounds="deletionVectors" in (self.protocol.writer_features or ()),
             constraints=constraints_of(configuration, self.schema, self.root),
             target_file_size=TARGET_FILE_SIZE.of(configuration),
+            gathers_rows=gathers_rows(configuration),
             compression=COMPRESSION.of(configuration),
             now=self.started,
             row_id_column=ROW_ID_COLUMN.of(configuration) if keep else None,

@@ -48,6 +48,8 @@ class WriteContext(Portable, frozen=True, kw_only=True, dict=True):
     constraints: dict[str, str] = msgspec.field(default_factory=dict)
     """SQL conditions by name."""
     target_file_size: int = 128 << 20
+    gathers_rows: bool = False
+    """Whether to write few files of the target size rather than several at once."""
     compression: str = "snappy"
     now: int = 0
     """The value of `current_timestamp()`, in milliseconds since the epoch."""

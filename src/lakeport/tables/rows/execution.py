@@ -22,7 +22,8 @@ from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.write import WriteContext
-from lakeport.tables.operation import Result, discard, finish, snapshot_of
+from lakeport.tables.compaction import finish_write
+from lakeport.tables.operation import Result, discard, snapshot_of
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
 from lakeport.tables.rows.editing import CannotEditError, Editing
 from lakeport.tables.rows.output import Copied, Deleted, Kept, Positions, RowChange, RowOutput, WrittenRows, split_rows
@@ -48,7 +49,7 @@ def execute(transaction: Transaction, changes: RowChanges, workers: Workers | No
     except BaseException:
         discard(transaction.engine, made)
         raise
-    return finish(transaction, made)
+    return finish_write(transaction, made, workers)
 
 
 def uses_vectors(transaction: Transaction) -> bool:

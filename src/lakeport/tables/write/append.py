@@ -16,6 +16,7 @@ from lakeport.kernel.schema import StructType, schema_from_arrow
 from lakeport.kernel.schema import evolution as schema_changes
 from lakeport.kernel.snapshot import Table
 from lakeport.kernel.transaction import Transaction, create_table
+from lakeport.tables.compaction import finish_write
 from lakeport.tables.input.rows import to_reader
 from lakeport.tables.input.schema import SchemaInput, check_defaults, check_text, to_schema
 from lakeport.tables.operation import Result, StorageOptions, begin, finish, open_snapshot, paths_of, table_at
@@ -141,7 +142,7 @@ def describe_append(transaction: Transaction) -> None:
 
 def _write(transaction: Transaction, batches: Iterable[pa.RecordBatch]) -> Result:
     """Write and commit rows."""
-    return finish(transaction, paths_of(transaction.root, add_rows(transaction, batches)))
+    return finish_write(transaction, paths_of(transaction.root, add_rows(transaction, batches)))
 
 
 def add_missing_columns(transaction: Transaction, given: pa.Schema | StructType) -> None:

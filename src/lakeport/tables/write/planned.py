@@ -25,7 +25,8 @@ from lakeport.kernel.schema import DEFAULT, GENERATION_EXPRESSION, StructType
 from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import ParkedTransaction, Transaction, park
 from lakeport.kernel.write import RowTransformer, WriteContext, decode_adds, encode_adds
-from lakeport.tables.operation import Result, begin, claim, discard, finish, paths_of
+from lakeport.tables.compaction import finish_write
+from lakeport.tables.operation import Result, begin, claim, discard, paths_of
 from lakeport.tables.rows.execution import uses_vectors
 from lakeport.tables.rows.output import Inserted, RowOutput
 from lakeport.tables.write.append import add_missing_columns, begin_create, describe_append, stage_files
@@ -163,7 +164,7 @@ def commit_files(
     if planned.replacing is not None:
         return replace_by_files(transaction, planned.replacing, files, images)
     stage_files(transaction, files)
-    return finish(transaction, paths_of(transaction.root, files))
+    return finish_write(transaction, paths_of(transaction.root, files))
 
 
 def discard_files(engine: Engine, planned: PlannedWrite, written: Iterable[WrittenFiles]) -> None:
