@@ -132,7 +132,8 @@ class Rows(Generic[_Plan]):
     # Rows
 
     def to_batches(self, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Stream the rows as Arrow batches of at most `batch_size` rows, in bounded memory."""
+        """Stream the rows as Arrow batches of at most `batch_size` rows, in bounded memory: wide rows and long texts
+        make batches of fewer rows."""
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         plan = self.plan()

@@ -11,8 +11,9 @@ from lakeport.engine.editing.editor import ParquetEditor
 from lakeport.engine.editing.footer import NotEditableError
 from lakeport.engine.editing.original import Original
 from lakeport.engine.parquet import ParquetFiles
+from lakeport.engine.parquet.batch_size import BatchSize
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
-from lakeport.engine.parquet.reading import DEFAULT_BATCH_SIZE, parquet_errors
+from lakeport.engine.parquet.reading import parquet_errors
 from lakeport.kernel.engine import FileSplit, FileStatus
 
 
@@ -30,7 +31,7 @@ class EditableParquetFiles(ParquetFiles):
             def read(group: int, schema: pa.Schema, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
                 split = FileSplit(file, group, group + 1)
                 with parquet_errors(file.path):
-                    yield from self._read_split(opened, source, split, schema, None, batch_size or DEFAULT_BATCH_SIZE)
+                    yield from self._read_split(opened, source, split, schema, None, BatchSize.of(batch_size))
 
             try:
                 editor = ParquetEditor(Original(source), columns, written, compression)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from lakeport.engine.parquet.batch_size import BatchSize
 from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.errors import UnsupportedFeatureError
 from lakeport.kernel.data_files import make_batch, map_leaves
@@ -62,7 +63,7 @@ class LegacyCalendar:
     def changes(self, file: OpenFile) -> bool:
         """Whether conversion changes any value in the file. Raises the errors of `convert`."""
         columns = [field.name for field in file.schema_arrow if _holds_times(field.type)]
-        batches = file.batches(_BATCH, range(file.metadata.num_row_groups), columns) if columns else ()
+        batches = file.batches(BatchSize.of(_BATCH), range(file.metadata.num_row_groups), columns) if columns else ()
         return any(not self.convert(batch).equals(batch) for batch in batches)
 
     def _converted(self, array: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from lakeport.engine.parquet.batch_size import BatchSize, ChunkSizes, joined
 from lakeport.engine.storage.ranges import Range, RangeInput
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 _INDEX_BYTES = 2
 """Text takes more than this per value if its dictionary is long, or was given up."""
+_DICTIONARY_BYTES = 1 << 20
+"""Few writers make larger ones."""
+_BUFFERED_FROM = 64 << 20
+"""Encoded bytes of a row group's columns: pyarrow loads all of them before it decodes any, unless it has a buffer."""
+_BUFFER = 1 << 20
 
 
 def read_footer(path: str) -> pq.FileMetaData:
@@ -60,12 +66,20 @@ class OpenFile:
         return self._decoded(rows, self._pool)
 
     def batches(
-        self, size: int, groups: Sequence[int], columns: Sequence[str], *, use_threads: bool = False
+        self, size: BatchSize, groups: Sequence[int], columns: Sequence[str], *, use_threads: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """All rows of row groups, in batches."""
-        reader = self._reader(self._repeating(columns), self._pool, self.metadata)
-        for batch in reader.iter_batches(size, groups, self._leaves(columns), use_threads=use_threads):
-            yield from self._decoded(pa.Table.from_batches([batch]), self._pool).to_batches()
+        texts = self._repeating(columns, 0 if size.bytes is None else _DICTIONARY_BYTES)
+        sizes, leaves = self.sizes(groups, columns, texts), self._leaves(columns)
+        buffer = _BUFFER if size.bytes is not None and sizes.largest_group > _BUFFERED_FROM else 0
+        reader = self._reader(texts, self._pool, self.metadata, buffer)
+        steps = reader.iter_batches(sizes.rows_of(size), groups, leaves, use_threads=use_threads)
+        for rows in joined(steps, size):
+            yield from self._decoded(rows.combine_chunks(self._pool), self._pool).to_batches()
+
+    def sizes(self, groups: Sequence[int], columns: Sequence[str], kept: Sequence[str] = ()) -> ChunkSizes:
+        """Columns in `kept` stay dictionaries."""
+        return ChunkSizes.of(self.metadata, groups, self._leaves(columns), {self._places[text][0] for text in kept})
 
     def encoded_batches(self, size: int, groups: Sequence[int], texts: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All rows of row groups and all columns. Columns named in `texts` stay dictionaries."""
@@ -73,7 +87,7 @@ class OpenFile:
         return iter(reader.iter_batches(size, groups, use_threads=False))
 
     def _reader(
-        self, texts: Sequence[str], pool: pa.MemoryPool | None, metadata: pq.FileMetaData | None
+        self, texts: Sequence[str], pool: pa.MemoryPool | None, metadata: pq.FileMetaData | None, buffer: int = 0
     ) -> ParquetReader:
         """Opening one takes 10 µs, and 30 if it reads the footer."""
         from pyarrow._parquet import ParquetReader
@@ -83,6 +97,7 @@ class OpenFile:
             self._source,
             metadata=metadata,
             read_dictionary=texts,
+            buffer_size=buffer,
             coerce_int96_timestamp_unit="us",
             pre_buffer=False,
         )
@@ -100,21 +115,22 @@ class OpenFile:
                 places.setdefault(".".join(path[:length]), []).append(leaf)
         return places
 
-    def _repeating(self, columns: Sequence[str]) -> list[str]:
-        return [column for column in columns if self._repeats(column)]
+    def _repeating(self, columns: Sequence[str], dictionary_bytes: int = 0) -> list[str]:
+        return [column for column in columns if self._repeats(column, dictionary_bytes)]
 
-    def _repeats(self, column: str) -> bool:
-        """Whether a column is text with few distinct values."""
+    def _repeats(self, column: str, dictionary_bytes: int) -> bool:
+        """Whether a column is text with few distinct values, or with a dictionary of at most so many bytes."""
         index = self.schema_arrow.get_field_index(column)
         is_text = index >= 0 and types.is_string(self.schema_arrow.field(index).type)
-        return is_text and self.takes_at_most(column, _INDEX_BYTES)
+        return is_text and self.takes_at_most(column, _INDEX_BYTES, dictionary_bytes)
 
-    def takes_at_most(self, column: str, bytes_per_value: int) -> bool:
+    def takes_at_most(self, column: str, bytes_per_value: int, dictionary_bytes: int = 0) -> bool:
         """Whether a column is encoded by a dictionary, in no more bytes than these."""
         (place,) = self._places[column]
         groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
         return all(
-            chunk.has_dictionary_page and chunk.total_uncompressed_size <= bytes_per_value * chunk.num_values
+            chunk.has_dictionary_page
+            and chunk.total_uncompressed_size <= bytes_per_value * chunk.num_values + dictionary_bytes
             for chunk in (group.column(place) for group in groups)
         )
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lakeport.engine.expressions.literals import fits
+from lakeport.engine.parquet.batch_size import BatchSize
 from lakeport.engine.parquet.row_filter import FoundRows
 from lakeport.engine.parquet.row_groups import SMALL, RowGroups
 from lakeport.kernel.data_files import conform
@@ -87,8 +88,10 @@ class PolarsRows:
         translated = _translated(predicate, {field.name: field.type for field in schema})
         return None if translated is None else cls(translated)
 
-    def rows(self, groups: RowGroups, schema: pa.Schema, batch_size: int) -> FoundRows | None:
-        if groups.rows > batch_size and groups.size > _MOST_AT_ONCE:
+    def rows(self, groups: RowGroups, schema: pa.Schema, size: BatchSize) -> FoundRows | None:
+        if groups.rows > size.rows and groups.size > _MOST_AT_ONCE:
+            return None
+        if size.bytes is not None and groups.about_bytes(schema) > 2 * size.bytes:
             return None
         if not groups.is_local or groups.calendar is not None or not _is_stored(groups, schema):
             return None
@@ -111,7 +114,7 @@ class PolarsRows:
         found = scan.filter(self.filter).select(*schema.names, ROW_INDEX.name).collect()
         table = found.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
         (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-        return conform(batch, schema, path=groups.path), found[ROW_INDEX.name].to_numpy().astype("int64")
+        return iter([conform(batch, schema, path=groups.path)]), found[ROW_INDEX.name].to_numpy().astype("int64")
 
 
 def _is_exact(field: pa.Field) -> bool:

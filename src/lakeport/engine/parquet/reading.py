@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, chain, islice, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.engine.clock import system_clock
+from lakeport.engine.parquet.batch_size import DEFAULT_ROWS, BatchSize
 from lakeport.engine.parquet.encoded import texts_to_keep_encoded
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet.open_file import OpenFile
@@ -27,7 +29,8 @@ from lakeport.kernel.values import from_numpy
 from lakeport.workers.memory import pool_for
 from lakeport.workers.ordered import await_turn, in_order
 
-DEFAULT_BATCH_SIZE = 256 * 1024
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 def suitable_filters(file: FileStatus, predicate: Expression, schema: pa.Schema) -> list[RowFilter]:
@@ -58,7 +61,7 @@ class ParquetFiles:
     ) -> Iterator[pa.RecordBatch]:
         def read(split: FileSplit) -> Iterator[pa.RecordBatch]:
             with self._open(split.file) as (file, source):
-                yield from self._read_split(file, source, split, schema, predicate, batch_size or DEFAULT_BATCH_SIZE)
+                yield from self._read_split(file, source, split, schema, predicate, BatchSize.of(batch_size))
 
         following = iter(files)
         first = list(islice(following, 2))
@@ -73,29 +76,29 @@ class ParquetFiles:
         split: FileSplit,
         schema: pa.Schema,
         predicate: Expression | None,
-        batch_size: int,
+        size: BatchSize,
     ) -> Iterator[pa.RecordBatch]:
         stored = pa.schema([f for f in schema if METADATA_COLUMN not in (f.metadata or {})])
         if any(pa.types.is_nested(field.type) for field in stored):  # pyarrow decodes less of them than 2 GB at once
-            batch_size = min(batch_size, DEFAULT_BATCH_SIZE)
+            size = BatchSize.of(min(size.rows, DEFAULT_ROWS))
         filters = [] if predicate is None else self._row_filters(split.file, predicate, stored)
         is_local = isinstance(source, pa.OSFile) and os.path.isabs(split.file.path)
-        runs = list(_row_groups(file, is_local, split, schema, predicate, batch_size))
+        runs = list(_row_groups(file, is_local, split, schema, predicate, size))
         columns = columns_to_read(list(file.schema_arrow), stored)
         file.fetch([number for groups in runs for number in groups.numbers], columns)
         await_turn()
         for groups in runs:
-            attempts = (row_filter.rows(groups, stored, batch_size) for row_filter in filters)
+            attempts = (row_filter.rows(groups, stored, size) for row_filter in filters)
             found = next((rows for rows in attempts if rows is not None), None)
             if found is None:
-                yield from _all_rows(groups, schema, stored, batch_size)
+                yield from _all_rows(groups, schema, stored, size)
             else:
-                yield from _in_batches(found, schema, batch_size)
+                yield from _found_rows(found, schema, size.rows)
 
     def read_encoded(
         self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        size = batch_size or DEFAULT_BATCH_SIZE
+        size = BatchSize.of(batch_size)
         with self._open(split.file) as (file, source):
             texts = texts_to_keep_encoded(file, schema)
             if not texts:
@@ -105,7 +108,7 @@ class ParquetFiles:
             groups = list(range(split.first_row_group, end))
             file.fetch(groups, file.schema_arrow.names)
             await_turn()
-            for batch in file.encoded_batches(size, groups, texts):
+            for batch in file.encoded_batches(size.rows, groups, texts):
                 yield _checked(batch, schema)
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
@@ -129,21 +132,23 @@ class ParquetFiles:
             yield OpenFile(source, pool_for(file.size)), source
 
 
-def _all_rows(groups: RowGroups, schema: pa.Schema, stored: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
+def _all_rows(groups: RowGroups, schema: pa.Schema, stored: pa.Schema, size: BatchSize) -> Iterator[pa.RecordBatch]:
     position = groups.start
-    for batch in groups.batches(stored, batch_size):
+    for batch in groups.batches(stored, size):
         check_text(batch)
         end = position + batch.num_rows
         yield _complete(batch, schema, range(position, end))
         position = end
 
 
-def _in_batches(found: FoundRows, schema: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
-    rows, positions = found
-    check_text(rows)
-    for start in range(0, rows.num_rows, batch_size):
-        end = start + batch_size
-        yield _complete(rows.slice(start, batch_size), schema, positions[start:end])
+def _found_rows(found: FoundRows, schema: pa.Schema, most_rows: int) -> Iterator[pa.RecordBatch]:
+    batches, positions = found
+    first = 0
+    for rows in batches:
+        check_text(rows)
+        for start in range(0, rows.num_rows, most_rows):
+            part = rows.slice(start, most_rows)
+            yield _complete(part, schema, positions[first : (first := first + part.num_rows)])
 
 
 def _row_groups(
@@ -152,7 +157,7 @@ def _row_groups(
     split: FileSplit,
     schema: pa.Schema,
     predicate: Expression | None,
-    most_rows: int,
+    size: BatchSize,
 ) -> Iterator[RowGroups]:
     """The row groups of the split that may match, those that are small together."""
     metadata, path = file.metadata, split.file.path
@@ -162,7 +167,7 @@ def _row_groups(
     calendar = LegacyCalendar.of_file(file, split.file.path)
     if predicate is not None and numbers:
         numbers = row_groups_that_may_match(file, numbers, schema, predicate, by_time=calendar is None)
-    for run in _runs(numbers, starts, most_rows):
+    for run in _runs(metadata, numbers, starts, size):
         start = starts[run[0]]
         yield RowGroups(file, path, is_local, calendar, run, start, starts[run[-1] + 1] - start)
 
@@ -190,14 +195,21 @@ def _as_array(positions: range | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]
     return np.arange(positions.start, positions.stop) if isinstance(positions, range) else positions
 
 
-def _runs(groups: list[int], starts: list[int], most: int) -> Iterator[list[int]]:
-    """Runs of consecutive row groups with at most so many rows, or single ones."""
+def _runs(
+    metadata: pq.FileMetaData, groups: Sequence[int], starts: Sequence[int], size: BatchSize
+) -> Iterator[list[int]]:
+    """Runs of consecutive row groups that a batch has room for, or single ones."""
     run: list[int] = []
+    taken = 0
     for group in groups:
-        if run and (group != run[-1] + 1 or starts[group + 1] - starts[run[0]] > most):
+        encoded = metadata.row_group(group).total_byte_size
+        too_long = run and starts[group + 1] - starts[run[0]] > size.rows
+        too_large = size.bytes is not None and taken + encoded > size.bytes
+        if run and (group != run[-1] + 1 or too_long or too_large):
             yield run
-            run = []
+            run, taken = [], 0
         run.append(group)
+        taken += encoded
     if run:
         yield run
 

@@ -5,7 +5,7 @@ The kernel applies the filter again, so a reader may always return more rows, ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -13,27 +13,29 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.engine.expressions import ArrowExpressions
+from lakeport.engine.parquet.batch_size import BatchSize, joined
 from lakeport.engine.parquet.row_groups import RowGroups
 from lakeport.errors import LakeportError
 from lakeport.kernel.expressions import Expression, columns_in
-from lakeport.kernel.values import to_mask
+from lakeport.kernel.values import from_numpy, to_mask
 
-FoundRows = tuple[pa.RecordBatch, npt.NDArray[np.int64]]
+FoundRows = tuple[Iterator[pa.RecordBatch], npt.NDArray[np.int64]]
 """Rows, and their positions in the file."""
 
 _SELECTIVE = 8
 """Row groups larger than a batch are worth a pass of their own if the filter leaves less than one row of so many."""
+_STREAM = BatchSize.of(None)
 
 
 class RowFilter(Protocol):
     """One way to find them, for one filter and one schema."""
 
-    def rows(self, groups: RowGroups, schema: pa.Schema, batch_size: int) -> FoundRows | None:
+    def rows(self, groups: RowGroups, schema: pa.Schema, size: BatchSize) -> FoundRows | None:
         """The rows that may match, without metadata columns; None if the row groups must be read as a whole."""
 
 
 class ColumnsFirst:
-    """Decodes the columns of the filter first, and a few of the others at a time, of which it keeps the rows left."""
+    """Decodes the columns of the filter first, and then the others, of which it keeps the rows left."""
 
     def __init__(
         self, keys: list[pa.Field], select: Callable[[pa.RecordBatch, pa.BooleanArray | None], pa.BooleanArray]
@@ -52,36 +54,59 @@ class ColumnsFirst:
         except LakeportError:
             return None
 
-    def rows(self, groups: RowGroups, schema: pa.Schema, batch_size: int) -> FoundRows | None:
-        decoded = groups.columns(self._keys)
+    def rows(self, groups: RowGroups, schema: pa.Schema, size: BatchSize) -> FoundRows | None:
         try:
-            selection = None if decoded is None else self._select(decoded, None)
+            searched = [self._searched(batch) for batch in groups.batches(pa.schema(self._keys), _STREAM)]
         except LakeportError:  # of a row that the kernel may not select
             return None
-        if decoded is None or selection is None:
+        if not searched:
             return None
-        if groups.rows > batch_size and selection.true_count * _SELECTIVE > groups.rows:
+        keys, mask = pa.Table.from_batches([kept for kept, _ in searched]), np.concatenate([m for _, m in searched])
+        is_large = groups.rows > size.rows or keys.nbytes > size.most_bytes
+        if is_large and len(keys) * _SELECTIVE > groups.rows:
             return None
-        return self._completed(groups, schema, decoded, selection)
+        return _completed(groups, schema, keys, mask, size), groups.start + np.flatnonzero(mask)
 
-    def _completed(
-        self, groups: RowGroups, schema: pa.Schema, keys: pa.RecordBatch, selection: pa.BooleanArray
-    ) -> FoundRows | None:
-        found = _columns_of(_kept(keys, selection))
-        others = [field for field in schema if field.name not in found] if selection.true_count else []
-        at_once = 2 * pa.cpu_count()
-        for first in range(0, len(others), at_once):
-            part = groups.columns(others[first : first + at_once])
-            if part is None:
-                return None
-            found |= _columns_of(_kept(part, selection))
-        columns = [found[name] for name in schema.names if name in found]
-        rows = pa.RecordBatch.from_arrays([array for array, _ in columns], schema=pa.schema([f for _, f in columns]))
-        return rows, groups.start + np.flatnonzero(to_mask(selection))
+    def _searched(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
+        mask = to_mask(self._select(batch, None))
+        return _kept(batch, mask), mask
 
 
-def _kept(batch: pa.RecordBatch, selection: pa.BooleanArray) -> pa.RecordBatch:
-    return batch if selection.true_count == len(selection) else batch.filter(selection)
+def _completed(
+    groups: RowGroups, schema: pa.Schema, keys: pa.Table, mask: npt.NDArray[np.bool_], size: BatchSize
+) -> Iterator[pa.RecordBatch]:
+    others = pa.schema([field for field in schema if field.name not in keys.schema.names])
+    if not len(keys):
+        return
+    if len(others):
+        found = _beside(keys, _found(groups.batches(others, _STREAM), mask), schema)
+    else:
+        found = iter(keys.select(schema.names).to_batches())
+    for rows in joined(found, size):
+        yield from rows.combine_chunks().to_batches()
+
+
+def _beside(keys: pa.Table, found: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The other columns of the rows found, in batches, beside those of the filter."""
+    start = 0
+    for batch in found:
+        [beside] = keys.slice(start, batch.num_rows).combine_chunks().to_batches()
+        columns = _columns_of(beside) | _columns_of(batch)
+        arrays, fields = zip(*(columns[name] for name in schema.names), strict=True)
+        yield pa.RecordBatch.from_arrays(list(arrays), schema=pa.schema(fields))
+        start += batch.num_rows
+
+
+def _found(batches: Iterator[pa.RecordBatch], mask: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+    start = 0
+    for batch in batches:
+        found = _kept(batch, mask[start : (start := start + batch.num_rows)])
+        if found.num_rows:
+            yield found
+
+
+def _kept(batch: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    return batch if mask.all() else batch.filter(from_numpy(mask))
 
 
 def _columns_of(batch: pa.RecordBatch) -> dict[str, tuple[pa.Array, pa.Field]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from lakeport.engine.parquet.batch_size import BatchSize
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet.open_file import OpenFile
 from lakeport.kernel.data_files import Bounds, FieldIndex, columns_to_read, conform, may_match
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 20
 """Up to this size, decoding takes less time than setting up other threads or memory."""
+_FEW_ROWS = 4096
 
 
 class _Decoding:
@@ -66,23 +68,25 @@ class RowGroups:
         """Bytes, uncompressed but encoded."""
         return sum(self.file.metadata.row_group(number).total_byte_size for number in self.numbers)
 
-    def batches(self, schema: pa.Schema, batch_size: int) -> Iterator[pa.RecordBatch]:
+    def about_bytes(self, schema: pa.Schema) -> int:
+        """About how much memory these columns take when decoded."""
+        return self.file.sizes(self.numbers, self._columns(schema)).likely
+
+    def batches(self, schema: pa.Schema, size: BatchSize) -> Iterator[pa.RecordBatch]:
         """The rows in order."""
         columns = self._columns(schema)
         if not columns:
-            decoded = _empty_batches(self.rows, batch_size)
-        elif self.rows <= batch_size:
+            decoded = _empty_batches(self.rows, size.rows)
+        elif self._fits(size):
             decoded = iter(self._whole(columns).to_batches())
         else:
-            decoded = self.file.batches(batch_size, self.numbers, columns, use_threads=self.size > SMALL)
+            decoded = self.file.batches(size, self.numbers, columns, use_threads=self.size > SMALL)
         return (self._conformed(batch, schema) for batch in decoded)
 
-    def columns(self, fields: Sequence[pa.Field]) -> pa.RecordBatch | None:
-        """All rows of some columns; None if they are too large for one batch."""
-        schema = pa.schema(fields)
-        names = self._columns(schema)
-        batches = self._whole(names).combine_chunks().to_batches() if names else [_empty_batch(self.rows)]
-        return self._conformed(batches[0], schema) if len(batches) == 1 else None
+    def _fits(self, size: BatchSize) -> bool:
+        """Whether one batch has room for all rows."""
+        is_small = size.bytes is None or (self.rows <= _FEW_ROWS and self.size <= size.bytes)
+        return self.rows <= size.rows and is_small
 
     def _columns(self, schema: pa.Schema) -> list[str]:
         return columns_to_read(list(self.file.schema_arrow), schema)
