@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._pass_on()
 
-    do_POST = do_HEAD = do_GET  # noqa: N815  # the names that http.server looks for
+    do_POST = do_HEAD = do_PUT = do_DELETE = do_GET  # noqa: N815  # the names that http.server looks for
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

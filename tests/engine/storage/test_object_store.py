@@ -149,7 +149,7 @@ def test_pieces_of_two_contents_are_not_joined() -> None:
         open_object_files(server.url, {}).read(f"{server.url}/x", 0, len(content))
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 503])
+@pytest.mark.parametrize("status", [408, 500, 503])
 def test_a_storage_that_fails_for_good_is_asked_five_times(status: int) -> None:
     with scripted(lambda _: reply(b"busy", status)) as server:
         with pytest.raises(StorageError, match=f"status code: {status}|after 4 retries"):

@@ -4,12 +4,15 @@ import time
 from threading import Barrier
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 
 from lakeport import tables
 from lakeport.engine import engine_over
 from lakeport.engine.storage.objects import ObjectFiles
 from lakeport.engine.storage.storage import Storage
+from lakeport.errors import StorageError
 from lakeport.frame.frame import Frame
 from lakeport.kernel.engine import FileStatus
 from lakeport.source import PathTable
@@ -109,3 +112,29 @@ def test_a_search_for_rows_fetches_many_files_at_once() -> None:
     storage._stores[ROOT] = Together(ROOT, store)  # type: ignore[arg-type]
     found = tables.delete(TABLE, "id + 0 = 200", engine=engine_over(storage))
     assert found.metrics["numDeletedRows"] == 0
+
+
+def test_the_footer_of_a_file_is_fetched_once() -> None:
+    engine, store = recording_engine()
+    rows = pa.table({name: np.random.default_rng(5).integers(0, 1 << 62, 400_000) for name in "ab"})
+    tables.create(TABLE, rows, engine=engine)
+    for requests in (2, 1):  # the footer and a column; the column
+        store.asked.clear()
+        assert Frame.of(PathTable(engine, TABLE)).select("a").to_arrow().equals(rows.select(["a"]))
+        assert len([name for _, name in store.asked if name.startswith("part-")]) == requests
+
+
+def test_a_footer_of_another_content_is_not_used() -> None:
+    engine, _ = recording_engine()
+    path, size = f"{TABLE}/x", 3 << 20
+    for content in (b"1", b"2"):
+        engine.storage.write(path, content * size, overwrite=True)
+        file = FileStatus(path, size, 5)  # as a log has it: without a tag
+        if content == b"2":
+            with engine.storage.open_input(file) as source, pytest.raises(StorageError, match="overwritten"):
+                source.read(10)
+        with engine.storage.open_input(file) as source:
+            source.seek(size - 10)
+            assert source.read(10) == content * 10
+            source.seek(0)
+            assert source.read(10) == content * 10

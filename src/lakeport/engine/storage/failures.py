@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lakeport.engine.storage.throttling import is_throttled
 from lakeport.errors import AccessDeniedError, MissingFileError, StorageError
 
 _DENIED = re.compile(r"status code: 40[13]\b")
@@ -49,6 +50,10 @@ def _translated(error: Exception, path: str) -> Exception:
         return AccessDeniedError(_no_credentials(first_line(error)), path=path)
     if denied:
         return AccessDeniedError(f"access denied: check the credentials ({first_line(error)})", path=path)
+    if is_throttled(error):
+        return StorageError(
+            f"the storage asks for fewer requests, even after waiting; try again later ({first_line(error)})", path=path
+        )
     if _TIMED_OUT.search(str(error)):
         return StorageError(
             f"timed out: the storage sent nothing for too long; check the network, or raise the storage option "

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
 from lakeport.engine.storage.failures import first_line, store_errors
 from lakeport.engine.storage.pools import RequestPool, pool
-from lakeport.engine.storage.ranges import SmallFiles, open_ranges
+from lakeport.engine.storage.ranges import Opened, open_ranges
 from lakeport.engine.storage.signing import SignedUrl, sign_object
-from lakeport.engine.storage.uploads import ObjectUpload
+from lakeport.engine.storage.throttling import Patience, patiently, wait_if_throttled
+from lakeport.engine.storage.uploads import SINGLE_PUT, ObjectUpload
 from lakeport.errors import MissingFileError, StorageError, UnusableStorageError
 from lakeport.freshness import RenewedValues
 from lakeport.kernel.engine import FileStatus
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
     from obstore.store import ObjectStore
 
+_R = TypeVar("_R")
 _PARALLEL_REQUESTS = 64
 _READ_AHEAD = 64 << 20
 """About the most bytes of small files to hold before they are taken."""
@@ -43,6 +45,7 @@ _UPLOAD_ANSWER = timedelta(minutes=15)
 """An upload times out without a response for this long. The client's clock runs while the body is sent, so the limit
 must allow for slow links; TCP gives up on unacknowledged data within this time."""
 _UNLIMITED = timedelta(days=1)
+_RETRIES, _RETRIES_OF_PARTS = 4, 12
 
 _MAY_BE_PAST_THE_END = re.compile(r"\b416\b|range", re.IGNORECASE)
 """Stores reject a range past the end, each with its own error."""
@@ -54,16 +57,42 @@ _BULK_DELETE = 1000
 class ObjectFiles:
     """One bucket or container."""
 
-    def __init__(self, root: str, store: ObjectStore, open_uploads: Callable[[], ObjectStore] | None = None) -> None:
-        """`open_uploads` opens the same store for writing, with other timeouts."""
+    def __init__(
+        self,
+        root: str,
+        store: ObjectStore,
+        open_uploads: Callable[[int], ObjectStore] | None = None,
+        patience: Patience = Patience(),  # noqa: B008  # it does not change
+    ) -> None:
+        """`open_uploads` opens the same store for writing, with other timeouts and so many retries."""
         self._root = root
-        self._store, self._open_uploads = store, open_uploads
+        self._store, self._open_uploads, self._patience = store, open_uploads, patience
         self._urls: RenewedValues[SignedUrl] = RenewedValues()
-        self._lately = SmallFiles()
+        self._lately = Opened()
+
+    @cached_property
+    def _puts(self) -> ObjectStore:
+        return self._open_uploads(_RETRIES) if self._open_uploads else self._store
 
     @cached_property
     def _uploads(self) -> ObjectStore:
-        return self._open_uploads() if self._open_uploads else self._store
+        """For uploads in parts, which cannot begin again: obstore must be patient itself."""
+        return self._open_uploads(_RETRIES_OF_PARTS) if self._open_uploads else self._store
+
+    def _patiently(self, call: Callable[[], _R]) -> _R:
+        return patiently(call, self._patience)
+
+    def _listed(self, prefix: str | None, offset: str | None = None) -> Iterator[Sequence[ObjectMeta]]:
+        """All pages of a listing; where the store throttles, it goes on after the last name."""
+        intervals = self._patience.intervals()
+        while True:
+            try:
+                for chunk in self._store.list(prefix, offset=offset):
+                    yield chunk
+                    offset = chunk[-1]["path"] if chunk else offset
+                return
+            except Exception as error:
+                wait_if_throttled(error, intervals)
 
     def _key(self, path: str) -> str:
         return path[len(self._root) :].strip("/")
@@ -73,7 +102,7 @@ class ObjectFiles:
         # The offset is exclusive, so it ends one character before the first name.
         offset = f"{prefix}/{first_name[:-1]}" if first_name else None
         with store_errors(directory):
-            for chunk in self._store.list(prefix, offset=offset):
+            for chunk in self._listed(prefix, offset):
                 for meta in chunk:
                     name = meta["path"][len(prefix) + 1 :]
                     if name.startswith("_") and first_name[:1].isdigit():
@@ -88,7 +117,7 @@ class ObjectFiles:
     def status(self, path: str) -> FileStatus | None:
         try:
             with store_errors(path):
-                meta = self._store.head(self._key(path))
+                meta = self._patiently(lambda: self._store.head(self._key(path)))
         except MissingFileError:
             return None
         return _status(path, meta)
@@ -97,7 +126,7 @@ class ObjectFiles:
         prefix = self._key(directory)
         skipped = len(prefix) + 1 if prefix else 0
         with store_errors(directory):
-            for chunk in self._store.list(prefix or None):
+            for chunk in self._listed(prefix or None):
                 for meta in chunk:
                     if name := meta["path"][skipped:]:
                         yield _status(f"{directory}/{name}", meta)
@@ -106,7 +135,7 @@ class ObjectFiles:
         prefix = self._key(directory)
         skipped = len(prefix) + 1 if prefix else 0
         with store_errors(directory):
-            found = self._store.list_with_delimiter(prefix or None)
+            found = self._patiently(lambda: self._store.list_with_delimiter(prefix or None))
         named = [(meta["path"][skipped:], meta) for meta in found["objects"]]
         files = [_status(f"{directory}/{name}", meta) for name, meta in named if name]
         return files, [f"{directory}/{path[skipped:].strip('/')}" for path in found["common_prefixes"]]
@@ -132,7 +161,7 @@ class ObjectFiles:
             return b""
         with store_errors(path):
             try:
-                found = self._get(self._key(path), start, length)
+                found = self._patiently(lambda: self._get(self._key(path), start, length))
                 data = bytes(found.bytes())
             except Exception as error:
                 if start and _MAY_BE_PAST_THE_END.search(first_line(error)) and start >= self._size(path):
@@ -169,18 +198,20 @@ class ObjectFiles:
         )
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        mode: Literal["overwrite", "create"] = "overwrite" if overwrite else "create"
+        in_parts = None if len(data) > SINGLE_PUT else False
         with store_errors(path):
-            self._uploads.put(self._key(path), data, mode="overwrite" if overwrite else "create")
+            self._patiently(lambda: self._puts.put(self._key(path), data, mode=mode, use_multipart=in_parts))
 
     def open_output(self, path: str) -> ObjectUpload:
-        return ObjectUpload(self._uploads, self._key(path), path)
+        return ObjectUpload(partial(self.write, path, overwrite=True), lambda: self._uploads, self._key(path), path)
 
     def delete(self, paths: Sequence[str]) -> None:
         for start in range(0, len(paths), _BULK_DELETE):
             bulk = paths[start : start + _BULK_DELETE]
             try:
                 with store_errors(bulk[0]):
-                    self._store.delete([self._key(path) for path in bulk])
+                    self._patiently(partial(self._store.delete, [self._key(path) for path in bulk]))
             except (MissingFileError, StorageError):  # one of them failed; the others' fate is unknown
                 self._delete_each(bulk)
 
@@ -192,7 +223,7 @@ class ObjectFiles:
     def _delete_one(self, path: str) -> StorageError | None:
         try:
             with store_errors(path):
-                self._store.delete(self._key(path))
+                self._patiently(lambda: self._store.delete(self._key(path)))
         except MissingFileError:
             return None
         except StorageError as error:
@@ -248,13 +279,24 @@ _PREFIXES = {Cloud.AWS: "aws_", Cloud.AZURE: "azure_", Cloud.GCS: "google_"}
 _NAMES_CLOUD = re.compile(r"(aws_|azure_|google_)", re.IGNORECASE)
 
 
-def open_object_files(root: str, options: Mapping[str, Any], *, silence: timedelta = _SILENCE) -> ObjectFiles:
+def open_object_files(
+    root: str,
+    options: Mapping[str, Any],
+    *,
+    silence: timedelta = _SILENCE,
+    patience: Patience = Patience(),  # noqa: B008  # it does not change
+) -> ObjectFiles:
     """The bucket or container, for reading and writing. Downloads time out after `silence`. Raises `StorageError`."""
-    uploads = partial(open_store, root, options, silence=_UPLOAD_ANSWER)
-    return ObjectFiles(root, open_store(root, options, silence=silence), uploads)
+
+    def open_uploads(retries: int) -> ObjectStore:
+        return open_store(root, options, silence=_UPLOAD_ANSWER, retries=retries)
+
+    return ObjectFiles(root, open_store(root, options, silence=silence), open_uploads, patience)
 
 
-def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _SILENCE) -> ObjectStore:
+def open_store(
+    root: str, options: Mapping[str, Any], *, silence: timedelta = _SILENCE, retries: int = _RETRIES
+) -> ObjectStore:
     """Ignores options that name another cloud: they are for other stores. Raises `StorageError`.
 
     Requests time out after `silence`, regardless of size: obstore's own limit of 30 s applies to whole bodies."""
@@ -278,7 +320,7 @@ def open_store(root: str, options: Mapping[str, Any], *, silence: timedelta = _S
             respelled(root),
             config=config or None,
             client_options=client,
-            retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=30)},
+            retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=8 * retries)},
             credential_provider=credential_provider,
         )
     except Exception as error:  # obstore's own, and ValueError for unknown options

@@ -38,41 +38,69 @@ class ReadsRanges(Protocol):
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes: ...
 
 
-def open_ranges(storage: ReadsRanges, file: FileStatus, lately: SmallFiles | None = None) -> pa.NativeFile:
-    """Random access to a file: whole if small, otherwise a `RangeInput`. `lately` has small files to open again."""
+def open_ranges(storage: ReadsRanges, file: FileStatus, lately: Opened | None = None) -> pa.NativeFile:
+    """Random access to a file: whole if small, otherwise a `RangeInput`. `lately` has files to open again."""
+    lately = Opened() if lately is None else lately
     if file.size > _WHOLE_FILE:
-        return RangeInput(_Ranges(storage, file), "r")
-    data = None if lately is None else lately.get(file)
-    if data is None:
-        data = storage.read(file.path)
-        if lately is not None:
-            lately.put(file, data)
-    return pa.BufferReader(data)
+        return RangeInput(_Ranges(storage, file, lately.tails), "r")
+    known = lately.small_files.get(file)
+    if known is None:
+        known = Tail(storage, 0, storage.read(file.path))
+        if len(known) == file.size:  # if its size is unknown, it would not be found again either
+            lately.small_files.put(file, known)
+    return pa.BufferReader(known.data)
 
 
-class SmallFiles:
-    """The small files that were opened last: a checkpoint is read for its protocol first, and then for its files.
-    Thread-safe."""
+@dataclass(frozen=True)
+class Tail:
+    """The end of a file, where Parquet has its footer; of small files, all of it."""
+
+    storage: ReadsRanges
+    """It was read from here, and so must the rest: it may check that all of it is of one version."""
+    start: int
+    data: bytes
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+class Opened:
+    """What was read of the files that were opened last: a checkpoint is read for its protocol first, and then for its
+    files; many queries read the same table. Small files do not displace the others."""
+
+    def __init__(self) -> None:
+        self.small_files, self.tails = Tails(), Tails()
+
+
+class Tails:
+    """Ends of files, by file, size and version, those that were used last. Thread-safe."""
 
     def __init__(self, most: int = 8 << 20) -> None:
         self._most, self._size = most, 0
-        self._files: OrderedDict[FileStatus, bytes] = OrderedDict()
+        self._tails: OrderedDict[FileStatus, Tail] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, file: FileStatus) -> bytes | None:
+    def get(self, file: FileStatus) -> Tail | None:
         with self._lock:
-            if file in self._files:
-                self._files.move_to_end(file)
-            return self._files.get(file)
+            if file in self._tails:
+                self._tails.move_to_end(file)
+            return self._tails.get(file)
 
-    def put(self, file: FileStatus, data: bytes) -> None:
-        if len(data) != file.size:
-            return  # its size is unknown, so it would not be known again either
+    def put(self, file: FileStatus, tail: Tail) -> None:
         with self._lock:
-            self._size += len(data) - len(self._files.pop(file, b""))
-            self._files[file] = data
+            self._drop(file)
+            self._tails[file] = tail
+            self._size += len(tail)
             while self._size > self._most:
-                self._size -= len(self._files.popitem(last=False)[1])
+                self._drop(next(iter(self._tails)))
+
+    def drop(self, file: FileStatus) -> None:
+        with self._lock:
+            self._drop(file)
+
+    def _drop(self, file: FileStatus) -> None:
+        if (tail := self._tails.pop(file, None)) is not None:
+            self._size -= len(tail)
 
 
 class RangeInput(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
@@ -104,8 +132,10 @@ class _Piece:
 class _Ranges(io.RawIOBase):
     """A seekable file, read by one thread at a time."""
 
-    def __init__(self, storage: ReadsRanges, file: FileStatus) -> None:
-        self._storage, self._file, self._position = storage, file, 0
+    def __init__(self, storage: ReadsRanges, file: FileStatus, tails: Tails) -> None:
+        self._tails, self._tail = tails, tails.get(file)
+        self._storage = storage if self._tail is None else self._tail.storage
+        self._file, self._position = file, 0
         self._pieces: list[_Piece] = []
         self._starts: list[int] = []
         self._next = self._held = 0
@@ -130,11 +160,32 @@ class _Ranges(io.RawIOBase):
         length = rest if size < 0 else min(size, rest)
         if not length:
             return b""
-        data = self._ahead(self._position, self._position + length)
+        start, end = self._position, self._position + length
+        data = self._ahead(start, end)
         if data is None:
-            data = self._storage.read(self._file.path, self._position, length)
+            data = self._of_tail(start, end) or self._fetch_now(start, end)
         self._position += len(data)
         return data
+
+    def _of_tail(self, start: int, end: int) -> memoryview | None:
+        if self._tail is None or start < self._tail.start:
+            return None
+        return memoryview(self._tail.data)[start - self._tail.start : end - self._tail.start]
+
+    def _fetch_now(self, start: int, end: int) -> bytes:
+        data = self._request(start, end - start)
+        if end == self._file.size and len(data) == end - start:
+            self._tail = Tail(self._storage, start, data)
+            self._tails.put(self._file, self._tail)
+        return data
+
+    def _request(self, start: int, length: int) -> bytes:
+        """A file that cannot be read may have changed: what is known of it is dropped."""
+        try:
+            return self._storage.read(self._file.path, start, length)
+        except Exception:
+            self._tails.drop(self._file)
+            raise
 
     def close(self) -> None:
         for piece in self._pieces:
@@ -168,7 +219,7 @@ class _Ranges(io.RawIOBase):
         piece.data = pool("ranges", _PARALLEL).submit(self._read, piece)
 
     def _read(self, piece: _Piece) -> bytes:
-        return self._storage.read(self._file.path, piece.start, piece.size)
+        return self._request(piece.start, piece.size)
 
     def _fetched(self, piece: _Piece) -> bytes:
         """Fetches the piece itself if no thread has begun: all of them may wait for another storage, which hangs."""

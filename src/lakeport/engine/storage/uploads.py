@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import Full, Queue
@@ -14,6 +14,8 @@ from lakeport.engine.storage.failures import store_errors
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+SINGLE_PUT = 12 << 20
+"""Objects smaller than this are put by one request: to begin and complete an upload in parts takes two more."""
 _PART_SIZE = 8 << 20
 """Stores accept 10,000 parts, at least 5 MiB each except the last: the largest object is 80 GiB."""
 
@@ -25,11 +27,12 @@ class _GivenUpError(Exception):
 
 
 class ObjectUpload:
-    """An `OutputFile`: a single-part object is put on close; a larger one is uploaded by its own thread while it is
-    written. It is invisible until complete."""
+    """An `OutputFile`: a small object is put on close; a larger one is uploaded by its own thread while it is written.
+    It is invisible until complete."""
 
-    def __init__(self, store: ObjectStore, key: str, path: str) -> None:
-        self._store, self._key, self._path = store, key, path
+    def __init__(self, put: Callable[[bytearray], None], store: Callable[[], ObjectStore], key: str, path: str) -> None:
+        """`put` puts the whole object; `store` opens the store for an upload in parts."""
+        self._put, self._store, self._key, self._path = put, store, key, path
         self._buffer = bytearray()
         self._parts: Queue[bytearray | _GivenUpError | None] = Queue(1)
         self._sent: Future[None] | None = None
@@ -37,7 +40,7 @@ class ObjectUpload:
 
     def write(self, data: bytes | memoryview) -> int:
         self._buffer += data
-        if len(self._buffer) >= _PART_SIZE:
+        if len(self._buffer) >= (SINGLE_PUT if self._sent is None else _PART_SIZE):
             if self._sent is None:
                 self._sent = Future()
                 Thread(target=self._upload, args=[self._sent], name="lakeport-upload", daemon=True).start()
@@ -47,8 +50,7 @@ class ObjectUpload:
 
     def close(self) -> None:
         if self._sent is None:
-            with store_errors(self._path):
-                self._store.put(self._key, self._buffer, use_multipart=False)
+            self._put(self._buffer)
         else:
             self._hand_over(self._sent, self._buffer)
             self._hand_over(self._sent, None)
@@ -77,7 +79,7 @@ class ObjectUpload:
 
     def _upload(self, sent: Future[None]) -> None:
         try:
-            self._store.put(
+            self._store().put(
                 self._key,
                 self._taken(),
                 use_multipart=True,
