@@ -13,6 +13,7 @@ Change = Callable[[str, Any], Any]
 """Changes the table at a path, by the rows of a source if it takes one."""
 
 _ONE_PERCENT = "l_partkey % 100 = 7"
+_ONE_ORDER = "l_orderkey = 1000"
 _KEYS = " AND ".join(f"target.{name} = source.{name}" for name in ("l_orderkey", "l_linenumber"))
 _TAKE_ROWS = ("append", "merge")
 
@@ -29,6 +30,7 @@ def lakeport_change(task: str) -> Change:
         "optimize": lambda target, _: tables.optimize(target),
         "delete": lambda target, _: tables.delete(target, _ONE_PERCENT),
         "delete_one": lambda target, _: tables.delete(target, "c0 = 1"),
+        "delete_order": lambda target, _: tables.delete(target, _ONE_ORDER),
         "update": lambda target, _: tables.update(target, {"l_tax": "0.5"}, _ONE_PERCENT),
         "merge": merge,
     }
@@ -49,6 +51,7 @@ def deltalake_change(task: str) -> Change:
         "optimize": lambda target, _: DeltaTable(target).optimize.compact(writer_properties=snappy),
         "delete": lambda target, _: DeltaTable(target).delete(_ONE_PERCENT, writer_properties=snappy),
         "delete_one": lambda target, _: DeltaTable(target).delete("c0 = 1"),
+        "delete_order": lambda target, _: DeltaTable(target).delete(_ONE_ORDER, writer_properties=snappy),
         "update": lambda target, _: DeltaTable(target).update(updates={"l_tax": "0.5"}, predicate=_ONE_PERCENT),
         "merge": merge,
     }
@@ -72,5 +75,5 @@ def changing(tool: str, task: str, path: str) -> Callable[[], Changed]:
     return work
 
 
-TASKS = ("append", "optimize", "delete", "delete_one", "update", "merge")
+TASKS = ("append", "optimize", "delete", "delete_one", "delete_order", "update", "merge")
 JOBS: dict[str, Job] = {f"{tool}_{task}_lines": partial(changing, tool, task) for tool in TOOLS for task in TASKS}

@@ -1,6 +1,6 @@
-"""How cost grows with rows, files, columns and commits, beside the fastest peer.
+"""How the cost of reading and writing grows with rows, files, columns and commits, beside the fastest peer.
 
-Each of the four is measured by a run of its own, which keeps its figures; the plot shows the newest ones of all four.
+Each job is measured by a run of its own, which keeps its figures; the plots show the newest ones of all jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from bench.comparing import median, run_by_turns
 from bench.everyday import DELTALAKE, DUCKDB, LAKEPORT, POLARS, Tool
 from bench.plot import Line, Look, Panel, draw
 
-PLOT = Path(__file__).with_name("growth.svg")
 FIGURES = Path(__file__).with_name("growth.json")
 ROUNDS = 3
 LOOKS = {
@@ -40,44 +39,44 @@ class Growth:
     peers: Sequence[Tool]
 
 
-GROWTHS = (
-    Growth(
-        "rows",
-        "Read all columns to Arrow",
-        "rows, in files of 500,000",
-        (1_000_000, 4_000_000, 16_000_000),
-        lambda folder, rows: lineitem.line_table(folder, rows, rows // 500_000),
-        "all",
-        (POLARS, DUCKDB, DELTALAKE),
-    ),
-    Growth(
-        "files",
-        "Read 1 million rows",
-        "files",
-        (100, 1_000, 10_000),
-        lambda folder, files: lineitem.line_table(folder, 1_000_000, files),
-        "all",
-        (POLARS, DUCKDB, DELTALAKE),
-    ),
-    Growth(
-        "columns",
-        "Read 3 rows",
-        "columns",
-        (10, 100, 1_000, 4_000),
-        lineitem.wide_table,
-        "all",
-        (POLARS, DUCKDB, DELTALAKE),
-    ),
-    Growth(
-        "commits",
-        "List files, no checkpoint",
-        "commits",
-        (100, 1_000, 5_000, 20_000),
-        lineitem.long_log,
-        "list",
-        (DELTALAKE,),
-    ),
+_READERS = (POLARS, DUCKDB, DELTALAKE)
+_ROWS = (1_000_000, 4_000_000, 16_000_000)
+_FILES = (100, 1_000, 10_000)
+_COLUMNS = (10, 100, 1_000, 4_000)
+_COMMITS = (100, 1_000, 5_000, 20_000)
+_IN_FILES = "rows, in files of 500,000"
+
+
+def _of_rows(folder: Path, rows: int) -> Path:
+    return lineitem.line_table(folder, rows, rows // 500_000)
+
+
+def _of_files(folder: Path, files: int) -> Path:
+    return lineitem.line_table(folder, 1_000_000, files)
+
+
+READING = (
+    Growth("read-rows", "Read all columns to Arrow", _IN_FILES, _ROWS, _of_rows, "all", _READERS),
+    Growth("read-files", "Read 1 million rows", "files", _FILES, _of_files, "all", _READERS),
+    Growth("read-columns", "Read 3 rows", "columns", _COLUMNS, lineitem.wide_table, "all", _READERS),
+    Growth("commits", "List files, no checkpoint", "commits", _COMMITS, lineitem.long_log, "list", (DELTALAKE,)),
 )
+WRITING = tuple(
+    Growth(name, title, unit, sizes, make, f"{task}_lines", (DELTALAKE,))
+    for name, title, unit, sizes, make, task in (
+        ("append-rows", "Append to an empty table", "rows", _ROWS, lineitem.empty_table, "append"),
+        ("delete-rows", "Delete 1 %, copy on write", _IN_FILES, _ROWS, _of_rows, "delete"),
+        ("optimize-files", "Compact 1 million rows", "files", _FILES, _of_files, "optimize"),
+        ("delete-files", "Delete one order of 250,000", "files", _FILES, _of_files, "delete_order"),
+        ("append-columns", "Append 3 rows", "columns", _COLUMNS, lineitem.wide_table, "append"),
+        ("delete-columns", "Delete one of 3 rows", "columns", _COLUMNS, lineitem.wide_table, "delete_one"),
+    )
+)
+PLOTS = {
+    Path(__file__).with_name(f"growth-{kind}.svg"): jobs
+    for kind, jobs in {"reading": READING, "writing": WRITING}.items()
+}
+GROWTHS = (*READING, *WRITING)
 
 
 @dataclass(frozen=True)
@@ -138,8 +137,9 @@ def _keep(growth: Growth, found: Found) -> None:
 
 def _plot() -> None:
     kept = _kept()
-    PLOT.write_text(draw([_panel(growth, kept[growth.name]) for growth in GROWTHS if growth.name in kept], LOOKS))
-    print(f"plotted in {PLOT}")
+    for plot, jobs in PLOTS.items():
+        if panels := [_panel(growth, kept[growth.name]) for growth in jobs if growth.name in kept]:
+            plot.write_text(draw(panels, LOOKS), encoding="utf-8")
 
 
 def _best(found: Found) -> str:

@@ -137,6 +137,17 @@ def with_sources(table: Path, rows: int = ROWS, columns: int = COLUMNS, *, by_mo
     return table
 
 
+def empty_table(folder: Path, rows: int) -> Path:
+    """A table without rows, beside which are so many to append."""
+    table, schema = folder / f"append-{rows}", _lines(0, 0).schema
+    if not table.exists():
+        with pq.ParquetWriter(source_of(table, "append"), schema) as writer:
+            for file in _line_files(rows, -(-rows // 500_000)):
+                writer.write_table(file.data)
+    _write_log(table, _schema(schema), [[]])
+    return table
+
+
 def long_log(folder: Path, commits: int) -> Path:
     """A log of so many commits without a checkpoint, each of which adds a file. The files themselves don't exist."""
     table = folder / f"log-{commits}"
