@@ -354,11 +354,14 @@ def test_an_interrupt_ends_a_query() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "lakeport", "sql", f"select 1; {ENDLESS}"], stdout=subprocess.PIPE
     ) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline().strip() == b"1"
-        time.sleep(1)
-        program.send_signal(signal.SIGINT)
-        assert program.wait(30) == 130
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline().strip() == b"1"
+            time.sleep(1)
+            program.send_signal(signal.SIGINT)
+            assert program.wait(30) == 130
+        finally:
+            program.kill()
 
 
 def test_queries_come_from_a_pipe(shared: Shared) -> None:
