@@ -96,8 +96,9 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "pyarrow, delta encodings": partial(
         _pyarrow,
         use_dictionary=False,
-        column_encoding={"id": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY", "x": "BYTE_STREAM_SPLIT"},
+        column_encoding={"id": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY", "kind": "DELTA_LENGTH_BYTE_ARRAY"},
     ),
+    "pyarrow, split bytes": partial(_pyarrow, use_dictionary=False, column_encoding={"x": "BYTE_STREAM_SPLIT"}),
     "pyarrow, uncompressed, one group": partial(_pyarrow, compression="none", row_group_size=ROWS),
     "pyarrow, sorted": partial(_pyarrow, sorting_columns=[pq.SortingColumn(0)]),
     "pyarrow, INT96": partial(_pyarrow, use_deprecated_int96_timestamps=True),

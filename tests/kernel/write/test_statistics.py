@@ -320,7 +320,7 @@ def test_statistics_of_columns_with_new_values_replace_the_known_ones() -> None:
     )
     new = StatsCollector([("a",)])
     new.add(pa.record_batch({"a": pa.array([None, None, 7])}))
-    assert replace_stats(known, 3, ["a", "s"], [new]) == (
+    assert replace_stats(known, 3, {"a": new, "s": StatsCollector([])}) == (
         '{"numRecords":3,"tightBounds":true,"minValues":{"d":12345678901234567890.123,"a":7},"maxValues":{"a":7},'
         '"nullCount":{"a":2}}'
     )
@@ -331,4 +331,4 @@ def test_unreadable_statistics_are_replaced(known: str | None) -> None:
     new = StatsCollector([("a",)])
     new.add(pa.record_batch({"a": pa.array([7])}))
     expected = {"numRecords": 1, "minValues": {"a": 7}, "maxValues": {"a": 7}, "nullCount": {"a": 0}}
-    assert json.loads(replace_stats(known, 1, ["a"], [new])) == expected
+    assert json.loads(replace_stats(known, 1, {"a": new})) == expected

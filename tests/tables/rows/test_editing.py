@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +25,7 @@ from lakeport.tables.rows import editing
 from lakeport.testing.counting import CountingStorage
 from tests.engine.duckdb_engine import duckdb_engine
 from tests.properties import FEED, MAPPED, TRACKING, VECTORS
+from tests.tables.kept import kept_columns
 from tests.tables.modelled import BY_ID, KINDS, ModelledTable, as_table, logged, some_rows
 
 
@@ -34,24 +34,6 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Edit small files too."""
     monkeypatch.setattr(editing, "_SMALL_FILE", 0)
     monkeypatch.setattr(editing, "_SMALL_CHUNK", 0)
-
-
-def chunks(path: Path) -> set[bytes]:
-    """The bytes of the columns in a file."""
-    data, metadata, found = path.read_bytes(), pq.read_metadata(path), set()
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)))
-            found.add(data[start : start + column.total_compressed_size])
-    return found
-
-
-def kept_columns(path: str, version: int | None = None) -> list[int]:
-    """For each file that a version adds, how many of its columns are, byte for byte, in a file that it removes."""
-    version = lakeport.scan(path).version if version is None else version
-    before, after = ([unquote(a["path"]) for a in logged(path, version, kind)] for kind in ("remove", "add"))
-    removed = set[bytes]().union(*(chunks(Path(path, file)) for file in before))
-    return [len(removed & chunks(Path(path, file))) for file in after if file not in before]
 
 
 def check_statistics(path: str) -> None:
@@ -112,6 +94,24 @@ def test_merges_set_columns(tmp_path: Path, properties: Mapping[str, str]) -> No
         assert sorted(kept_columns(table.path)) == [0, 4, 5]  # one file has only null texts to update
         assert result.metrics["numTargetRowsCopied"] == 36
         check_statistics(table.path)
+
+
+def test_clauses_that_set_other_columns_keep_those_that_they_do_not_set(tmp_path: Path) -> None:
+    table = ModelledTable.create(tmp_path, {}, (), files=1)
+    source = pa.table({"id": range(10, 30)})
+    (
+        tables.merge(table.path, source, "target.id = source.id")
+        .when_matched_update({"n": -1, "s.a": 7}, "target.id < 20")
+        .when_matched_update({"text": lit("new"), "s": None})
+        .execute()
+    )
+    for row in table.rows[10:20]:
+        row |= {"n": -1, "s": {"a": 7, "b": row["s"] and row["s"]["b"]}}
+    for row in table.rows[20:30]:
+        row |= {"text": "new", "s": None}
+    table.check()
+    assert kept_columns(table.path) == [2]
+    check_statistics(table.path)
 
 
 def test_columns_with_equal_new_values_keep_their_bytes(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -104,14 +104,12 @@ class StatsCollector:
                     put_at(trees[name], path, value)
 
 
-def replace_stats(
-    stats_json: str | None, num_records: int, columns: Collection[str], collectors: Iterable[StatsCollector]
-) -> str:
-    """A file's statistics after some columns have changed: what the collectors have of these, and what was known of the
-    others."""
+def replace_stats(stats_json: str | None, num_records: int, columns: Mapping[str, StatsCollector]) -> str:
+    """A file's statistics after some columns have changed: what their collectors have of these, and what was known of
+    the others."""
     known = _decoded(stats_json)
     trees = {name: _without(known.pop(name, None), columns) for name in _TREES}
-    for collector in collectors:
+    for collector in columns.values():
         collector.add_to(trees)
     found = {name: tree for name, tree in trees.items() if tree}
     return msgspec.json.encode({**known, "numRecords": num_records, **found}).decode()
@@ -125,7 +123,7 @@ def _decoded(stats_json: str | msgspec.Raw | None) -> dict[str, Any]:
         return {}
 
 
-def _without(tree: msgspec.Raw | None, columns: Collection[str]) -> dict[str, Any]:
+def _without(tree: msgspec.Raw | None, columns: Container[str]) -> dict[str, Any]:
     return {name: value for name, value in _decoded(tree).items() if name not in columns}
 
 

@@ -144,28 +144,33 @@ def _may_lose(source: DataType, target: DataType) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Assignments:
-    """Compute new rows from old ones. Callable on rows with the table's columns and any others."""
+    """Compute new rows from old ones. Callable on rows with some of the table's columns, and any others."""
 
     schema: StructType
+    columns: StructType
+    """Those of the table's columns that rows have."""
     values: Mapping[Path, Callable[[pa.RecordBatch], pa.Array]]
 
     @classmethod
-    def bind(cls, engine: Engine, schema: StructType, given: Mapping[Path, Value]) -> Assignments:
-        """Raises `InvalidFilterError` and `UnknownColumnError`."""
-        arrow = nullable(arrow_schema(schema))
+    def bind(
+        cls, engine: Engine, schema: StructType, given: Mapping[Path, Value], columns: StructType | None = None
+    ) -> Assignments:
+        """`columns` are those of the rows, all by default. Raises `InvalidFilterError` and `UnknownColumnError`."""
+        columns = columns or schema
+        arrow = nullable(arrow_schema(columns))
 
         def evaluator(path: Path, value: Value) -> Callable[[pa.RecordBatch], pa.Array]:
             if isinstance(value, Constant):
                 return lambda rows: value.repeat(rows.num_rows)
-            bound = as_stored(bind_value(value, schema), schema, schema.resolve(path)[-1].type)
+            bound = as_stored(bind_value(value, columns), columns, schema.resolve(path)[-1].type)
             return engine.expressions.evaluator(arrow, bound)
 
-        return cls(schema, {path: evaluator(path, value) for path, value in given.items()})
+        return cls(schema, columns, {path: evaluator(path, value) for path, value in given.items()})
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with new values, not yet fitted, and without the generated columns that are not set: those are
         filled in later."""
-        arrow = nullable(arrow_schema(self.schema))
+        arrow = nullable(arrow_schema(self.columns))
         names = frozenset(arrow.names)
         known = make_batch([rows.column(name) for name in arrow.names], arrow, rows.num_rows)
         new: dict[str, dict[Path, pa.Array]] = {}
@@ -174,7 +179,9 @@ class Assignments:
         columns = {name: rows.column(name) for name in rows.schema.names if name not in names}
         for field in self.schema:
             parts = new.get(field.name, {})
-            if parts or GENERATION_EXPRESSION not in field.metadata:
+            if () in parts:
+                columns[field.name] = parts[()]
+            elif parts or (field.name in names and GENERATION_EXPRESSION not in field.metadata):
                 columns[field.name] = replace_column(rows.column(field.name), field, parts)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 

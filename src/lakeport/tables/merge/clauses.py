@@ -159,8 +159,9 @@ class BoundMerge:
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """The target columns that updates compute new values from."""
-        return frozenset(name for clause in self._updates for name in clause.target_names)
+        """The target columns that updates compute new values from, or that not all of them set as a whole."""
+        kept = {name for clause in self._updates for name in self.sets - {p[0] for p in clause.values if len(p) == 1}}
+        return frozenset(kept.union(*(clause.target_names for clause in self._updates)))
 
     @property
     def _updates(self) -> list[BoundClause]:

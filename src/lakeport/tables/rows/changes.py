@@ -36,11 +36,11 @@ class RowUpdate(Protocol):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns of the table, at the top level, that new values are computed from."""
+        """The columns of the table, at the top level, that new values are computed from, or that not all rows get."""
 
     def open(self, engine: Engine, columns: StructType) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
-        """A function of rows to update; each of them is in one of the results. The rows have `ROW_POSITION` and some
-        columns of the table, at least those that are set and read."""
+        """A function of rows to update; each of them is in one of the results. The rows have `ROW_POSITION` and these
+        columns of the table, among them those of `reads`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,13 +77,18 @@ class EditedFile:
         self._engine, self._reader, self._change = engine, reader, change
         self._columns, self._update, self._transformer, self._editor = columns, update, transformer, editor
         self._starts = [0, *accumulate(editor.row_groups)]
-        self._collectors = {column.name: StatsCollector(column.stats) for column in columns}
+        self._collectors = {column: StatsCollector(column.stats) for column in columns}
+        self._kept: dict[EditedColumn, list[int]] = {column: [] for column in columns}
+        """The row groups in which columns keep their values."""
         self.updated_rows = 0
 
-    @property
-    def statistics(self) -> list[StatsCollector]:
-        """Of the columns that change, in all rows."""
-        return list(self._collectors.values())
+    def statistics(self) -> dict[str, StatsCollector]:
+        """Of the columns whose values have changed anywhere, in all rows; by name. To be called once, in the end."""
+        changed = [column for column in self._columns if len(self._kept[column]) < len(self._editor.row_groups)]
+        for column in changed:
+            for group in self._kept[column] if column.stats else ():
+                self._collect(column, self._stored(group, column))
+        return {column.name: self._collectors[column] for column in changed}
 
     def write(self, group: int) -> None:
         """Write a row group. Raises `InvalidDataError`."""
@@ -119,14 +124,28 @@ class EditedFile:
     def _replaced(self, group: int, new: _NewValues | None) -> Iterator[pa.Table]:
         """All values of each column that changes."""
         for column in self._columns:
-            if new is None and column.name not in self._editor.renewed and not column.stats:
-                continue
-            old = self._stored(group, column)
-            values = old if new is None else _replace(old, new.places, self._values(column, new))
-            schema = pa.schema([column.written])
-            self._collectors[column.name].add(make_batch([values], schema, len(values)))
-            if column.name in self._editor.renewed or not _are_same(values, old):
-                yield pa.Table.from_arrays([values], schema=schema)
+            values = self._changed(group, column, new)
+            if values is None:
+                self._kept[column].append(group)
+            else:
+                self._collect(column, values)
+                yield pa.Table.from_arrays([values], schema=pa.schema([column.written]))
+
+    def _changed(self, group: int, column: EditedColumn, new: _NewValues | None) -> pa.Array | None:
+        """All values of a column; None if it keeps those that it has."""
+        is_renewed = column.name in self._editor.renewed
+        if new is None:
+            return self._stored(group, column) if is_renewed else None
+        values = self._values(column, new)
+        if len(values) == self._editor.row_groups[group]:
+            return values
+        old = self._stored(group, column)
+        if not is_renewed and _are_same(old.take(from_numpy(new.places)), values):
+            return None
+        return _replace(old, new.places, values)
+
+    def _collect(self, column: EditedColumn, values: pa.Array) -> None:
+        self._collectors[column].add(make_batch([values], pa.schema([column.written]), len(values)))
 
     def _values(self, column: EditedColumn, new: _NewValues) -> pa.Array:
         return to_stored(new.rows.column(column.logical.name), column.logical, column.written)
@@ -136,23 +155,21 @@ class EditedFile:
         return pa.concat_arrays(batches) if batches else pa.nulls(0, column.found.type)
 
 
-def _are_same(values: pa.Array, old: pa.Array) -> bool:
-    """Whether values are the old ones. Zeros have signs, and NaN is not itself, so other floats are not compared."""
-    if values is old:
-        return True
-    return not _has_floats(values.type) and bool(values.equals(old))
+def _are_same(first: pa.Array, second: pa.Array) -> bool:
+    """Whether values are the same, bit by bit: zeros have signs, and NaN is not equal to itself."""
+    if types.is_floating(first.type):
+        bits = pa.int64() if types.is_float64(first.type) else pa.int32()
+        first, second = first.view(bits), second.view(bits)
+    return not _has_floats(first.type) and bool(first.equals(second))
 
 
 def _has_floats(data_type: pa.DataType) -> bool:
-    return types.is_floating(data_type) or any(
-        _has_floats(data_type.field(i).type) for i in range(data_type.num_fields)
-    )
+    children = (data_type.field(number).type for number in range(data_type.num_fields))
+    return types.is_floating(data_type) or any(map(_has_floats, children))
 
 
 def _replace(old: pa.Array, places: _Places, values: pa.Array) -> pa.Array:
     """The old values with others at some places."""
-    if len(values) == len(old):
-        return values
     if types.is_nested(old.type):
         order = np.arange(len(old), dtype=np.int64)
         order[places] = np.arange(len(old), len(old) + len(places))

@@ -42,7 +42,9 @@ class Editing:
 
     context: WriteContext
     needed: frozenset[str]
-    """The columns that new rows are computed and checked with."""
+    """The columns that new rows are checked with."""
+    read: StructType
+    """The columns that they are computed from."""
     reader: RowReader
     """Reads these columns."""
     columns: tuple[EditedColumn, ...]
@@ -56,11 +58,11 @@ class Editing:
         variants = any(is_variant(inner) for field in fields for inner in types_in(field.type))
         if context.row_id_column is not None or variants or len(fields) < len(changing):
             return None
-        needed = update.reads | changing | _used_in_expressions(context)
-        narrow = StructType(tuple(field for field in snapshot.schema if field.name in needed))
+        read = update.reads | _used_in_expressions(context)
+        narrow = StructType(tuple(field for field in snapshot.schema if field.name in read))
         scan = snapshot.scan_builder().with_read_schema(narrow).with_row_position().build()
         columns = tuple(EditedColumn.of(field, context) for field in fields)
-        return cls(context, needed, RowReader.for_scan(scan), columns)
+        return cls(context, read | changing, narrow, RowReader.for_scan(scan), columns)
 
     def takes(self, change: FileChange) -> bool:
         """Whether to try."""
@@ -77,8 +79,8 @@ class Editing:
                 for group in range(len(editor.row_groups)):
                     file.write(group)
                     yield Edited()
-                rows, names = sum(editor.row_groups), [column.name for column in self.columns]
-                stats = replace_stats(change.file.stats, rows, names, file.statistics)
+                rows = sum(editor.row_groups)
+                stats = replace_stats(change.file.stats, rows, file.statistics())
                 add = self.context.add(editor.close(), values, stats)
                 yield Edited(add, file.updated_rows, rows - file.updated_rows)
             except (InvalidDataError, pa.ArrowInvalid) as error:
@@ -101,7 +103,7 @@ class Editing:
 
     def _file(self, engine: Engine, change: FileChange, editor: FileEditor) -> EditedFile:
         assert change.update is not None, "updated rows have new values"
-        update = change.update.open(engine, self._narrow.schema)
+        update = change.update.open(engine, self.read)
         transformer = RowTransformer(engine, self._narrow)
         return EditedFile(engine, self.reader, change, self.columns, update, transformer, editor)
 

@@ -72,9 +72,9 @@ class _SetColumns:
     @property
     def reads(self) -> frozenset[str]:
         values = (value for value in self.given.values() if isinstance(value, Expression))
-        names = (column.path[0] for value in values for column in columns_in(value))
-        return frozenset(self.schema.resolve((name,))[0].name for name in names)
+        names = {self.schema.resolve(column.path)[0].name for value in values for column in columns_in(value)}
+        return frozenset(names.union(path[0] for path in self.given if len(path) > 1))
 
     def open(self, engine: Engine, columns: StructType) -> Callable[[pa.RecordBatch], Iterator[Updated]]:
-        assignments = Assignments.bind(engine, columns, self.given)
+        assignments = Assignments.bind(engine, self.schema, self.given, columns)
         return lambda rows: iter([Updated(rows, assignments(rows))])
