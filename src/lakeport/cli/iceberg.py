@@ -181,8 +181,8 @@ def clean(
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """List the snapshots of a mirror that are too old, or whose data files were vacuumed, and the generated files that
-    only they need; remove them with --delete. Data files are never touched."""
+    """List a mirror's expired snapshots and the metadata files that only they use; --delete removes both. A snapshot
+    expires when it is too old or its data files were vacuumed. Data files are never touched."""
     from lakeport.iceberg import clean as clean_mirror
 
     place = _Place(target, out, _parse_catalog(catalog, catalog_option), table)

@@ -31,7 +31,7 @@ Version = Annotated[int | None, typer.Option(min=0, metavar="N", help="Use this 
 Timestamp = Annotated[
     str | None, typer.Option(metavar="TIME", help="Use the table as of this time: ISO 8601, UTC unless it has a zone.")
 ]
-Limit = Annotated[int | None, typer.Option(min=0, metavar="N", help="At most N.")]
+Limit = Annotated[int | None, typer.Option(min=0, metavar="N", help="Print at most N rows.")]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
 StorageOption = Annotated[
     list[str] | None,

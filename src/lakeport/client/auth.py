@@ -1,5 +1,6 @@
-"""Profiles in any form, and their credentials as the `Authorization` header: tokens, also from a token endpoint, for a
-client secret or a private key.
+"""Open a profile in any form and make its `Authorization` header.
+
+The token is in the profile, or is fetched from a token endpoint with a client secret or a private key.
 
 See RFC 6749 (section 4.4), RFC 7523 (section 2.1), and the profile types in the protocol.
 """

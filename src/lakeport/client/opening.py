@@ -64,14 +64,14 @@ class ClientOptions:
     read_seconds: float = 60.0
     """The longest time without a single byte."""
     cache: str | PathLike[str] | None = None
-    """A cache directory for file contents read by signed URLs. Files in a table's own directory are not cached: nothing
-    distinguishes a file from one that replaced it."""
+    """A cache directory for file contents read by signed URLs. Files in a table's own directory are not cached, because
+    a replaced file cannot be told from the original."""
     cache_bytes: int = DEFAULT_LIMIT
     """The maximum size of the cache."""
     retries: int = 8
     """The number of retries per request."""
     total_seconds: float = 300.0
-    """The time limit for retries."""
+    """Seconds to keep retrying, counted from the start of the request or its last received byte."""
 
     def __post_init__(self) -> None:
         if self.access not in ("url", "dir", None):

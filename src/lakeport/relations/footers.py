@@ -32,7 +32,7 @@ _BITS_IN_DOUBLE = 32
 
 
 class InexactError(Exception):
-    """DuckDB might return other rows than the kernel. The message gives the reason."""
+    """DuckDB might return different rows from the kernel. The message gives the reason."""
 
 
 class Zone(Enum):
@@ -55,7 +55,7 @@ class Layout:
     """The Parquet columns of `_constant_columns`."""
 
     def is_constant(self, column: pa.Field) -> bool:
-        """Whether DuckDB may take values of the column, or of a part of it, for nulls."""
+        """Whether DuckDB may mistake values in this column or its fields for nulls."""
         stored = self._stored(column)
         return stored is not None and any(f"{path}.".startswith(f"{stored.name}.") for path in self.constant)
 
@@ -108,8 +108,8 @@ def _footer(path: str) -> pq.FileMetaData:
 
 
 def _constant_columns(footer: pq.FileMetaData) -> Iterator[str]:
-    """The columns of text or bytes that, by their statistics, have a row group with nulls and a single value. DuckDB
-    2.0 pushes IS NULL down and then finds every row of such a row group, unless it has a dictionary."""
+    """Text and binary columns that have a row group with nulls and one distinct value, by its statistics. There, DuckDB
+    2.0 returns every row for IS NULL, unless the chunk has a dictionary."""
     columns = [footer.schema.column(index) for index in range(len(footer.schema))]
     texts = [(i, column.path) for i, column in enumerate(columns) if column.physical_type in _BYTES]
     for group in map(footer.row_group, range(footer.num_row_groups)):

@@ -44,7 +44,8 @@ class Observed:
 
 
 class _Watched:
-    """Sends and records a response, with the request's id. Refuses one that must be audited first and cannot be."""
+    """Sends and records a response, with the request's id. Rejects a request whose audit record is required but cannot
+    be written."""
 
     def __init__(self, record: RequestRecord, send: Send, audit: AuditLog) -> None:
         self._request, self._send, self._audit = record, send, audit

@@ -30,8 +30,10 @@ Reader = Literal["python"]
 
 
 def to_spark(frame: Rows[Any], spark: SparkSession, reader: Reader | None = None) -> DataFrame:
-    """The rows, read lazily by Spark's tasks, at the frame's current version: by Spark's own reader if possible, else
-    in Python; only in Python if the reader is `python`. Raises `ValueError` for another."""
+    """A lazy DataFrame of the frame's current version.
+
+    It uses Spark's own reader if possible; `reader="python"` forces the Python one. Raises `ValueError` for any other
+    reader."""
     if reader not in (None, "python"):
         raise ValueError(f"reader must be 'python' or left out, not {reader!r}")
     native = to_native_frame(frame, spark) if reader is None else None

@@ -1,4 +1,4 @@
-"""Options as Spark users write them, with the names used by Delta's own connectors: text, by case-insensitive names.
+"""Parse Spark's options. Names are those of Delta's connectors and case-insensitive; values are text.
 
 Spark passes neither a writer's `partitionBy` nor the case of option names. So a new table's partition columns are an
 option here, and table properties are matched regardless of case.
@@ -276,7 +276,7 @@ class WriteOptions(Options, frozen=True, kw_only=True):
     txn_app_id: str | None = None
     txn_version: Number = None
     checkpoint_location: str | None = None
-    """Like the next one, for Spark itself."""
+    """Used only by Spark, like `query_name`; accepted so that it is not reported as unknown."""
     query_name: str | None = None
     delta: Mapping[str, str] = msgspec.field(default_factory=dict, name="delta.")
     storage_options: Mapping[str, str] = msgspec.field(default_factory=dict, name="storage.")

@@ -135,14 +135,17 @@ def _check_rows(snapshot: Snapshot, transaction: Transaction, name: str, sql: st
     with closing(map_ordered(check, transaction.plan(scan), _THREADS, "check")) as failures:
         found = next((failure for failure in failures if failure is not None), None)
     if found is not None:
-        raise ConstraintError(
-            f"a row of the table violates the new constraint {name!r} ({sql}): {found}; change such rows first",
-            constraint=name,
-        )
+        raise ConstraintError(_violation(name, sql, found), constraint=name)
+
+
+def _violation(name: str, sql: str, row: str) -> str:
+    if not row:
+        return f"the constraint {name!r} ({sql}) names no column and is not true: no row can satisfy it"
+    return f"a row of the table violates the new constraint {name!r} ({sql}): {row}; change such rows first"
 
 
 def _first_failure(scan: Scan, condition: Expression, file: ScanFile) -> str | None:
-    """The first row of a file that violates the condition, formatted for a message."""
+    """The first row of a file that violates the condition, formatted for a message: empty without columns."""
     engine, schema = scan.snapshot.engine, scan.scan_state.arrow_schema
     select = engine.expressions.predicate_evaluator(schema, condition)
     for batch in RowReader.for_scan(scan).read(engine, file):
@@ -154,4 +157,4 @@ def _first_failure(scan: Scan, condition: Expression, file: ScanFile) -> str | N
 
 def _format_row(batch: pa.RecordBatch, row: int) -> str:
     cells = (f"{field.name} = {format_cell(batch.column(index)[row])}" for index, field in enumerate(batch.schema))
-    return ", ".join(cells) or "no row can satisfy it"
+    return ", ".join(cells)

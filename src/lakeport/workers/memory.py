@@ -15,9 +15,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def pool_for(size: int) -> pa.MemoryPool | None:
-    """The allocator for results of about so many bytes; None for Arrow's default. That is mostly mimalloc, which
-    requests huge pages: tables then take up to half more memory than with jemalloc, and longer wherever the kernel must
-    first make room for such pages. For small results it is faster. An explicit ARROW_DEFAULT_MEMORY_POOL wins."""
+    """The allocator for results of about this many bytes; None for Arrow's default, which is usually mimalloc.
+
+    mimalloc uses huge pages. Large tables take up to 50 % more memory than with jemalloc, and more time if the kernel
+    must free such pages first. Small results are faster. An explicit ARROW_DEFAULT_MEMORY_POOL wins."""
     return _large_pool() if size > _LARGE else None
 
 

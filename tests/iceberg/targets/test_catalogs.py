@@ -246,6 +246,6 @@ def test_a_mirror_in_a_catalog_follows_a_table_that_moves(catalog: Catalog, tabl
 def test_a_table_whose_metadata_is_gone_says_so(catalog: Catalog, table: str, tmp_path: Path) -> None:
     iceberg.convert(table, catalog=catalog, table=NAME)
     moved = Path(table).rename(tmp_path / "moved")
-    with pytest.raises(ConversionError, match="is gone: drop it there") as caught:
+    with pytest.raises(ConversionError, match="is missing: drop the table from the catalog") as caught:
         iceberg.convert(str(moved), catalog=catalog, table=NAME)
     assert caught.value.reason == "metadata gone"

@@ -186,8 +186,8 @@ def _open_jsonl(file: BinaryFile, name: str, types: StructType | None) -> Reader
 
 
 def _json_fields(objects: list[dict[str, Any]], types: StructType | None) -> list[StructField]:
-    """The keys of the first objects with their types, and all columns of the table that are null if not given, because
-    their keys may come later."""
+    """The columns to read: the keys of the first objects, and the table's other columns, whose keys may appear later.
+    Columns with a default or a generation expression are added only if given."""
     if types is None:
         return infer_fields(objects)
     keys = dict.fromkeys(key for row in objects for key in row)

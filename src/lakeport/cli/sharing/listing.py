@@ -29,7 +29,8 @@ def ls(
     all: Annotated[bool, typer.Option("--all", "-a", help="List the tables of all shares, or of all schemas.")] = False,
     json: Json = False,
 ) -> None:
-    """List the shares of a profile, the schemas of a share, or the tables of a schema. As JSON, one object per line."""
+    """List the shares of a profile, the schemas of a share, or the tables of a schema. With --json, print one object
+    per line."""
     profile, name = _split(target or "")
     with connect(profile or None) as connection:
         share, schema = _parts(connection, name)

@@ -50,7 +50,7 @@ ProfileFile = Annotated[
 ]
 Endpoint = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="The server's URL for recipients, such as https://host/delta-sharing."),
+    typer.Option(metavar="URL", help="The server's public URL with its path, such as https://host/delta-sharing."),
 ]
 Config = Annotated[
     Path | None,
@@ -90,7 +90,7 @@ def add(
 
 @app.command("list")
 def list_all(json: Json = False, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """List the recipients. As JSON, one object per line."""
+    """List the recipients. With --json, print one object per line."""
     now = now_ms()
     documents = [_document(recipient, None if json else now) for recipient in loaded(catalog).recipients]
     print_listed(documents, ["name", "tokens", "ipAllowList", "grants"], json)
@@ -174,7 +174,7 @@ def list_grants(
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """List the grants of recipients. As JSON, one object per line."""
+    """List the grants of recipients. With --json, print one object per line."""
     documents = [
         {"recipient": recipient.name, "grant": grant}
         for recipient in loaded(catalog).recipients

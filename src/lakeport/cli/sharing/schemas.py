@@ -54,7 +54,7 @@ def list_all(
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """List the schemas of shares. As JSON, one object per line."""
+    """List the schemas of shares. With --json, print one object per line."""
     content = loaded(catalog)
     documents = [
         {

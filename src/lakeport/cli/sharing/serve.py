@@ -33,7 +33,7 @@ def serve(
         typer.Option(metavar="URL", help="The database of shares and recipients: sqlite:///path or postgresql://…"),
     ] = None,
     public_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="The server's URL for recipients, without the endpoint.")
+        str | None, typer.Option(metavar="URL", help="The server's public URL without its path, such as https://host.")
     ] = None,
     log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="The format of the log.")] = None,
     audit_log: Annotated[

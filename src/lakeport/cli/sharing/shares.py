@@ -37,7 +37,7 @@ def add(
 
 @app.command("list")
 def list_all(json: Json = False, catalog: CatalogUrl = DEFAULT_CATALOG) -> None:
-    """List the shares. As JSON, one object per line."""
+    """List the shares. With --json, print one object per line."""
     content = loaded(catalog)
     documents = [
         {

@@ -28,13 +28,17 @@ StartVersion = Annotated[
 Auxiliary = Annotated[
     list[str] | None,
     typer.Option(
-        "--auxiliary-location", metavar="URL", help="Another location that may hold its files; may be repeated."
+        "--auxiliary-location",
+        metavar="URL",
+        help="Another directory or bucket that may hold files of the table; may be repeated.",
     ),
 ]
 AccessModes = Annotated[
     list[str] | None,
     typer.Option(
-        "--access-mode", metavar="url|dir", help="Signed URLs or credentials for the directory; repeat for both."
+        "--access-mode",
+        metavar="url|dir",
+        help="How recipients read files: url (signed URLs) or dir (credentials for the directory); repeat for both.",
     ),
 ]
 Storage = Annotated[
@@ -74,7 +78,7 @@ def list_all(
     json: Json = False,
     catalog: CatalogUrl = DEFAULT_CATALOG,
 ) -> None:
-    """List the tables of shares. As JSON, one object per line; storage options are not shown."""
+    """List the tables of shares. With --json, print one object per line; storage options are not shown."""
     documents = [
         {
             "name": f"{table.share}.{table.schema}.{table.name}",

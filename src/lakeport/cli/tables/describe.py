@@ -52,7 +52,7 @@ def files(
     access: Access = None,
     option: StorageOption = None,
 ) -> None:
-    """List the data files; with --where, only those that need to be read. As JSON, one object per line."""
+    """List the data files; with --where, only those that need to be read. With --json, print one object per line."""
     frame = open_frame(target, option, version, timestamp, access=access, where=where)
     snapshot = frame.snapshot
     documents = [_file_document(file, snapshot) for file in frame.files()[:limit]]
@@ -75,7 +75,7 @@ def history(
     access: Access = None,
     option: StorageOption = None,
 ) -> None:
-    """List the commits, newest first. As JSON, one object per line."""
+    """List the commits, newest first. With --json, print one object per line."""
     commits = open_frame(target, option, version, timestamp, access=access).history(limit)
     documents = [_commit_document(commit) for commit in commits]
     if json:

@@ -28,13 +28,23 @@ def optimize(
     purge: Annotated[bool, typer.Option("--purge", help="Rewrite all files that have deleted rows.")] = False,
     zorder_by: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMNS", help="Rewrite all files so that filters on these columns, as a,b, skip files."),
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns such as a,b. Rewrites all files so that filters on these columns can skip files.",
+        ),
     ] = None,
     cluster_by: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMNS", help="The same by a Hilbert curve, which filters use better.")
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMNS", help="Like --zorder-by, but along a Hilbert curve, which lets filters skip more files."
+        ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Order all rows of a clustered table, also those ordered by other columns.")
+        bool,
+        typer.Option(
+            "--full",
+            help="Reorder every row of a clustered table, including rows ordered by earlier clustering columns.",
+        ),
     ] = False,
     json: Json = False,
     option: StorageOption = None,

@@ -39,7 +39,7 @@ def head(
     cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
-    """Print some rows. As JSON, one object per line."""
+    """Print some rows. With --json, print one object per line."""
     frame = open_frame(
         target, option, version, timestamp, access=access, cache=cache, where=where, columns=columns, limit=limit
     )
@@ -100,13 +100,16 @@ def changes(
     ] = None,
     where: Where = None,
     columns: Columns = None,
-    limit: Annotated[int | None, typer.Option("-n", "--limit", min=0, metavar="N", help="At most N.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("-n", "--limit", min=0, metavar="N", help="Print at most N rows.")
+    ] = None,
     json: Json = False,
     access: Access = None,
     cache: Cache = None,
     option: StorageOption = None,
 ) -> None:
-    """Print the changes between versions of a table whose change data feed is on. As JSON, one object per line."""
+    """Print the changes between versions of a table whose change data feed is on. With --json, print one object per
+    line."""
     feed = open_frame(target, option, None, None, access=access, cache=cache).changes(
         start_version, end_version, start_timestamp=start_timestamp, end_timestamp=end_timestamp
     )

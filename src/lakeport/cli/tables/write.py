@@ -185,7 +185,8 @@ def merge(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="The memory to take, such as 2gb; by default, half of what there is. Larger sources go to TMPDIR.",
+            help="The memory limit, such as 2gb; by default, half of the memory. A source larger than an eighth of the "
+            "limit is spilled to TMPDIR.",
         ),
     ] = None,
     application: Application = None,

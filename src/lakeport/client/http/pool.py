@@ -96,7 +96,9 @@ def _sent(answer: HttpAnswer, wanted: Range, path: str) -> int:
         raise StorageError("storage did not say which bytes of the file it sent", path=path)
     first, last = int(match[1]), int(match[2])
     if first != wanted.position or last < first:
-        raise StorageError(f"storage sent other bytes than requested: {first} to {last}", path=path)
+        raise StorageError(
+            f"storage sent bytes {first} to {last}, but the request began at byte {wanted.position}", path=path
+        )
     if match[3] != "*" and int(match[3]) < wanted.end:
         raise _too_short(wanted, text, path)
     return min(last + 1 - first, wanted.missing)

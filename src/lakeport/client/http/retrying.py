@@ -22,9 +22,10 @@ TRANSIENT_STATUSES = frozenset({408, 429} | set(range(500, 600)) - {501, 505})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions:
-    """Retry a request up to `retries` times, within `total_seconds` of its start or of its last received byte. Waits
-    double from the first to the longest, with jitter so that clients that failed together do not return together; never
-    less than the server asked for."""
+    """Retry a request up to `retries` times, within `total_seconds` of its start or of its last received byte.
+
+    Each wait is random, so that clients do not all retry at once, and never shorter than the server asked for. Its
+    maximum doubles from `first_wait_seconds` to `longest_wait_seconds`."""
 
     retries: int = 8
     total_seconds: float = 300.0

@@ -24,7 +24,7 @@ def verify_copy(mine: StorageClient, root: str, live: Live, theirs: StorageClien
         )
     wanted = {one.key: one for one in shared}
     if others := wanted.keys() ^ live.keys():
-        raise _difference(f"{len(others)} of the files are in only one of the two", root)
+        raise _difference(f"files in the copy or in the share, but not in both: {len(others)}", root)
 
     def check(one: Wanted) -> None:
         if not _is_equal(mine, root, live[one.key], theirs, one):

@@ -1,4 +1,4 @@
-"""Edit Parquet files column by column: what does not change is taken over as the bytes that it is.
+"""Edit Parquet files column by column: unchanged columns are copied byte for byte.
 
 May import `parquet`, `storage` and the kernel.
 """

@@ -86,7 +86,7 @@ def _places(original: Original, changing: pa.Schema) -> dict[str, int]:
         places[field.name] = end if found is None else found
         end += found is None
     if len(set(places.values())) < len(places):
-        raise NotEditableError("two columns of the table are the same one in the file")
+        raise NotEditableError("two table columns map to the same column of the file")
     return places
 
 

@@ -135,7 +135,7 @@ class Original:
     def _footer_bytes(self) -> bytes:
         tail = self.read((max(0, self._size - TAIL), self._size))
         if tail[4:] != MAGIC:
-            raise NotEditableError("the file is encrypted, or no Parquet file")
+            raise NotEditableError("the file is encrypted or is not a Parquet file")
         length = int.from_bytes(tail[:4], "little")
         self._end = self._size - TAIL - length
         if length > _MOST_FOOTER or self._end < 0:
@@ -147,15 +147,15 @@ class Original:
             raise NotEditableError("the footer's lengths may be wrong")
         leaves = sum(top.leaves for top in self.tops)
         if len(self.footer.items_of(InFile.COLUMN_ORDERS)) not in (0, leaves):
-            raise NotEditableError("the footer does not have the orders of all columns")
+            raise NotEditableError("the footer lacks the orders of some columns")
         for number, group in enumerate(self.groups):
             if len(group.items_of(InGroup.COLUMNS)) != leaves:
-                raise NotEditableError("a row group has not all columns")
+                raise NotEditableError("a row group lacks some columns")
             for leaf in range(leaves) if group.value(InGroup.ROWS) else ():
                 self._check_chunk(self.chunk(number, leaf))
 
     def _check_chunk(self, chunk: Chunk) -> None:
         if InColumn.FILE_PATH in chunk.column or InColumn.METADATA not in chunk.column:
-            raise NotEditableError("a column is elsewhere")
+            raise NotEditableError("a column is in another file, or has no metadata")
         if any(start < len(MAGIC) or end < start or end > self._end for start, end in chunk.ranges):
             raise NotEditableError("a column is outside the file")

@@ -1,6 +1,6 @@
 """CAST over Arrow data, as in Spark's ANSI mode: a value that does not fit is an error, never a different value.
 
-Numbers are truncated to integers, and rounded to decimals.
+Casting to an integer truncates; casting to a decimal rounds.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def to_float(source: pa.DataType, goal: pa.DataType) -> Cast:
 
 
 def _divided(datum: Datum) -> Datum:
-    """A decimal of few digits, as its digits divided by a power of ten."""
+    """Convert a decimal of at most `_EXACT_DIGITS` digits: divide its unscaled integer by a power of ten."""
     power = scalar_of(10.0**datum.type.scale, pa.float64())
     unscaled = datum if isinstance(datum, pa.Array) else array_of([datum.as_py()], datum.type)
     low_words = np.frombuffer(unscaled.buffers()[1], np.int64)[::2][unscaled.offset :][: len(unscaled)]

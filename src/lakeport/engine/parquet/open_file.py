@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyarrow._parquet import ParquetReader
 
 _INDEX_BYTES = 2
-"""Text takes more than this per value if its dictionary is long, or was given up."""
+"""Text takes more bytes per value than this if its dictionary is large or the writer abandoned it."""
 _DICTIONARY_BYTES = 1 << 20
 """Few writers make larger ones."""
 _BUFFERED_FROM = 64 << 20
@@ -35,8 +35,8 @@ def read_footer(path: str) -> pq.FileMetaData:
 class OpenFile:
     """Reads row groups and columns, given by dotted paths, with pyarrow.
 
-    It does what `pyarrow.parquet.ParquetFile` does, whose module loads storage clients: 10 ms and 8 MB. Text that
-    repeats is read as a dictionary and then decoded, which takes half as long."""
+    It replaces `pyarrow.parquet.ParquetFile`: importing that module loads storage clients, which takes 10 ms and 8 MB.
+    Repetitive text is read as a dictionary and then decoded, which takes half as long."""
 
     def __init__(self, source: pa.NativeFile, pool: pa.MemoryPool | None = None) -> None:
         """Rows come from `pool`."""

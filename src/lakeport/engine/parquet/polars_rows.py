@@ -1,7 +1,8 @@
-"""Let Polars decode the rows that a filter leaves: it skips the values of the other rows, which pyarrow decodes too.
+"""Read filtered rows with Polars, which decodes only the rows that pass the filter; pyarrow decodes all.
 
-The filter becomes one of Polars that is true at least wherever it is true; NaN, which Polars orders, is kept. Only
-types that Polars returns exactly are left to it, and pyarrow reads again what fails, so errors are the same.
+The Polars filter keeps every row that the original keeps, and maybe more. Polars orders NaN, so rows with NaN are
+always kept. Polars reads only types that it returns exactly. If it fails, pyarrow reads the rows again, so errors are
+the same.
 """
 
 from __future__ import annotations

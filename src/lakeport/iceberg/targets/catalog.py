@@ -54,7 +54,8 @@ class CatalogTarget:
             return None
         except FileNotFoundError as error:
             raise ConversionError(
-                f"the metadata of {self._identifier} in the catalog is gone: drop it there, and convert again: {error}",
+                f"the metadata file of {self._identifier} is missing: drop the table from the catalog and convert "
+                f"again [{error}]",
                 reason="metadata gone",
             ) from error
         path = resolve_path(self.location, table.metadata_location)

@@ -185,14 +185,14 @@ def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(target):
         return _cast_timestamp(array, target)
     if not _widens(source, target):
-        raise TypeError("Delta does not widen this type into that one")
+        raise TypeError(f"Delta cannot widen {source} to {target}")
     return array.cast(target)
 
 
 def _cast_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_date(array.type):
         if target.tz is not None:
-            raise TypeError("Delta does not widen a date into a timestamp with a zone")
+            raise TypeError("Delta cannot widen a date to a timestamp with a zone")
         return array.cast(pa.date32()).cast(target)
     if not pa.types.is_timestamp(array.type):
         raise TypeError("not a timestamp")

@@ -90,7 +90,7 @@ class CommitActions:
     """The commit's `inCommitTimestamp` and, if wanted, its `operation`; without those it lacks."""
 
     def changing(self) -> CommitActions:
-        """Drop adds and removes that only rearrange rows or add information about them."""
+        """A copy without adds and removes that change no data (`dataChange` is false)."""
         return replace(self, adds=_that_change(self.adds), removes=_that_change(self.removes))
 
     @property

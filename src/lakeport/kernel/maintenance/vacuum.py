@@ -1,7 +1,7 @@
 """Find files below a table's root that no version needs, by reading log files and comparing names.
 
-Needed are the files of the latest version, recently removed files, the deletion vectors of both, and recent change
-data. A file younger than the retention is kept, because its writer may not have committed yet.
+A file is needed if it belongs to the latest version, was removed recently, is a deletion vector of such a file, or is
+recent change data. A file younger than the retention is kept, because its writer may not have committed yet.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def find_unneeded(snapshot: Snapshot, files: Iterable[FileStatus], needed: Neede
     """The files below the root that can be deleted: old data, deletion vectors and change data, and unfinished files of
     crashed writers, in the log too.
 
-    Names that start with `_` or `.` are not table data, except change data and partition directories. Nor are files of
-    another table below this root, or of this table's Iceberg metadata."""
+    Skips names that start with `_` or `.` (except change data and partition directories), other tables below this root,
+    and this table's Iceberg metadata."""
     prefix = f"{snapshot.root}/"
     hidden = _HiddenNames(snapshot)
     found: list[FileStatus] = []

@@ -23,7 +23,7 @@ _ERRORS = {
     400: "A parameter, a header or the body is invalid, or the table cannot be read this way.",
     401: "The bearer token is missing or invalid.",
     403: "Requests from this address are not allowed.",
-    404: "It does not exist, or is not shared with you.",
+    404: "The share, schema, table or version does not exist, or is not shared with you.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     429: "Too many requests; Retry-After is the number of seconds to wait.",

@@ -157,7 +157,7 @@ def _parse_limit(given: Any) -> int:
 
 
 def _few_threads(engine: Engine, memory_limit: int) -> ThreadWorkers:
-    """Threads, of which each may hold a file that it reads."""
+    """As many threads as the memory limit allows: each may hold a whole file."""
     return ThreadWorkers(engine, max(1, min(pa.cpu_count() + 1, memory_limit // _OF_A_THREAD)))
 
 

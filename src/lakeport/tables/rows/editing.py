@@ -1,7 +1,7 @@
-"""Rewrite files column by column: columns that an update does not set are taken over as the bytes that they are.
+"""Rewrite files column by column: columns that an update does not set are copied byte for byte.
 
-A file is edited unless its rows are needed as such, for change files or row ids. Engines that cannot edit, and files
-that cannot be edited, are left to the ordinary way.
+A file is edited unless change files or row ids need its whole rows. If the engine or the file does not support editing,
+the file is rewritten row by row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SMALL_CHUNK = 1 << 10
 
 
 class CannotEditError(Exception):
-    """The file must be rewritten in the ordinary way, which also names the rows that the table rejects."""
+    """The file must be rewritten row by row, which also names the rows that the table rejects."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Editing:
     reader: RowReader
     """Reads these columns."""
     columns: tuple[EditedColumn, ...]
-    """Those that change."""
+    """The columns that change."""
 
     @classmethod
     def plan(cls, snapshot: Snapshot, context: WriteContext, update: RowUpdate) -> Editing | None:
-        """None if the table or the columns that are set do not allow it."""
+        """None if the table or the updated columns do not allow editing."""
         changing = update.sets | {field.name for field in context.schema if GENERATION_EXPRESSION in field.metadata}
         fields = [field for field in context.stored_fields if field.name in changing]
         variants = any(is_variant(inner) for field in fields for inner in types_in(field.type))
@@ -65,7 +65,7 @@ class Editing:
         return cls(context, read | changing, narrow, RowReader.for_scan(scan), columns)
 
     def takes(self, change: FileChange) -> bool:
-        """Whether to try."""
+        """Whether editing this file is likely to be possible and worthwhile."""
         is_large = change.file.size >= max(_SMALL_FILE, self._least_size)
         return is_large and change.file.deletion_vector is None and not change.deletes_rows
 
@@ -109,7 +109,7 @@ class Editing:
 
     @property
     def _least_size(self) -> int:
-        """Of a row group."""
+        """Row groups of fewer bytes are rewritten faster than edited."""
         return _SMALL_CHUNK * len(self.context.stored_fields)
 
     @cached_property
