@@ -1,6 +1,9 @@
 """A store that throttles is given time; one that fails is not."""
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
@@ -98,3 +101,26 @@ def test_waits_double_up_to_the_longest() -> None:
     assert all(0.5 <= interval <= 20 for interval in intervals)
     assert 0.5 <= intervals[0] <= 1 <= intervals[1] <= 2 <= intervals[2] <= 4
     assert 90 <= sum(intervals) <= 200
+
+
+def test_credentials_that_expire_are_asked_for_again() -> None:
+    numbers = count()
+
+    def provider() -> dict[str, object]:
+        expires = datetime.now(UTC) + timedelta(seconds=0.2)
+        return {"access_key_id": f"key{next(numbers)}", "secret_access_key": "b", "expires_at": expires}
+
+    def answer(asked: Asked) -> Steps:
+        return SLOW_DOWN if asked.number == 1 else reply(b"1", 200, FOUND)
+
+    with scripted(answer) as server:
+        given = {"region": "us-east-1", "allow_http": "true", "endpoint": server.url, "credential_provider": provider}
+        files = open_object_files("s3://b", given, patience=BRIEF)
+        assert files.read("s3://b/t/a") == b"1"
+        time.sleep(0.3)
+        assert files.read("s3://b/t/a") == b"1"
+        files.write("s3://b/t/a", b"1")
+        keys = [asked.headers["authorization"].partition("Credential=")[2].partition("/")[0] for asked in server.asked]
+        read_first, *_, read_later, written = keys
+        assert read_first == "key0"
+        assert len({read_first, read_later, written}) == 3
