@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -121,6 +122,19 @@ def test_a_clustered_table_is_left_to_optimize(tmp_path: Path) -> None:
     for start in range(MANY):
         tables.append(target, numbers(start, 1))
     assert newest(target)[0] == "WRITE"
+
+
+def test_writers_at_once_lose_no_rows_and_do_not_fail(tmp_path: Path) -> None:
+    target = table_of(tmp_path, MANY - 4, COMPACTING)
+
+    def write(number: int) -> None:
+        for start in range(10):
+            tables.append(target, numbers(1000 * number + start, 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(1, 5)))
+    assert len(ids(target)) == 10 * (MANY - 4) + 40
+    assert "OPTIMIZE" in {commit.operation for commit in tables.history(target)}
 
 
 def test_a_failed_compaction_is_logged_and_leaves_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

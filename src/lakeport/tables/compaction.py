@@ -12,6 +12,7 @@ from itertools import chain
 import msgspec
 import pyarrow as pa
 
+from lakeport.errors import CommitConflictError
 from lakeport.kernel.actions import Add
 from lakeport.kernel.definition import TARGET_FILE_SIZE, compacts_after_writes
 from lakeport.kernel.engine import Engine
@@ -44,6 +45,8 @@ def finish_write(transaction: Transaction, written: Sequence[str] = (), workers:
         try:
             if compacts_after_writes(committed.definition.metadata.configuration):
                 _compact_after(committed, transaction, workers or ThreadWorkers(transaction.engine))
+        except CommitConflictError as error:  # often a concurrent writer, which compacts the same files
+            _log.info("small files stay after version %d: %s", committed.version, error)
         except Exception as error:
             _log.warning(
                 "version %d is committed, but compacting small files after it failed: %s",
