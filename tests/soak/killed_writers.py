@@ -1,10 +1,10 @@
-"""A writer that is killed (`kill -9`) at random moments of append, delete, update, merge, optimize (as it is and in
-another order) and checkpoint.
+"""A writer that is killed (`kill -9`) at random moments of every operation that writes.
 
-    python -m tests.soak.killed_writers [directory] [--kills 100] [--seed 1]
+    python -m tests.soak.killed_writers [directory] [--kills 25] [--seed 1]
 
 After each kill the table opens at the old or the new version, its rows are those that the operations so far imply, and
-the next write succeeds. A reader that looks at the table all the while never sees a part of an operation.
+the next write succeeds. A reader that looks at the table all the while never sees a part of an operation. In the end,
+vacuum deletes all that no version needs any more, and the rows are still there.
 
 The writer notes in a journal what it is about to do and what it has done; so the last operation that is not marked as
 done is the only one that the table may have or not have.
@@ -16,12 +16,13 @@ import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,9 +38,31 @@ from tests.soak.reading import rows_by_deltalake
 
 ROWS = 30
 """Of each batch, always, in two partitions: less is a part of an operation."""
-OPERATIONS = ("append", "append", "delete", "update", "merge", "merge", "optimize", "order", "checkpoint")
+PARTITIONED = (
+    "append",
+    "overwrite",
+    "replace",
+    "delete",
+    "update",
+    "merge",
+    "spilled merge",
+    "optimize",
+    "zorder",
+    "hilbert",
+    "vacuum",
+    "checkpoint",
+)
+"""The operations on a partitioned table."""
+CLUSTERED = ("append", "merge", "optimize", "full", "cluster by")
+"""Those on a clustered table."""
+COLUMNS = (["value", "n"], ["batch"], ["n", "batch"])
+"""By which it is clustered, one after the other."""
+RETENTION = {"delta.deletedFileRetentionDuration": "interval 10 seconds"}
+"""More than a look takes, so that vacuum finds something but nothing that the reader needs."""
 LONGEST_LIFE = 1.0
 """Seconds from a writer's start to its end."""
+VACUUM_VERSIONS = 2
+"""Vacuum notes its start and its end in the history; other operations make one version."""
 
 Model = dict[int, int]
 """The value of each batch; all of its rows have it."""
@@ -49,13 +72,13 @@ Operation = dict[str, Any]
 # The writer
 
 
-def write_forever(target: str, journal_path: str, seed: int, first: int) -> None:
-    """The process that is killed. `first` is the number of its first operation."""
+def write_forever(target: str, journal_path: str, kind: str, seed: int, first: int) -> None:
+    """The process that is killed: one operation again and again. `first` is the number of its first one."""
     choice = random.Random(seed)
     model = {batch: value for batch, value, _, _ in read_batches(target)}
     with Path(journal_path).open("a") as journal:
         for number in range(first, sys.maxsize):
-            operation = choose(choice, number, list(model))
+            operation = choose(choice, kind, number, list(model))
             note(journal, {"doing": operation})
             version = perform(target, operation)
             note(journal, {"done": operation, "version": version})
@@ -68,10 +91,10 @@ def note(journal: TextIO, entry: Mapping[str, Any]) -> None:
     os.fsync(journal.fileno())
 
 
-def choose(choice: random.Random, number: int, batches: list[int]) -> Operation:
-    kind = choice.choice(OPERATIONS) if batches else "append"
-    operation: Operation = {"kind": kind, "batch": choice.choice(batches) if batches else -1}
-    return operation | {"new": number}
+def choose(choice: random.Random, kind: str, number: int, batches: list[int]) -> Operation:
+    """The next operation: an append if no rows are left for others."""
+    batch = choice.choice(batches) if batches else -1
+    return {"kind": kind if batches else "append", "batch": batch, "new": number}
 
 
 def perform(target: str, operation: Operation) -> int:
@@ -80,20 +103,39 @@ def perform(target: str, operation: Operation) -> int:
     match operation["kind"]:
         case "append":
             return tables.append(target, rows_of({new: 0})).version
+        case "overwrite":
+            return tables.overwrite(target, rows_of({new: 0, batch: 1})).version
+        case "replace":
+            return tables.overwrite(target, rows_of({batch: new}), where=f"batch = {batch}").version
         case "delete":
             return tables.delete(target, f"batch = {batch}").version
         case "update":
             return tables.update(target, {"value": "value + 1"}, f"batch = {batch}").version
-        case "merge":  # changes one batch and brings another
-            source = rows_of({batch: 0, new: 5})
-            merge = tables.merge(target, source, "target.batch = source.batch AND target.n = source.n")
-            merge = merge.when_matched_update({"value": "target.value + 10"}).when_not_matched_insert_all()
-            return merge.execute().version
+        case "merge":
+            return merge(target, batch, new, memory_limit=None)
+        case "spilled merge":
+            return merge(target, batch, new, memory_limit=20_000)
         case "optimize":
             return tables.optimize(target, purge=True).version
-        case "order":
+        case "full":
+            return tables.optimize(target, full=True, target_size=2_000).version
+        case "zorder":
             return tables.optimize(target, zorder_by=["value", "n"], target_size=2_000).version
+        case "hilbert":
+            return tables.optimize(target, cluster_by=["value", "n"], target_size=2_000).version
+        case "cluster by":
+            return tables.cluster_by(target, COLUMNS[new % len(COLUMNS)]).version
+        case "vacuum":
+            tables.vacuum(target, dry_run=False)
+            return lakeport.scan(target).version
     return tables.checkpoint(target).version
+
+
+def merge(target: str, batch: int, new: int, memory_limit: int | None) -> int:
+    """Changes one batch and brings another."""
+    source, on = rows_of({batch: 0, new: 5}), "target.batch = source.batch AND target.n = source.n"
+    merge = tables.merge(target, source, on, memory_limit=memory_limit)
+    return merge.when_matched_update({"value": "target.value + 10"}).when_not_matched_insert_all().execute().version
 
 
 def apply(model: Model, operation: Operation) -> Model:
@@ -102,11 +144,15 @@ def apply(model: Model, operation: Operation) -> Model:
     match operation["kind"]:
         case "append":
             return model | {new: 0}
+        case "overwrite":
+            return {new: 0, batch: 1}
+        case "replace":
+            return model | {batch: new}
         case "delete":
             return {name: value for name, value in model.items() if name != batch}
         case "update":
             return model | {batch: model[batch] + 1}
-        case "merge":
+        case "merge" | "spilled merge":
             return model | {batch: model[batch] + 10, new: 5}
     return model
 
@@ -157,6 +203,10 @@ class Report:
     versions: int = 0
     seconds: float = 0
 
+    def kills_in(self, kind: str) -> int:
+        """How many writers were killed in the midst of such an operation."""
+        return self.landed[kind] + self.lost[kind]
+
     def __str__(self) -> str:
         return (
             f"{self.kills} kills, {self.versions} versions, {self.looks} looks in {self.seconds:.0f} s\n"
@@ -166,19 +216,30 @@ class Report:
         )
 
 
-def run(folder: Path, *, kills: int, seed: int, properties: Mapping[str, str] = ALL_FEATURES) -> Report:
-    """Kills writers of a new table in the folder, checking after each. Raises `AssertionError`."""
+def run(
+    folder: Path,
+    kinds: Sequence[str] = PARTITIONED,
+    *,
+    kills: int,
+    seed: int,
+    properties: Mapping[str, str] = ALL_FEATURES,
+) -> Report:
+    """Kills writers of a new table in the folder, so many in each kind of operation, checking after each. Raises
+    `AssertionError`."""
     target, journal = str(folder / "table"), folder / "journal"
+    (folder / "temporary").mkdir()
     model: Model = {0: 0}
-    tables.create(target, rows_of(model), partition_by=["part"], properties=properties)
+    layout = {"cluster_by": COLUMNS[0]} if "cluster by" in kinds else {"partition_by": ["part"]}
+    tables.create(target, rows_of(model), **layout, properties={**properties, **RETENTION})
     report, choice, start, version = Report(), random.Random(seed), time.monotonic(), 0
     with reader(target, folder, report):
-        for _ in range(kills):
+        while kind := next((kind for kind in kinds if report.kills_in(kind) < kills), None):
             journal.write_text("")
-            kill_one(target, journal, choice, first=report.kills * 1_000 + 1)
-            model, version = check(target, journal, model, version, report)
-            model, version = write_next(target, model, version, number=-report.kills - 1)
             report.kills += 1
+            kill_one(target, journal, kind, choice, first=report.kills * 1_000 + 1)
+            model, version = check(target, journal, model, version, report)
+            model, version = write_next(target, model, version, number=-report.kills)
+    tables.vacuum(target, retention=0, enforce_retention=False, dry_run=False)
     expected = sorted((batch, n, value) for batch, value in model.items() for n in range(ROWS))
     assert rows_by_deltalake(target, None, "batch", "n", "value") == expected
     report.versions, report.seconds = version + 1, time.monotonic() - start
@@ -200,18 +261,23 @@ def reader(target: str, folder: Path, report: Report) -> Iterator[None]:
     report.looks = int(output)
 
 
-def kill_one(target: str, journal: Path, choice: random.Random, first: int) -> None:
+def kill_one(target: str, journal: Path, kind: str, choice: random.Random, first: int) -> None:
     """Starts a writer, and kills it some time after it began to write."""
     seed, life = choice.randrange(1 << 30), choice.uniform(0, LONGEST_LIFE)
     command = "from tests.soak.killed_writers import write_forever; "
-    command += f"write_forever({target!r}, {str(journal)!r}, {seed}, {first})"
-    with subprocess.Popen([sys.executable, "-c", command]) as process:
+    command += f"write_forever({target!r}, {str(journal)!r}, {kind!r}, {seed}, {first})"
+    temporary = journal.parent / "temporary"
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen([sys.executable, "-c", command], env=environment) as process:
         while not journal.stat().st_size:
             assert process.poll() is None, "the writer failed before it wrote anything: its error is above"
             time.sleep(0.005)
         time.sleep(life)
         assert process.poll() is None, "the writer failed: its error is above"
         process.kill()
+    assert kind != "spilled merge" or not list(temporary.iterdir())
+    shutil.rmtree(temporary)
+    temporary.mkdir()
 
 
 def check(target: str, journal: Path, model: Model, version: int, report: Report) -> tuple[Model, int]:
@@ -225,8 +291,9 @@ def check(target: str, journal: Path, model: Model, version: int, report: Report
     found = lakeport.scan(target)
     rows = sorted(found.select("batch", "n", "value").to_arrow().to_pylist(), key=lambda row: (row["batch"], row["n"]))
     pending = entries[-1].get("doing") if entries else None
-    if pending is not None and found.version == version + 1:
-        model, version = apply(model, pending), version + 1
+    if pending is not None and found.version > version:
+        assert found.version <= version + (VACUUM_VERSIONS if pending["kind"] == "vacuum" else 1)
+        model, version = apply(model, pending), found.version
         report.landed[pending["kind"]] += 1
     elif pending is not None:
         report.lost[pending["kind"]] += 1
@@ -246,12 +313,13 @@ def write_next(target: str, model: Model, version: int, number: int) -> tuple[Mo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="?")
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--kills", type=int, default=25, help="in each operation")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.directory) as folder:
-        print(f"{given.kills} kills, seed {given.seed}")
-        print(run(Path(folder), kills=given.kills, seed=given.seed))
+    for kinds in (PARTITIONED, CLUSTERED):
+        with tempfile.TemporaryDirectory(dir=given.directory) as folder:
+            print(f"{given.kills} kills in each of {', '.join(kinds)}, seed {given.seed}")
+            print(run(Path(folder), kinds, kills=given.kills, seed=given.seed))
 
 
 if __name__ == "__main__":

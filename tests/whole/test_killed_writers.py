@@ -4,17 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.killed_writers import run
+from tests.soak.killed_writers import CLUSTERED, PARTITIONED, run
 
 SEED = 7
+FEW = ("merge", "spilled merge", "zorder")
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.exhaustive(instead="two kills"))])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        FEW,
+        *(
+            pytest.param(kinds, marks=pytest.mark.exhaustive(instead="three kinds"))
+            for kinds in (PARTITIONED, CLUSTERED)
+        ),
+    ],
+    ids=["few", "partitioned", "clustered"],
+)
 def test_a_killed_writer_leaves_the_old_or_the_new_version_and_the_next_write_succeeds(
-    tmp_path: Path, kills: int
+    tmp_path: Path, kinds: tuple[str, ...]
 ) -> None:
     print("seed", SEED)
-    report = run(tmp_path, kills=kills, seed=SEED)
+    report = run(tmp_path, kinds, kills=1, seed=SEED)
     print(report)
-    assert report.kills == kills
-    assert report.looks >= kills
+    assert all(report.kills_in(kind) for kind in kinds)
+    assert report.looks >= len(kinds)
