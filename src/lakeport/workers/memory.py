@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,6 +31,14 @@ def _large_pool() -> pa.MemoryPool | None:
         return pa.jemalloc_memory_pool()
     except NotImplementedError:
         return None
+
+
+def release_memory() -> None:
+    """Give memory that is free, but kept for later, back to the system."""
+    for pool in filter(None, (pa.default_memory_pool(), _large_pool())):
+        pool.release_unused()
+    with suppress(AttributeError, OSError, TypeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def default_memory_limit() -> int:

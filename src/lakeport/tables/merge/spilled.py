@@ -34,6 +34,7 @@ from lakeport.tables.merge.updates import FileUpdate, Places, SpilledUpdates, pl
 from lakeport.tables.rows.changes import FileChange
 from lakeport.tables.rows.output import Inserted
 from lakeport.workers import Workplace
+from lakeport.workers.memory import release_memory
 from lakeport.workers.ordered import in_order
 from lakeport.workers.reading import RowReader
 from lakeport.workers.spilling import PartNumbers, SpilledRows
@@ -53,7 +54,7 @@ class _Shares:
     @property
     def block(self) -> int:
         """Rows of the source that are looked up at once, or wait to be written."""
-        return min(self.limit // 16, _MOST_HELD)
+        return min(self.limit // 32, _MOST_HELD)
 
     @property
     def keys(self) -> int:
@@ -74,10 +75,12 @@ def spilled_changes(
     shares = _Shares(limit, place.threads)
     with ExitStack() as stack:
         source, keys = _spill_source(merge, batches, shares.block, stack)
+        release_memory()
         reader, files = plan_search(transaction, merge, keys)
         target = stack.enter_context(_target_file(merge, reader.output, shares.keys))
         group_rows = max(1, shares.group * source.rows // max(1, source.size))
         cuts = _spill_target(place, reader, files, target, group_rows)
+        release_memory()
         updates = SpilledUpdates(merge, cuts, shares.block, place.threads + 1)
         stack.enter_context(updates.rows)
         search = _Search(merge, source, target, updates)
@@ -85,6 +88,7 @@ def spilled_changes(
             place.check()
             search.search(part)
         updates.rows.finish()
+        release_memory()
         yield MergeChanges(
             search.file_changes(files), _inserted(merge, source, search.is_matched), source.rows, search.counts
         )
