@@ -1,14 +1,13 @@
-"""Parquet files of many writers and shapes, with the same rows."""
+"""Parquet files of many writers and shapes: of the same rows, or of given ones."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import polars as pl
@@ -67,27 +66,31 @@ def rows() -> pa.Table:
     )
 
 
-def _pyarrow(path: Path, **options: Any) -> None:
-    pq.write_table(rows(), path, **({"row_group_size": GROUP} | options))
+def _pyarrow(path: Path, given: pa.Table | None = None, **options: Any) -> None:
+    pq.write_table(rows() if given is None else given, path, **({"row_group_size": GROUP} | options))
 
 
-def _duckdb(path: Path, options: str = "") -> None:
-    given = rows()  # noqa: F841  # DuckDB finds it by its name
+def _duckdb(path: Path, given: pa.Table | None = None, options: str = "") -> None:
+    given = rows() if given is None else given  # DuckDB finds it by its name
     duckdb.sql(f"COPY (SELECT * FROM given) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048 {options})")
 
 
-def _polars(path: Path, **options: Any) -> None:
-    pl.from_arrow(rows()).write_parquet(path, row_group_size=GROUP, **options)  # type: ignore[union-attr]
+def _polars(path: Path, given: pa.Table | None = None, **options: Any) -> None:
+    pl.from_arrow(rows() if given is None else given).write_parquet(path, row_group_size=GROUP, **options)  # type: ignore[union-attr]
 
 
-def _deltalake(path: Path) -> None:
+def _deltalake(path: Path, given: pa.Table | None = None) -> None:
     folder = path.with_suffix(".table")
-    write_deltalake(folder, rows())
+    write_deltalake(folder, rows() if given is None else given)
     (file,) = folder.glob("*.parquet")
     os.rename(file, path)
 
 
-WRITERS: dict[str, Callable[[Path], None]] = {
+class Writer(Protocol):
+    def __call__(self, path: Path, given: pa.Table | None = None) -> None: ...
+
+
+WRITERS: dict[str, Writer] = {
     "pyarrow": _pyarrow,
     "pyarrow, version 2 pages": partial(_pyarrow, data_page_version="2.0", compression="zstd"),
     "pyarrow, page index": partial(_pyarrow, write_page_index=True, data_page_size=512, write_batch_size=50),
