@@ -167,6 +167,13 @@ def test_ids_find_columns_and_stay(tmp_path: Path) -> None:
     assert [field.metadata[b"PARQUET:field_id"] for field in found.schema] == [b"5", b"6", b"7"]
 
 
+def test_a_name_is_not_given_twice(tmp_path: Path) -> None:
+    path = tmp_path / "file.parquet"
+    pq.write_table(rows(), path)
+    columns = pa.schema([pa.field("N", pa.int32(), metadata={b"PARQUET:field_id": b"2"})])
+    assert default_engine().parquet.open_editor(status_of(path), str(tmp_path / "new"), columns, columns) is None
+
+
 def test_metadata_of_others_stays(tmp_path: Path) -> None:
     path = tmp_path / "file.parquet"
     table = rows().replace_schema_metadata({"writer.model.name": "example", "pandas": "{}"})

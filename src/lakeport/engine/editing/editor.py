@@ -83,6 +83,8 @@ def _places(original: Original, changing: pa.Schema) -> dict[str, int]:
     places: dict[str, int] = {}
     for field in changing:
         found = fields.find(field)
+        if found is None and field.name.lower() in names:
+            raise NotEditableError("a column without the id has the name of a missing one")
         places[field.name] = end if found is None else found
         end += found is None
     if len(set(places.values())) < len(places):

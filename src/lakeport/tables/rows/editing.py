@@ -83,7 +83,7 @@ class Editing:
                 stats = replace_stats(change.file.stats, rows, file.statistics())
                 add = self.context.add(editor.close(), values, stats)
                 yield Edited(add, file.updated_rows, rows - file.updated_rows)
-            except (InvalidDataError, pa.ArrowInvalid) as error:
+            except (InvalidDataError, pa.ArrowException) as error:
                 raise CannotEditError from error
             finally:
                 editor.abort()
