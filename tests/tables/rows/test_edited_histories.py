@@ -1,0 +1,72 @@
+"""Random updates of files of many writers: the rows and statistics of the ordinary way, for every reader."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import lakeport
+from lakeport import tables
+from lakeport.kernel.scan import ScanFile
+from lakeport.tables.rows import editing
+from tests.engine.editing.edits import read_by_all, same
+from tests.engine.editing.writers import WRITERS, rows
+
+ASSIGNMENTS = [
+    {"n": "n + 1"},
+    {"n": "NULL", "day": "DATE'1999-01-01'"},
+    {"x": "x * 2"},
+    {"x": "CAST('NaN' AS DOUBLE)"},
+    {"text": "upper(text)", "price": "price + 1"},
+    {"text": "kind", "kind": "text"},
+    {"moment": "TIMESTAMP'2001-01-01 00:00:00Z'", "raw": "NULL"},
+    {"price": "NULL", "flag": "NOT flag"},
+    {"nothing": "id"},
+    {"s.a": "id", "items": "NULL"},
+    {"s": "NULL", "id": "id"},
+]
+CONDITIONS = ["id % 100 = 7", "id < 50", "id BETWEEN 1000 AND 1100", "n IS NULL", "text LIKE '%7%'", "id = 2999", None]
+ALWAYS, NEVER = 0, 1 << 40
+"""The least size of a file to edit."""
+
+
+def file_of(path: str) -> ScanFile:
+    (file,) = lakeport.scan(path).files()
+    return file
+
+
+def table_of(writer: str, path: Path) -> str:
+    """A table of one file, by a writer."""
+    tables.create(str(path), rows())
+    file, log = file_of(str(path)), path / "_delta_log" / f"{0:020}.json"
+    WRITERS[writer](path.parent / f"{path.name}.parquet")
+    (path.parent / f"{path.name}.parquet").rename(file.path)
+    log.write_text(log.read_text().replace(f'"size":{file.size}', f'"size":{Path(file.path).stat().st_size}'))
+    for checksum in log.parent.glob("*.crc"):
+        checksum.unlink()
+    return str(path)
+
+
+def update(path: str, change: tuple[dict[str, Any], str | None], least: int, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(editing, "_SMALL_FILE", least)
+    patch.setattr(editing, "_SMALL_CHUNK", 0)
+    tables.update(path, *change)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_random_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str) -> None:
+    edited, rewritten, random = (
+        table_of(writer, tmp_path / "edited"),
+        table_of(writer, tmp_path / "plain"),
+        Random(writer),
+    )
+    for _ in range(4):
+        change = random.choice(ASSIGNMENTS), random.choice(CONDITIONS)
+        update(edited, change, ALWAYS, monkeypatch)
+        update(rewritten, change, NEVER, monkeypatch)
+        wanted = lakeport.scan(rewritten).to_arrow().sort_by("id")
+        for reader, found in read_by_all(Path(file_of(edited).path)):
+            assert same(found.sort_by("id"), wanted), (reader, change)
+        assert json.loads(file_of(edited).stats or "") == json.loads(file_of(rewritten).stats or ""), change
