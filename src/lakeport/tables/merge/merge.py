@@ -41,11 +41,12 @@ from lakeport.workers.memory import default_memory_limit
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HELD_SHARE = 8
-"""A source larger than this share of the memory limit is spilled: lookups and their results take memory too."""
+_IN_MEMORY_DIVISOR = 8
+"""A source larger than the memory limit divided by this is spilled: lookups and their results take memory too."""
 _OF_A_THREAD = 512 << 20
-_MOST_HELD = (1 << 31) - 1
-"""So no column of a source in memory is too long for Arrow."""
+"""The memory that one thread may take."""
+_MAX_SOURCE_BYTES = (1 << 31) - 1
+"""The largest source in memory: no column is then too long for Arrow."""
 
 
 class MergeRun:
@@ -59,7 +60,7 @@ class MergeRun:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Result:
         """Raises the errors of `Merge.execute`."""
         transaction, merge = self._transaction, self._merge
-        most = min(self._memory_limit // _HELD_SHARE, _MOST_HELD)
+        most = min(self._memory_limit // _IN_MEMORY_DIVISOR, _MAX_SOURCE_BYTES)
         taken, are_all = take_until(batches, None if self._workers.here is None else most)
         if are_all:
             source = join_source(taken, merge.source.schema)
