@@ -25,7 +25,7 @@ from lakeport.kernel.transaction import Transaction
 from lakeport.tables.input.assignments import check_assignments
 from lakeport.tables.input.rows import to_reader
 from lakeport.tables.merge.clauses import BoundMerge, Clause, ClauseKind, Clauses, MergeDefinition
-from lakeport.tables.merge.held import held_changes
+from lakeport.tables.merge.in_memory import in_memory_changes
 from lakeport.tables.merge.planning import MergeChanges
 from lakeport.tables.merge.sides import Side
 from lakeport.tables.merge.source import drained, fit_batches, join_source, source_schema, take_until
@@ -64,7 +64,7 @@ class MergeRun:
         taken, are_all = take_until(batches, None if self._workers.here is None else most)
         if are_all:
             source = join_source(taken, merge.source.schema)
-            return self._execute(held_changes(transaction, merge.over(source), self._workers), self._workers)
+            return self._execute(in_memory_changes(transaction, merge.over(source), self._workers), self._workers)
         workers = _few_threads(transaction.engine, self._memory_limit)
         rest = chain(drained(taken), batches)
         return self._execute(spilled_changes(transaction, merge, workers.here, rest, self._memory_limit), workers)

@@ -24,7 +24,7 @@ from lakeport.kernel.transaction import Transaction
 from lakeport.kernel.values import from_numpy, to_integers, to_mask
 from lakeport.tables.merge.clauses import BoundMerge
 from lakeport.tables.merge.hashing import hash_rows
-from lakeport.tables.merge.held import inserted_rows
+from lakeport.tables.merge.in_memory import inserted_rows
 from lakeport.tables.merge.matching import JoinKeys, is_nan
 from lakeport.tables.merge.planning import MergeChanges, plan_search
 from lakeport.tables.merge.pruning import SeenKeys

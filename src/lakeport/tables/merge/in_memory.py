@@ -31,7 +31,7 @@ _INSERTED_ROWS = 1 << 16
 
 
 @contextmanager
-def held_changes(transaction: Transaction, merge: BoundMerge, workers: Workers) -> Iterator[MergeChanges]:
+def in_memory_changes(transaction: Transaction, merge: BoundMerge, workers: Workers) -> Iterator[MergeChanges]:
     """What the merge does; its source is complete."""
     with shared_merge(merge, workers, transaction.root) as shared:
         found, unmatched = _search(transaction, merge, shared, workers)
