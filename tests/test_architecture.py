@@ -298,7 +298,7 @@ def test_a_violation_is_found(module: str, source: str, reason: str) -> None:
         ("lakeport.frame", "def to_pandas():\n    import pandas"),
         ("lakeport.frame", "if TYPE_CHECKING:\n    import polars"),
         ("lakeport.kernel.expressions.sql", "def parse():\n    from sqlglot import exp"),
-        ("lakeport.server.answers.answer", "import litestar\nfrom lakeport.sharing import models"),
+        ("lakeport.server.answers.answer_lines", "import litestar\nfrom lakeport.sharing import models"),
         ("lakeport.cli.sharing.serve", "def run():\n    from lakeport.server import serve"),
     ],
 )

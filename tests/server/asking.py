@@ -10,7 +10,7 @@ from typing import Any
 from lakeport.engine import default_engine
 from lakeport.kernel.schema import StructType
 from lakeport.server.access.tokens import TokenSigner
-from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.answer_lines import Answer
 from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.opened_tables import TableCache
 from lakeport.server.answers.service import TableService

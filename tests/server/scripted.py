@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lakeport.server.answers.answer import Answer, Chunk
+from lakeport.server.answers.answer_lines import Answer, Chunk
 from lakeport.server.answers.caller import Caller
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import SharingError, UnsupportedFeatureError
-from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.answer_lines import Answer
 from lakeport.sharing.models import ChangesRequest
 from lakeport.testing.builder import TableBuilder, mapped, protocol, remove, struct
 from tests.server.asking import (

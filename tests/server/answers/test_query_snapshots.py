@@ -18,7 +18,7 @@ from lakeport.errors import CorruptTableError, SharingError, VersionNotFoundErro
 from lakeport.kernel.log import format_time
 from lakeport.kernel.schema import PrimitiveType, StructField
 from lakeport.server.answers import snapshot as snapshot_query
-from lakeport.server.answers.answer import FileSigner, error_line, write_answer
+from lakeport.server.answers.answer_lines import FileSigner, error_line, write_answer
 from lakeport.server.answers.plan import Files
 from lakeport.server.answers.service import TableService
 from lakeport.server.answers.snapshot import SnapshotFiles

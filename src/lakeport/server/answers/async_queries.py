@@ -18,7 +18,7 @@ import msgspec
 
 from lakeport.errors import SharingError
 from lakeport.server.access.tokens import TokenSigner
-from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.answer_lines import Answer
 from lakeport.server.answers.streaming import Lines, begin
 from lakeport.server.http.lanes import Lane
 from lakeport.server.http.refusals import Refusal, not_found, too_many

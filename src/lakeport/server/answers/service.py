@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakeport.server.answers.answer import Answer, End, FileSigner, write_answer
+from lakeport.server.answers.answer_lines import Answer, End, FileSigner, write_answer
 from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.plan import Plan
 from lakeport.server.answers.range import RangeFiles

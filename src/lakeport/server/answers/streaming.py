@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 
 from lakeport.errors import SharingError
-from lakeport.server.answers.answer import Answer, error_line
+from lakeport.server.answers.answer_lines import Answer, error_line
 from lakeport.server.http.asgi import (
     NDJSON,
     Header,

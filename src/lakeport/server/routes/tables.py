@@ -13,7 +13,7 @@ from litestar import get, post, route
 from litestar.enums import HttpMethod
 from litestar.status_codes import HTTP_200_OK
 
-from lakeport.server.answers.answer import Answer
+from lakeport.server.answers.answer_lines import Answer
 from lakeport.server.answers.async_queries import AsyncQuery, Job, StartedAnswer
 from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.streaming import LinesReply, begin
