@@ -22,7 +22,7 @@ from lakeport.server.config import ServerConfig, open_catalog, signing_key
 from lakeport.server.credentials import CredentialVendor
 from lakeport.server.files import FilesApp
 from lakeport.server.http.asgi import JSON, record_of
-from lakeport.server.http.lanes import Workers
+from lakeport.server.http.lanes import BlockingPool
 from lakeport.server.http.refusals import error_reply
 from lakeport.server.middleware import Observed
 from lakeport.server.records.audit import AuditLog
@@ -79,8 +79,8 @@ def _services(config: ServerConfig, watcher: CatalogWatcher, key: bytes, tables:
             watcher.current, RateLimiter(config.rate_limit), FailedTokens(config.limits.failed_tokens_per_minute)
         ),
         proxies=proxies,
-        lookups=Workers("lookups", config.limits.lookup_threads),
-        answers=Workers("answers", config.limits.answer_threads),
+        lookups=BlockingPool("lookups", config.limits.lookup_threads),
+        answers=BlockingPool("answers", config.limits.answer_threads),
         queries=AsyncQueries(tokens, config.async_query_after_seconds),
         metrics=measured,
         audit=audit,

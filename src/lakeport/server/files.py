@@ -23,7 +23,7 @@ from lakeport.server.access.recipients import check_address
 from lakeport.server.catalog.index import Catalog
 from lakeport.server.catalog.model import table_roots
 from lakeport.server.http.asgi import Header, Receive, RequestRecord, Scope, Send, abort, disconnection, header
-from lakeport.server.http.lanes import Lane, Workers
+from lakeport.server.http.lanes import BlockingPool, Lane
 from lakeport.server.http.refusals import Refusal, error_reply, not_found, unavailable
 from lakeport.server.signing.disk import FileUrl, FileUrls
 from lakeport.server.signing.signers import is_clean
@@ -206,7 +206,7 @@ class FilesApp:
     ) -> None:
         self._catalog, self._now = catalog, now
         self._urls = FileUrls(key, endpoint)
-        self._workers, self._stall = Workers("files", threads), stall_seconds
+        self._workers, self._stall = BlockingPool("files", threads), stall_seconds
 
     def close(self) -> None:
         self._workers.close()

@@ -14,7 +14,7 @@ from lakeport.server.catalog.watcher import CatalogWatcher
 from lakeport.server.config import ServerConfig
 from lakeport.server.credentials import CredentialVendor
 from lakeport.server.http.asgi import RequestRecord, Scope
-from lakeport.server.http.lanes import Workers
+from lakeport.server.http.lanes import BlockingPool
 from lakeport.server.http.refusals import refusal_of
 from lakeport.server.records.audit import AuditLog
 from lakeport.server.records.metrics import Metrics
@@ -31,8 +31,8 @@ class Services:
     tokens: TokenSigner
     doorkeeper: Doorkeeper
     proxies: Proxies
-    lookups: Workers
-    answers: Workers
+    lookups: BlockingPool
+    answers: BlockingPool
     queries: AsyncQueries
     metrics: Metrics
     audit: AuditLog

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from lakeport.server.http.lanes import Workers
+from lakeport.server.http.lanes import BlockingPool
 
 SECONDS = 20
 
@@ -36,7 +36,7 @@ async def begun(hanging: Hanging, calls: int) -> None:
 
 def test_a_table_that_hangs_leaves_threads_for_others() -> None:
     async def scenario() -> None:
-        workers, hanging = Workers("test", 8), Hanging()
+        workers, hanging = BlockingPool("test", 8), Hanging()
         try:
             stuck = [asyncio.create_task(workers.lane("slow", f"r{n}").run(hanging.read)) for n in range(20)]
             await begun(hanging, 2)
@@ -54,7 +54,7 @@ def test_a_table_that_hangs_leaves_threads_for_others() -> None:
 
 def test_a_recipient_leaves_threads_of_a_table_for_others() -> None:
     async def scenario() -> None:
-        workers, hanging = Workers("test", 16), Hanging()
+        workers, hanging = BlockingPool("test", 16), Hanging()
         try:
             stuck = [asyncio.create_task(workers.lane("t", "greedy").run(hanging.read)) for _ in range(20)]
             await begun(hanging, 2)
@@ -72,7 +72,7 @@ def test_a_recipient_leaves_threads_of_a_table_for_others() -> None:
 
 def test_a_recipient_of_many_tables_leaves_threads_for_others() -> None:
     async def scenario() -> None:
-        workers, hanging = Workers("test", 8), Hanging()
+        workers, hanging = BlockingPool("test", 8), Hanging()
         try:
             lanes = [workers.lane(f"t{number}", "greedy") for number in range(20)]
             stuck = [asyncio.create_task(lane.run(hanging.read)) for lane in lanes]
@@ -91,7 +91,7 @@ def test_a_recipient_of_many_tables_leaves_threads_for_others() -> None:
 
 def test_who_gives_up_waiting_for_a_thread_takes_none() -> None:
     async def scenario() -> None:
-        workers, hanging = Workers("test", 4), Hanging()
+        workers, hanging = BlockingPool("test", 4), Hanging()
         try:
             busy = asyncio.create_task(workers.lane("t", "ann").run(hanging.read))
             await begun(hanging, 1)
@@ -113,7 +113,7 @@ def test_who_gives_up_waiting_for_a_thread_takes_none() -> None:
 
 def test_a_call_that_nobody_waits_for_any_more_still_counts() -> None:
     async def scenario() -> None:
-        workers, hanging = Workers("test", 16), Hanging()
+        workers, hanging = BlockingPool("test", 16), Hanging()
         try:
             for _ in range(5):
                 with pytest.raises(TimeoutError):
@@ -131,7 +131,7 @@ def test_the_failure_of_such_a_call_is_no_news() -> None:
     async def scenario() -> list[object]:
         news: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: news.append(context))
-        workers, hanging = Workers("test", 4), Hanging()
+        workers, hanging = BlockingPool("test", 4), Hanging()
         try:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.02):
@@ -149,7 +149,7 @@ def test_the_failure_of_such_a_call_is_no_news() -> None:
 
 def test_a_failure_is_told_to_who_waits() -> None:
     async def scenario() -> None:
-        workers, hanging = Workers("test", 1), Hanging()
+        workers, hanging = BlockingPool("test", 1), Hanging()
         hanging.answers.set()
         try:
             with pytest.raises(ValueError, match="the storage is broken"):

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Workers:
+class BlockingPool:
     """A fixed thread pool with a FIFO queue. Use only on the event loop, which `workers.ordered` would block."""
 
     def __init__(self, name: str, threads: int) -> None:
@@ -54,7 +54,7 @@ class Lane:
     A call needs a slot of each kind, the narrowest first: a recipient with many calls waits for its own slots before it
     competes with others."""
 
-    def __init__(self, workers: Workers, slots: Sequence[asyncio.Semaphore]) -> None:
+    def __init__(self, workers: BlockingPool, slots: Sequence[asyncio.Semaphore]) -> None:
         self._workers, self._slots = workers, slots
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -18,7 +18,7 @@ from lakeport.server.answers.async_queries import AsyncQuery, Job, StartedAnswer
 from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.streaming import LinesReply, begin
 from lakeport.server.http.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply, record_of
-from lakeport.server.http.lanes import Lane, Workers
+from lakeport.server.http.lanes import BlockingPool, Lane
 from lakeport.server.routes.parsing import (
     CAPABILITIES,
     FILE_ID_HASH,
@@ -144,7 +144,7 @@ async def _version(request: HttpRequest) -> Reply:
     return Reply(200, [(_VERSION, str(version).encode())])
 
 
-def _job(workers: Workers, caller: Caller, answer: Callable[[], Answer]) -> Job:
+def _job(workers: BlockingPool, caller: Caller, answer: Callable[[], Answer]) -> Job:
     return Job(answer, workers.lane(caller.table.id, caller.recipient.id), caller.recipient.id)
 
 
