@@ -14,8 +14,8 @@ from lakeport import tables
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import MissingFileError
 from lakeport.relations.dataset import FrameDataset
+from lakeport.relations.duckdb_compatibility import DuckDBMismatchError
 from lakeport.relations.duckdb_view import view_text
-from lakeport.relations.footers import InexactError
 from lakeport.testing import TableBuilder
 from lakeport.testing.builder import struct
 from tests.properties import FEED, TRACKING
@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> str:
 
 
 def why_not(frame: lakeport.Frame | lakeport.Changes) -> str:
-    with pytest.raises(InexactError) as caught:
+    with pytest.raises(DuckDBMismatchError) as caught:
         view_text(frame)
     return str(caught.value)
 

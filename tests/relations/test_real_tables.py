@@ -13,8 +13,8 @@ import pytest
 import lakeport
 from lakeport.errors import MissingFileError, VersionNotFoundError
 from lakeport.kernel.schema import PrimitiveType, StructField, quoted
+from lakeport.relations.duckdb_compatibility import DuckDBMismatchError
 from lakeport.relations.duckdb_view import view_text
-from lakeport.relations.footers import InexactError
 from lakeport.testing.builder import read
 from tests.acceptance.comparing import assert_same_rows, with_json_variants
 from tests.acceptance.real_tables import (
@@ -157,7 +157,7 @@ NEED_ARROW = {
 
 @pytest.mark.parametrize(("name", "reason"), NEED_ARROW.items())
 def test_tables_that_duckdb_would_read_in_another_way_are_known(name: str, reason: str) -> None:
-    with pytest.raises(InexactError, match=reason):
+    with pytest.raises(DuckDBMismatchError, match=reason):
         view_text(lakeport.scan(path_of(name)))
 
 
@@ -170,6 +170,6 @@ def test_duckdb_reads_the_files_of_most_tables_itself() -> None:
 def is_exact(frame: lakeport.Frame) -> bool:
     try:
         view_text(frame)
-    except InexactError:
+    except DuckDBMismatchError:
         return False
     return True

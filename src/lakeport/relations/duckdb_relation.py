@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from lakeport.relations.duckdb_compatibility import DuckDBMismatchError
 from lakeport.relations.duckdb_sql import name_of, shielded
 from lakeport.relations.duckdb_view import view_text
-from lakeport.relations.footers import InexactError
 
 if TYPE_CHECKING:
     from lakeport.frame import Rows
@@ -23,7 +23,7 @@ def make_relation(rows: Rows[Any], connection: duckdb.DuckDBPyConnection) -> duc
     """A lazy relation over the rows."""
     try:
         return connection.sql(_text(rows))
-    except (InexactError, duckdb.Error):
+    except (DuckDBMismatchError, duckdb.Error):
         return connection.from_arrow(_dataset(rows)).project(_columns(rows))
 
 
@@ -33,7 +33,7 @@ def make_view(rows: Rows[Any], connection: duckdb.DuckDBPyConnection, *place: st
     view = f"{'' if len(place) > 1 else 'TEMP '}VIEW {'.'.join(map(name_of, place))}"
     try:
         connection.execute(f"CREATE OR REPLACE {view} AS {_text(rows)}")
-    except (InexactError, duckdb.Error):
+    except (DuckDBMismatchError, duckdb.Error):
         dataset = _dataset(rows)
         batches = f"batches of {'.'.join(place)}"
         connection.register(batches, dataset)
@@ -53,9 +53,9 @@ def _is_old() -> bool:
 
 
 def _text(rows: Rows[Any]) -> str:
-    """Raises `InexactError`."""
+    """Raises `DuckDBMismatchError`."""
     if _is_old():
-        raise InexactError("this version of DuckDB cannot number rows")
+        raise DuckDBMismatchError("this version of DuckDB cannot number rows")
     return view_text(rows)
 
 

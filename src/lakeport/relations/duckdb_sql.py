@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakeport.kernel.expressions import And, Column, Comparison, Expression, In, IsNull, Literal, Not, Or
 from lakeport.kernel.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 from lakeport.kernel.values import days_of, microseconds_of
-from lakeport.relations.footers import InexactError
+from lakeport.relations.duckdb_compatibility import DuckDBMismatchError
 
 _TYPES = {
     "boolean": "BOOLEAN",
@@ -36,9 +36,9 @@ def name_of(name: str) -> str:
 
 
 def text_of(text: str) -> str:
-    """Raises `InexactError` for text that SQL cannot contain."""
+    """Raises `DuckDBMismatchError` for text that SQL cannot contain."""
     if "\0" in text:
-        raise InexactError("SQL text cannot hold the character NUL")
+        raise DuckDBMismatchError("SQL text cannot hold the character NUL")
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
 
 
@@ -61,7 +61,7 @@ def _has_floats(data_type: pa.DataType) -> bool:
 
 
 def type_of(data_type: DataType) -> str:
-    """Raises `InexactError` for types that DuckDB does not have."""
+    """Raises `DuckDBMismatchError` for types that DuckDB does not have."""
     match data_type:
         case ArrayType(element):
             return f"{type_of(element)}[]"
@@ -73,7 +73,7 @@ def type_of(data_type: DataType) -> str:
             return "DECIMAL({}, {})".format(*data_type.decimal)
         case PrimitiveType(name) if name in _TYPES:
             return _TYPES[name]
-    raise InexactError(f"DuckDB has no type like {data_type}")
+    raise DuckDBMismatchError(f"DuckDB has no type like {data_type}")
 
 
 def value_of(stored: str, data_type: PrimitiveType) -> str:
@@ -87,14 +87,14 @@ def value_of(stored: str, data_type: PrimitiveType) -> str:
         case "timestamp_ntz":
             return f"make_timestamp(CAST({stored} AS BIGINT))"
         case "binary":
-            raise InexactError("binary values are not written as SQL")
+            raise DuckDBMismatchError("binary values are not written as SQL")
     return f"CAST({stored} AS {type_of(data_type)})"
 
 
 def condition_of(condition: Expression, schema: StructType, column_of: Callable[[str], str]) -> str:
     """A bound condition on columns of the schema, in SQL. `column_of` is the SQL of a top-level column.
 
-    Raises `InexactError` if DuckDB might answer differently."""
+    Raises `DuckDBMismatchError` if DuckDB might answer differently."""
 
     def sql(node: Expression) -> str:
         match node:
@@ -111,7 +111,7 @@ def condition_of(condition: Expression, schema: StructType, column_of: Callable[
             case In(Column() as column, values) if values and all(isinstance(v, Literal) for v in values):
                 tests = [" ".join(_compared(column, "=", v.value)) for v in values if isinstance(v, Literal)]
                 return f"({' OR '.join(tests)})"
-        raise InexactError("the filter has no exact counterpart in DuckDB")
+        raise DuckDBMismatchError("the filter has no exact counterpart in DuckDB")
 
     def _compared(column: Column, op: str, value: Any) -> tuple[str, str, str]:
         name, data_type = _column(column, schema, column_of)
@@ -122,7 +122,7 @@ def condition_of(condition: Expression, schema: StructType, column_of: Callable[
 
 def _column(column: Column, schema: StructType, column_of: Callable[[str], str]) -> tuple[str, DataType]:
     if len(column.path) > 1:
-        raise InexactError("the filter is on a field of a struct")
+        raise DuckDBMismatchError("the filter is on a field of a struct")
     field = schema.resolve(column.path)[0]
     return column_of(field.name), field.type
 
@@ -130,7 +130,7 @@ def _column(column: Column, schema: StructType, column_of: Callable[[str], str])
 def _constant(value: Any, data_type: DataType) -> str:
     is_ordered = isinstance(data_type, PrimitiveType) and (data_type.name in _ORDERED or data_type.decimal)
     if value is None or not isinstance(data_type, PrimitiveType) or not is_ordered:
-        raise InexactError("DuckDB may compare these values differently")
+        raise DuckDBMismatchError("DuckDB may compare these values differently")
     constant = value_of(text_of(_stored(value, data_type.name)), data_type)
     # The connection may compare text by another collation.
     return f'{constant} COLLATE "C"' if data_type.name == "string" else constant

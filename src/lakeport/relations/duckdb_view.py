@@ -19,9 +19,9 @@ from lakeport.kernel.scan import Scan, ScanFile, read_vector
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType, fields_in, is_variant, types_in
 from lakeport.kernel.values import array_of, is_bytes, is_text
 from lakeport.locations import is_url
+from lakeport.relations.duckdb_compatibility import DuckDBMismatchError, Layout, Zone, layouts_of
 from lakeport.relations.duckdb_deletions import living_rows
 from lakeport.relations.duckdb_sql import condition_of, name_of, shield, shielded, text_of, type_of, value_of
-from lakeport.relations.footers import InexactError, Layout, Zone, layouts_of
 
 if TYPE_CHECKING:
     from lakeport.frame import Rows
@@ -34,20 +34,20 @@ _PATTERN_CHARACTERS = frozenset("*?[")
 def view_text(rows: Rows[Any]) -> str:
     """The SELECT statement for the rows. Reads the log, deletion vectors and footers.
 
-    Raises `InexactError` if DuckDB might return other rows than the kernel."""
+    Raises `DuckDBMismatchError` if DuckDB might return other rows than the kernel."""
     if rows.definition is None:
-        raise InexactError("changes were requested")
+        raise DuckDBMismatchError("changes were requested")
     if rows.tracks_rows:
-        raise InexactError("row ids were requested")
+        raise DuckDBMismatchError("row ids were requested")
     # Files read by anything else may be remote, cached, in memory or encrypted.
     if type(rows.engine.storage) is not Storage or type(rows.engine.parquet) is not EditableParquetFiles:
-        raise InexactError("the engine is not the default one")
+        raise DuckDBMismatchError("the engine is not the default one")
     plan = rows.plan()
     return _View(plan, list(plan.files())).select(rows.selected, rows.row_limit)
 
 
 class _View:
-    """Raises `InexactError` from all its methods."""
+    """Raises `DuckDBMismatchError` from all its methods."""
 
     def __init__(self, plan: Scan, files: Sequence[ScanFile]) -> None:
         self._plan, self._files = plan, files
@@ -55,7 +55,7 @@ class _View:
 
     def select(self, selected: StructType, limit: int | None) -> str:
         if selected != self._state.table_schema.select([(name,) for name in selected.names]):
-            raise InexactError("the filter needs other fields of a struct")
+            raise DuckDBMismatchError("the filter needs other fields of a struct")
         columns = ", ".join(f"{self._columns[name]} AS {name_of(name)}" for name in selected.names)
         if not self._files:
             return f"SELECT {columns} LIMIT 0"
@@ -65,9 +65,9 @@ class _View:
 
     def _scan(self) -> str:
         if any(is_url(f.path) for f in self._files):
-            raise InexactError("a file is not on a local disk")
+            raise DuckDBMismatchError("a file is not on a local disk")
         if any(not _PATTERN_CHARACTERS.isdisjoint(f.path) for f in self._files):
-            raise InexactError("DuckDB would take a path as a pattern")
+            raise DuckDBMismatchError("DuckDB would take a path as a pattern")
         paths = ", ".join(text_of(f.path) for f in self._files)
         return f"read_parquet([{paths}], hive_partitioning=false, binary_as_string=false{self._schema()})"
 
@@ -83,7 +83,7 @@ class _View:
 
     def _no_columns(self) -> str:
         if any(layout.names_of([]) is None for layout in self._layouts):
-            raise InexactError("a file has a column named like one that DuckDB adds")
+            raise DuckDBMismatchError("a file has a column named like one that DuckDB adds")
         return ""
 
     def _target(self, index: int) -> str:
@@ -95,9 +95,9 @@ class _View:
         mode = self._state.mapping_mode
         for field in self._state.data_fields:
             if any(map(is_variant, types_in(field.type))):
-                raise InexactError(f"there are variants in the column {field.name!r}")
+                raise DuckDBMismatchError(f"there are variants in the column {field.name!r}")
             if mode != "none" and any(mode == "id" or f.physical_name(mode) != f.name for f in fields_in(field.type)):
-                raise InexactError(f"the fields in the column {field.name!r} are mapped")
+                raise DuckDBMismatchError(f"the fields in the column {field.name!r} are mapped")
         return [physical_field(field, mode) for field in self._state.data_fields]
 
     @cached_property
@@ -105,7 +105,7 @@ class _View:
         """What identifies each column in the files."""
         ids = [(field.metadata or {}).get(FIELD_ID) for field in self._physical]
         if None in ids and any(ids):
-            raise InexactError("some columns are matched by ids, others by names")
+            raise DuckDBMismatchError("some columns are matched by ids, others by names")
         return [text_of(f.name) if key is None else key.decode() for f, key in zip(self._physical, ids, strict=True)]
 
     @cached_property
@@ -133,7 +133,7 @@ class _View:
         for index, field in enumerate(self._physical):
             zones = {layout.zone_of(field) for layout in self._layouts} - {None}
             if len(zones) > 1:
-                raise InexactError(f"files store the column {field.name!r} in different ways")
+                raise DuckDBMismatchError(f"files store the column {field.name!r} in different ways")
             found |= {index} if Zone.LOCAL in zones else set()
         return frozenset(found)
 
@@ -155,7 +155,7 @@ class _View:
 
     def _partition(self, field: StructField) -> str:
         if not isinstance(field.type, PrimitiveType):
-            raise InexactError("a partition column is nested")
+            raise DuckDBMismatchError("a partition column is nested")
         name = field.physical_name(self._state.mapping_mode)
         texts = array_of([f.partition_values.get(name) for f in self._files], pa.string())
         values = _stored_values(parse_partition_values(texts, field, path=self._state.table_root))
@@ -169,11 +169,11 @@ class _View:
         engine, root = self._plan.snapshot.engine, self._state.table_root
         marked = [(i, f.deletion_vector) for i, f in enumerate(self._files) if f.deletion_vector is not None]
         if sum(vector.cardinality for _, vector in marked) > _MOST_DELETED:
-            raise InexactError("too many rows are deleted")
+            raise DuckDBMismatchError("too many rows are deleted")
         try:
             vectors = {index: read_vector(engine, root, descriptor) for index, descriptor in marked}
         except MissingFileError as error:  # reading the rows raises it again, with advice
-            raise InexactError(str(error)) from error
+            raise DuckDBMismatchError(str(error)) from error
         return living_rows({index: vector for index, vector in vectors.items() if vector is not None})
 
     def _filters(self) -> list[str]:
@@ -188,7 +188,7 @@ def _stored_values(values: pa.Array) -> list[str | None]:
     if types.is_date(values.type) or types.is_timestamp(values.type):
         values = values.view(f"int{values.type.bit_width}")
     if types.is_binary(values.type):
-        raise InexactError("a partition column is binary")
+        raise DuckDBMismatchError("a partition column is binary")
     return [
         None if value is None else format(value, "f") if isinstance(value, Decimal) else str(value)
         for value in values.to_pylist()

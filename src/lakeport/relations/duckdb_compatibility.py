@@ -31,7 +31,7 @@ _BITS_IN_DOUBLE = 32
 """Integers up to this width are exact as doubles."""
 
 
-class InexactError(Exception):
+class DuckDBMismatchError(Exception):
     """DuckDB might return different rows from the kernel. The message gives the reason."""
 
 
@@ -60,15 +60,15 @@ class Layout:
         return stored is not None and any(f"{path}.".startswith(f"{stored.name}.") for path in self.constant)
 
     def zone_of(self, column: pa.Field) -> Zone | None:
-        """How the files store a column's timestamps; None if they do not have any. Raises `InexactError`."""
+        """How the files store a column's timestamps; None if they do not have any. Raises `DuckDBMismatchError`."""
         stored = self._stored(column)
         if stored is None:
             if not column.nullable:
-                raise InexactError(f"the required column {column.name!r} is missing from a file")
+                raise DuckDBMismatchError(f"the required column {column.name!r} is missing from a file")
             return None
         source = pa.timestamp("us") if stored.name in self.int96 else stored.type
         if not _reads_exactly(source, column.type):
-            raise InexactError(f"the column {column.name!r} is stored as {source} and read as {column.type}")
+            raise DuckDBMismatchError(f"the column {column.name!r} is stored as {source} and read as {column.type}")
         if not types.is_timestamp(column.type) or column.type.tz is None:
             return None
         return Zone.LOCAL if source.tz is None else Zone.UTC
@@ -87,12 +87,12 @@ class Layout:
 def layouts_of(paths: Iterable[str], *, with_times: bool) -> list[Layout]:
     """The layouts of the files, one for each schema.
 
-    Raises `InexactError` if a footer cannot be read or, with times, if a file may have some in the old calendar."""
+    Raises `DuckDBMismatchError` if a footer cannot be read or, with times, if a file may have some in the old calendar."""
     found: list[tuple[pq.ParquetSchema, set[str]]] = []
     for path in paths:
         footer = _footer(path)
         if with_times and _may_be_legacy(footer.metadata or {}):
-            raise InexactError("a file may hold dates in Java's old calendar")
+            raise DuckDBMismatchError("a file may hold dates in Java's old calendar")
         constant = next((known for schema, known in reversed(found) if footer.schema.equals(schema)), None)
         if constant is None:
             found.append((footer.schema, constant := set()))
@@ -104,7 +104,7 @@ def _footer(path: str) -> pq.FileMetaData:
     try:
         return read_footer(path)
     except (OSError, pa.ArrowException) as error:
-        raise InexactError(str(error)) from error
+        raise DuckDBMismatchError(str(error)) from error
 
 
 def _constant_columns(footer: pq.FileMetaData) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _layout(schema: pq.ParquetSchema, constant: frozenset[str]) -> Layout:
     fields = list(schema.to_arrow_schema())
     by_name = {field.name.lower(): field for field in fields}
     if len(by_name) < len(fields):
-        raise InexactError("a file has columns whose names differ only in case")
+        raise DuckDBMismatchError("a file has columns whose names differ only in case")
     by_id = {(field.metadata or {}).get(FIELD_ID): field for field in fields}
     leaves = (schema.column(index) for index in range(len(schema)))
     int96 = frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
