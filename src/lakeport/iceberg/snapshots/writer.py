@@ -28,7 +28,7 @@ from lakeport.iceberg.snapshots.deletes import DeleteTask, members_of, new_path,
 from lakeport.iceberg.snapshots.entries import EntryMaker
 from lakeport.iceberg.snapshots.manifest_set import MANIFEST_ENTRIES, ManifestReader, ManifestWriter, Removed
 from lakeport.iceberg.snapshots.shape import Shape, plan_shape
-from lakeport.iceberg.table.footers import check_footers
+from lakeport.iceberg.table.footer_checks import check_footers
 from lakeport.iceberg.table.metadata import (
     DELTA_OPERATION,
     DELTA_TIMESTAMP,
