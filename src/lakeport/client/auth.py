@@ -23,8 +23,8 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from lakeport.client.http.answer import HttpAnswer
+from lakeport.client.http.error_responses import without_secrets
 from lakeport.client.http.pool import HttpPool
-from lakeport.client.http.refusals import without_secrets
 from lakeport.errors import AuthenticationError
 from lakeport.freshness import Clock, Fresh, Renewed, renew_at
 from lakeport.kernel.paths import resolve_path

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from lakeport.client.http.answer import HttpAnswer
 from lakeport.client.http.connections import ConnectionOptions, Connections, origin_of
-from lakeport.client.http.refusals import refusal
+from lakeport.client.http.error_responses import refusal
 from lakeport.client.http.retrying import TRANSIENT_STATUSES, Attempts, RetryOptions, Timing, parse_retry_after
 from lakeport.errors import SharingError, StorageError, UnavailableError
 from lakeport.version import __version__

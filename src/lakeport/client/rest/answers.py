@@ -15,8 +15,8 @@ from weakref import finalize
 import msgspec
 
 from lakeport.client.http.answer import HttpAnswer
+from lakeport.client.http.error_responses import invalid_answer, sharing_error
 from lakeport.client.http.limits import EMPTY_PAGES, LINE_BYTES, PAGE_BYTES, PAGES, limited, too_large
-from lakeport.client.http.refusals import invalid_answer, sharing_error
 from lakeport.errors import SharingError
 from lakeport.sharing.capabilities import HEADER, Capabilities, parse_capabilities
 from lakeport.sharing.lines import PENDING, EndStreamAction, QueryStatus

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import msgspec
 
+from lakeport.client.http.error_responses import invalid_answer
 from lakeport.client.http.limits import PAGE_BYTES
-from lakeport.client.http.refusals import invalid_answer
 from lakeport.client.rest.answers import Page, Pending
 from lakeport.client.rest.session import Session, segment
 from lakeport.errors import UnavailableError

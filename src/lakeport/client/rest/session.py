@@ -12,9 +12,9 @@ import msgspec
 from lakeport.client.auth import authorization
 from lakeport.client.http.answer import HttpAnswer
 from lakeport.client.http.connections import origin_of
+from lakeport.client.http.error_responses import INVALID_ANSWER, invalid_answer, refusal
 from lakeport.client.http.limits import PAGE_BYTES
 from lakeport.client.http.pool import HttpPool
-from lakeport.client.http.refusals import INVALID_ANSWER, invalid_answer, refusal
 from lakeport.client.rest.answers import Page, Pending, receive_page
 from lakeport.errors import AuthenticationError, SharingError, UnavailableError
 from lakeport.sharing.models import WireModel
