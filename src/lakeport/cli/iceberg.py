@@ -214,7 +214,7 @@ def _find_places(
         return [_Place(target, out, catalog, table)]
     if out is not None or table is not None:
         raise ValueError("--datasets names the tables: drop --out and --table")
-    from lakeport.iceberg.dataset import parse_datasets
+    from lakeport.iceberg.xtable_config import parse_datasets
 
     found = parse_datasets(Path(str(datasets)).read_text())
     return [_Place(dataset.path, None, catalog, catalog and dataset.identifier) for dataset in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.iceberg.dataset import Dataset, parse_datasets
+from lakeport.iceberg.xtable_config import Dataset, parse_datasets
 
 CONFIG = """
 sourceFormat: DELTA
