@@ -64,7 +64,7 @@ DEFERRED |= {"lakeport.server.catalog.postgresql"}
 # pyiceberg takes a second to load: who converts to a path does without it.
 DEFERRED |= {"lakeport.iceberg.targets.catalog", "lakeport.iceberg.verification.pyiceberg_reader"}
 # Datasets of Arrow import pandas.
-DEFERRED |= {"lakeport.relations.dataset"}
+DEFERRED |= {"lakeport.relations.arrow_dataset"}
 # What only one command needs: DuckDB, and the terminal's lines.
 DEFERRED |= {"lakeport.cli.sql.session", "lakeport.cli.sql.tables", "lakeport.cli.sql.prompt"}
 # What commands that print JSON do without.

@@ -13,7 +13,7 @@ import lakeport
 from lakeport import tables
 from lakeport.engine import default_engine, memory_engine
 from lakeport.errors import MissingFileError
-from lakeport.relations.dataset import FrameDataset
+from lakeport.relations.arrow_dataset import FrameDataset
 from lakeport.relations.duckdb_compatibility import DuckDBMismatchError
 from lakeport.relations.duckdb_view import view_text
 from lakeport.testing import TableBuilder

@@ -12,7 +12,7 @@ import pytest
 import lakeport
 from lakeport.frame import Frame, Rows
 from lakeport.kernel.engine import Engine
-from lakeport.relations.dataset import FrameDataset
+from lakeport.relations.arrow_dataset import FrameDataset
 from tests.engine.filtering_engines import FILTERING
 from tests.relations.conditions import Condition, for_duckdb, for_frames, for_polars
 

@@ -12,7 +12,7 @@ from lakeport.relations.duckdb_view import view_text
 
 if TYPE_CHECKING:
     from lakeport.frame import Rows
-    from lakeport.relations.dataset import FrameDataset
+    from lakeport.relations.arrow_dataset import FrameDataset
 
 _FIRST_VERSION = (1, 3)
 """DuckDB's first version whose Parquet scan takes a schema by names and numbers files and rows, and the
@@ -60,7 +60,7 @@ def _text(rows: Rows[Any]) -> str:
 
 
 def _dataset(rows: Rows[Any]) -> FrameDataset:
-    from lakeport.relations.dataset import FrameDataset  # imports pyarrow.dataset, and that imports pandas
+    from lakeport.relations.arrow_dataset import FrameDataset  # imports pyarrow.dataset, and that imports pandas
 
     dataset = FrameDataset(rows)
     _ = dataset.schema  # raises errors of the table here: DuckDB would wrap them

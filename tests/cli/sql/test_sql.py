@@ -20,7 +20,7 @@ import pytest
 from lakeport import scan, tables
 from lakeport.errors import MissingFileError
 from lakeport.queries import NamedTable, tables_in
-from lakeport.relations.dataset import FrameDataset
+from lakeport.relations.arrow_dataset import FrameDataset
 from tests.cli.conftest import Run
 from tests.client.shares import NOWHERE, Shared, profile_text, sharing_tables
 from tests.server.running import running, sharing

@@ -14,7 +14,7 @@ from lakeport.errors import InvalidFilterError, LakeportError
 from lakeport.queries import NamedTable, open_duckdb, tables_in
 
 if TYPE_CHECKING:
-    from lakeport.relations.dataset import FrameDataset
+    from lakeport.relations.arrow_dataset import FrameDataset
 
 T = TypeVar("T")
 
