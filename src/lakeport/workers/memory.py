@@ -15,7 +15,7 @@ _LARGE = 1 << 20
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
-def pool_for(size: int) -> pa.MemoryPool | None:
+def arrow_pool_for(size: int) -> pa.MemoryPool | None:
     """The allocator for results of about this many bytes; None for Arrow's default, which is usually mimalloc.
 
     mimalloc uses huge pages. Large tables take up to 50 % more memory than with jemalloc, and more time if the kernel

@@ -17,7 +17,7 @@ from lakeport.kernel.engine import Engine, FileSplit
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.scan import FilteredBatch, Scan, ScanFile, ScanState, transform_physical_data
 from lakeport.locations import is_url
-from lakeport.workers.memory import pool_for
+from lakeport.workers.memory import arrow_pool_for
 from lakeport.workers.ordered import MOST_WAITED_FOR, in_order
 
 _ToRows = Callable[[Iterable[pa.RecordBatch]], Iterator[FilteredBatch]]
@@ -96,7 +96,7 @@ def _selected(rows: pa.RecordBatch, selection: pa.BooleanArray) -> pa.RecordBatc
     if count == len(selection):
         return rows
     size = rows.nbytes * count // len(selection) if count else 0
-    return pc.filter(rows, selection, memory_pool=pool_for(size))
+    return pc.filter(rows, selection, memory_pool=arrow_pool_for(size))
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from lakeport.kernel.data_files import columns_to_read
 from lakeport.kernel.engine import METADATA_COLUMN, FileSplit, FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
 from lakeport.kernel.values import from_numpy
-from lakeport.workers.memory import pool_for
+from lakeport.workers.memory import arrow_pool_for
 from lakeport.workers.ordered import await_turn, in_order
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class ParquetFiles:
     @contextmanager
     def _open(self, file: FileStatus) -> Iterator[tuple[OpenFile, pa.NativeFile]]:
         with parquet_errors(file.path), self._storage.open_input(file) as source:
-            yield OpenFile(source, pool_for(file.size)), source
+            yield OpenFile(source, arrow_pool_for(file.size)), source
 
 
 def _all_rows(groups: RowGroups, schema: pa.Schema, stored: pa.Schema, size: BatchSize) -> Iterator[pa.RecordBatch]:
