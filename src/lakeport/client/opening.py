@@ -104,48 +104,52 @@ def open_table(server: SharingServer, name: TableName, options: ClientOptions) -
     """A table by the chosen access mode, or the one its provider offers. Sends no request yet."""
     by_urls = SharedTable(server, name, options.open_cache())
     by_directory = DirectoryTable(server, name, options.storage_options)
-    ways: dict[str | None, list[TableSource]] = {"url": [by_urls], "dir": [by_directory], None: [by_urls, by_directory]}
-    return OfferedTable(server, name, *ways[options.access])
+    access_modes: dict[str | None, list[TableSource]] = {
+        "url": [by_urls],
+        "dir": [by_directory],
+        None: [by_urls, by_directory],
+    }
+    return FallbackTable(server, name, *access_modes[options.access])
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
-W = TypeVar("W")
+Mode = TypeVar("Mode")
 
 _NEAR = 0.8
 _MOST_NAMES = 3
 
 
-def read_offered(ways: Sequence[W], read: Callable[[W], T]) -> tuple[W, T]:
+def read_first_offered(access_modes: Sequence[Mode], read: Callable[[Mode], T]) -> tuple[Mode, T]:
     """Read in the first access mode that the provider offers: signed URLs, or the directory. Raises `SharingError`."""
-    for way in ways[:-1]:
+    for mode in access_modes[:-1]:
         try:
-            return way, read(way)
+            return mode, read(mode)
         except SharingError as error:
             if error.code != DIRECTORY_ONLY:
                 raise
-    return ways[-1], read(ways[-1])
+    return access_modes[-1], read(access_modes[-1])
 
 
-def _offered(method: Callable[Concatenate[TableSource, P], T]) -> Callable[Concatenate[OfferedTable, P], T]:
+def _offered(method: Callable[Concatenate[TableSource, P], T]) -> Callable[Concatenate[FallbackTable, P], T]:
     """The same method, in the access mode that the provider offers."""
 
-    def read(self: OfferedTable, /, *args: P.args, **options: P.kwargs) -> T:
-        found: T = self._read(lambda way: getattr(way, method.__name__)(*args, **options))
+    def read(self: FallbackTable, /, *args: P.args, **options: P.kwargs) -> T:
+        found: T = self._read(lambda mode: getattr(mode, method.__name__)(*args, **options))
         return found
 
     return read
 
 
-class OfferedTable:
+class FallbackTable:
     """A `TableSource` that tries its access modes in order, and stays with the one that the provider offers."""
 
-    def __init__(self, server: SharingServer, name: TableName, *ways: TableSource) -> None:
-        self._server, self._name, self._ways = server, name, ways
+    def __init__(self, server: SharingServer, name: TableName, *access_modes: TableSource) -> None:
+        self._server, self._name, self._access_modes = server, name, access_modes
 
     @property
     def engine(self) -> Engine:
-        return self._ways[0].engine
+        return self._access_modes[0].engine
 
     @property
     def target(self) -> str:
@@ -153,7 +157,7 @@ class OfferedTable:
 
     @property
     def prunes(self) -> bool:
-        return self._ways[0].prunes
+        return self._access_modes[0].prunes
 
     head = _offered(TableSource.head)
     snapshot = _offered(TableSource.snapshot)
@@ -166,15 +170,15 @@ class OfferedTable:
     engine_for = _offered(TableSource.engine_for)
 
     def _read(self, read: Callable[[TableSource], T]) -> T:
-        ways = self._ways
+        access_modes = self._access_modes
         try:
-            way, found = read_offered(ways, read)
+            mode, found = read_first_offered(access_modes, read)
         except SharingError as error:
             if error.status != 404:
                 raise
             raise self._not_found(error) from error
-        if way is not ways[0]:
-            self._ways = (way,)
+        if mode is not access_modes[0]:
+            self._access_modes = (mode,)
         return found
 
     def _not_found(self, error: SharingError) -> SharingError:

@@ -87,7 +87,8 @@ class Layout:
 def layouts_of(paths: Iterable[str], *, with_times: bool) -> list[Layout]:
     """The layouts of the files, one for each schema.
 
-    Raises `DuckDBMismatchError` if a footer cannot be read or, with times, if a file may have some in the old calendar."""
+    Raises `DuckDBMismatchError` if a footer cannot be read or, with times, if a file may have some in the old
+    calendar."""
     found: list[tuple[pq.ParquetSchema, set[str]]] = []
     for path in paths:
         footer = _footer(path)

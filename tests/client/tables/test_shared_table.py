@@ -16,7 +16,7 @@ import pytest
 
 import lakeport
 from lakeport import tables
-from lakeport.client.opening import OfferedTable
+from lakeport.client.opening import FallbackTable
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.tables.by_urls import SharedTable
 from lakeport.engine import default_engine
@@ -239,7 +239,7 @@ def test_threads_that_learn_at_once_that_only_the_directory_is_offered_read_it(t
         server = server_at(provider.server.url)
         by_directory = PathTable(default_engine(), str(tmp_path))
         by_urls = SharedTable(server, parse_table_name(NAME))
-        frame = Frame.of(OfferedTable(server, parse_table_name(NAME), by_urls, by_directory))
+        frame = Frame.of(FallbackTable(server, parse_table_name(NAME), by_urls, by_directory))
         overtaken = thread.submit(frame.count)
         assert table.asked_for.wait(60)
         assert frame.count() == 2

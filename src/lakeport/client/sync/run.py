@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakeport.client.opening import AccessMode, ClientOptions, open_server, read_offered
+from lakeport.client.opening import AccessMode, ClientOptions, open_server, read_first_offered
 from lakeport.client.rest.server import SharingServer
 from lakeport.client.sync.destination import Arrived, Destination
 from lakeport.client.sync.fetch import Fetcher, Progress
@@ -106,7 +106,7 @@ def _open_source(server: SharingServer, name: TableName, client: ClientOptions, 
     if known == "dir" and _gives_credentials(by_directory):
         return by_directory
     sources: tuple[SyncSource, ...] = (by_urls, by_directory)
-    return read_offered(sources, lambda source: source.check())[0]
+    return read_first_offered(sources, lambda source: source.check())[0]
 
 
 def _gives_credentials(source: DirectorySource) -> bool:
