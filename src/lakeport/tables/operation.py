@@ -46,12 +46,14 @@ def open_snapshot(target: str, engine: Engine | None, storage_options: StorageOp
     return table_at(target, engine, storage_options).latest_snapshot()
 
 
-def begin(snapshot: Snapshot, operation: str, application: tuple[str, int] | None = None) -> Transaction | None:
+def begin_unless_done(
+    snapshot: Snapshot, operation: str, application: tuple[str, int] | None = None
+) -> Transaction | None:
     """Begin a transaction; None if the table already has the application's work up to this version.
 
     Raises `ValueError` unless the application is a name and a number."""
     transaction = update_table(snapshot, operation)
-    return transaction if application is None or claim(transaction, application) else None
+    return transaction if application is None or record_application(transaction, application) else None
 
 
 def snapshot_of(transaction: Transaction) -> Snapshot:
@@ -60,7 +62,7 @@ def snapshot_of(transaction: Transaction) -> Snapshot:
     return transaction.snapshot
 
 
-def claim(transaction: Transaction, application: tuple[str, int]) -> bool:
+def record_application(transaction: Transaction, application: tuple[str, int]) -> bool:
     """Record the application's version in the transaction; false if the table already has it."""
     app_id, version = _parse_application(application)
     done = transaction.application_version(app_id)

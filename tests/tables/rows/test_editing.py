@@ -20,7 +20,7 @@ from lakeport.errors import ConstraintError, InvalidDataError, OutOfSpaceError
 from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.write import StatsCollector
-from lakeport.tables.operation import begin, open_snapshot
+from lakeport.tables.operation import begin_unless_done, open_snapshot
 from lakeport.tables.rows import editing
 from lakeport.testing.counting import CountingStorage
 from tests.engine.duckdb_engine import duckdb_engine
@@ -39,7 +39,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def check_statistics(path: str) -> None:
     """The statistics in the log are those of the files' rows."""
     engine = default_engine()
-    transaction = begin(open_snapshot(path, engine, None), "TEST")
+    transaction = begin_unless_done(open_snapshot(path, engine, None), "TEST")
     assert transaction is not None
     for file in lakeport.scan(path).files():
         collector = StatsCollector(transaction.write_context().stats_columns)
@@ -263,7 +263,7 @@ def test_one_column_of_a_wide_table(tmp_path: Path) -> None:
 def test_plans_travel_to_tasks(tmp_path: Path) -> None:
     table = ModelledTable.create(tmp_path, {}, ())
     snapshot = open_snapshot(table.path, None, None)
-    transaction = begin(snapshot, "UPDATE")
+    transaction = begin_unless_done(snapshot, "UPDATE")
     assert transaction is not None
 
     class Update:

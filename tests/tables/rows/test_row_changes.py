@@ -17,7 +17,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import StructType
 from lakeport.kernel.transaction import Transaction
-from lakeport.tables.operation import begin, open_snapshot
+from lakeport.tables.operation import begin_unless_done, open_snapshot
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.output import Inserted, Updated, split_rows
@@ -64,7 +64,7 @@ def test_rows_are_split_by_their_positions() -> None:
 
 
 def transaction_on(path: str) -> Transaction:
-    transaction = begin(open_snapshot(path, None, None), "WRITE")
+    transaction = begin_unless_done(open_snapshot(path, None, None), "WRITE")
     assert transaction is not None
     return transaction
 

@@ -30,7 +30,7 @@ from lakeport.tables.merge.planning import MergeChanges
 from lakeport.tables.merge.sides import Side
 from lakeport.tables.merge.source import drained, fit_batches, join_source, source_schema, take_until
 from lakeport.tables.merge.spilled import spilled_changes
-from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
+from lakeport.tables.operation import Result, StorageOptions, begin_unless_done, open_snapshot
 from lakeport.tables.rows.changes import ChangeCounts, RowChanges
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.search import format_condition
@@ -219,7 +219,7 @@ class Merge:
         if not any(self.clauses):
             raise ValueError("the merge has no clauses: add one, such as when_not_matched_insert_all()")
         snapshot = open_snapshot(self.target, self.engine, self.storage_options)
-        transaction = begin(snapshot, "MERGE", self.application)
+        transaction = begin_unless_done(snapshot, "MERGE", self.application)
         if transaction is None:
             return Result(snapshot.version)
         reader = to_reader(self.source, snapshot.schema)

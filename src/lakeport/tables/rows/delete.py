@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression
-from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
+from lakeport.tables.operation import Result, StorageOptions, begin_unless_done, open_snapshot
 from lakeport.tables.rows.changes import FileChange, RowChanges
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.search import find_rows, format_condition, parse_condition
@@ -33,7 +33,7 @@ def delete(
     Raises `InvalidFilterError` and `UnknownColumnError`, and `CommitConflictError` if another writer changes the same
     files meanwhile."""
     snapshot = open_snapshot(target, engine, storage_options)
-    transaction = begin(snapshot, "DELETE", application)
+    transaction = begin_unless_done(snapshot, "DELETE", application)
     if transaction is None:
         return Result(snapshot.version)
     condition = parse_condition(where, transaction.started)

@@ -12,7 +12,7 @@ from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, columns_in
 from lakeport.kernel.schema import StructType
 from lakeport.tables.input.assignments import Assignments, Path, Value, parse_assignments
-from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot
+from lakeport.tables.operation import Result, StorageOptions, begin_unless_done, open_snapshot
 from lakeport.tables.rows.changes import FileChange, RowChanges
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.output import Updated
@@ -43,7 +43,7 @@ def update(
     Raises `InvalidFilterError` and `UnknownColumnError` for invalid expressions, `InvalidDataError` and
     `ConstraintError` for values that the table rejects, and `CommitConflictError`."""
     snapshot = open_snapshot(target, engine, storage_options)
-    transaction = begin(snapshot, "UPDATE", application)
+    transaction = begin_unless_done(snapshot, "UPDATE", application)
     if transaction is None:
         return Result(snapshot.version)
     condition = parse_condition(where, transaction.started)

@@ -19,7 +19,15 @@ from lakeport.kernel.transaction import Transaction, create_table
 from lakeport.tables.compaction import finish_write
 from lakeport.tables.input.rows import to_reader
 from lakeport.tables.input.schema import SchemaInput, check_defaults, check_text, to_schema
-from lakeport.tables.operation import Result, StorageOptions, begin, finish, open_snapshot, paths_of, table_at
+from lakeport.tables.operation import (
+    Result,
+    StorageOptions,
+    begin_unless_done,
+    finish,
+    open_snapshot,
+    paths_of,
+    table_at,
+)
 from lakeport.workers.writing import write_rows
 
 
@@ -126,7 +134,7 @@ def append(
     `application` makes the write idempotent: a name and a number of the caller's own work, skipped if the table already
     has it. Appends never conflict with one another."""
     snapshot = open_snapshot(target, engine, storage_options)
-    transaction = begin(snapshot, "WRITE", application)
+    transaction = begin_unless_done(snapshot, "WRITE", application)
     if transaction is None:
         return Result(snapshot.version)
     reader = to_reader(data, transaction.schema)

@@ -18,7 +18,7 @@ from lakeport.kernel.schema import MAPPING_PREFIX, StructField, StructType, arro
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.transaction import Transaction
 from lakeport.tables.input.rows import to_reader
-from lakeport.tables.operation import Result, StorageOptions, begin, open_snapshot, snapshot_of
+from lakeport.tables.operation import Result, StorageOptions, begin_unless_done, open_snapshot, snapshot_of
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
 from lakeport.tables.rows.execution import execute
 from lakeport.tables.rows.output import Inserted, WrittenRows
@@ -50,7 +50,7 @@ def overwrite(
     `CommitConflictError`. On any error, the table is unchanged."""
     replacing = Replacing(where, partitions, overwrite_schema, partition_by, merge_schema)
     snapshot = open_snapshot(target, engine, storage_options)
-    transaction = begin(snapshot, "WRITE", application)
+    transaction = begin_unless_done(snapshot, "WRITE", application)
     if transaction is None:
         return Result(snapshot.version)
     reader = to_reader(data, None if overwrite_schema else snapshot.schema)

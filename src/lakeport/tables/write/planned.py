@@ -26,7 +26,7 @@ from lakeport.kernel.snapshot import Snapshot, Table
 from lakeport.kernel.transaction import ParkedTransaction, Transaction, park
 from lakeport.kernel.write import RowTransformer, WriteContext, decode_adds, encode_adds
 from lakeport.tables.compaction import finish_write
-from lakeport.tables.operation import Result, begin, claim, discard, paths_of
+from lakeport.tables.operation import Result, begin_unless_done, discard, paths_of, record_application
 from lakeport.tables.rows.execution import uses_vectors
 from lakeport.tables.rows.output import Inserted, RowOutput
 from lakeport.tables.write.append import add_missing_columns, begin_create, describe_append, stage_files
@@ -71,7 +71,7 @@ def plan_create(
     """Plan rows for a new table. Raises `ValueError` for an invalid definition."""
     transaction = begin_create(table, columns, partition_by=partition_by, properties=properties, with_rows=True)
     if application is not None:
-        claim(transaction, application)
+        record_application(transaction, application)
     return PlannedWrite(park(transaction), transaction.write_context())
 
 
@@ -79,7 +79,7 @@ def plan_append(
     snapshot: Snapshot, columns: StructType, *, merge_schema: bool = False, application: Application = None
 ) -> PlannedWrite | None:
     """Plan to append rows with these columns; None if the table already has the application's work."""
-    transaction = begin(snapshot, "WRITE", application)
+    transaction = begin_unless_done(snapshot, "WRITE", application)
     if transaction is None:
         return None
     if merge_schema:
@@ -94,7 +94,7 @@ def plan_overwrite(
     """Plan to replace rows by rows with these columns; None if the table already has the application's work.
 
     Raises `UnsupportedFeatureError` for an append-only table, and for invalid options the errors of `overwrite`."""
-    transaction = begin(snapshot, "WRITE", application)
+    transaction = begin_unless_done(snapshot, "WRITE", application)
     if transaction is None:
         return None
     replacing.define(transaction, columns)
@@ -154,7 +154,7 @@ def commit_files(
         transaction = planned.parked.resume(engine)
         if transaction.changes_nothing and not files and planned.replacing is None:
             return Result(planned.parked.version or 0)
-        is_new = application is None or claim(transaction, application)
+        is_new = application is None or record_application(transaction, application)
     except Exception:
         discard_files(engine, planned, tasks)
         raise
