@@ -78,16 +78,18 @@ class RowSorter:
         self._size += rows.nbytes
         if self._size >= self._held:
             self._finish_run()
-            self._writing = self._writer.submit(_written, self._folder / f"{len(self._runs)}.arrow", self._taken())
+            self._writing = self._writer.submit(
+                _write_run, self._folder / f"{len(self._runs)}.arrow", self._take_waiting()
+            )
 
     def finish(self) -> None:
         """Call this after the last row."""
         self._finish_run()
         if self._waiting:
-            batches = _sorted(self._taken())
-            self._runs.append(_run(batches, lambda: _Opened(batches.__getitem__, lambda: None)))
+            batches = _sort(self._take_waiting())
+            self._runs.append(_make_run(batches, lambda: _Opened(batches.__getitem__, lambda: None)))
 
-    def _taken(self) -> list[pa.RecordBatch]:
+    def _take_waiting(self) -> list[pa.RecordBatch]:
         taken, self._waiting, self._size = self._waiting, [], 0
         return taken
 
@@ -112,7 +114,7 @@ class RowSorter:
         for low, high in pairwise(self._windows(first, end)):
             pieces = [piece for cursor in cursors for piece in cursor.take(low, high)]
             if pieces:
-                yield from _ordered(pieces)
+                yield from _merge(pieces)
 
     def _windows(self, first: int, end: int) -> list[int]:
         """Keys that cut the rows into windows small enough to be sorted at once."""
@@ -163,22 +165,22 @@ def _count_below(keys: Keys, limit: int) -> int:
     return len(keys) if limit >= END else int(np.searchsorted(keys, np.uint64(limit)))
 
 
-def _written(path: Path, batches: list[pa.RecordBatch]) -> _Run:
+def _write_run(path: Path, batches: list[pa.RecordBatch]) -> _Run:
     """Sort the rows into a file."""
-    found = _sorted(batches)
+    found = _sort(batches)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, found[0].schema, options=options) as writer:
         for batch in found:
             writer.write_batch(batch)
-    return _run(found, lambda: _opened(path))
+    return _make_run(found, lambda: _open_run(path))
 
 
-def _opened(path: Path) -> _Opened:
+def _open_run(path: Path) -> _Opened:
     source = pa.OSFile(str(path))
     return _Opened(pa.ipc.open_file(source).get_batch, source.close)
 
 
-def _run(batches: list[pa.RecordBatch], opened: Callable[[], _Opened]) -> _Run:
+def _make_run(batches: list[pa.RecordBatch], opened: Callable[[], _Opened]) -> _Run:
     keys = [keys_in(batch) for batch in batches]
     distance = max(1, sum(map(len, keys)) // _MARKS)
     marks = np.concatenate(keys)[::distance]
@@ -191,29 +193,29 @@ def _run(batches: list[pa.RecordBatch], opened: Callable[[], _Opened]) -> _Run:
     )
 
 
-def _sorted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _sort(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """The rows of all batches, rebatched for reading. Empties the list."""
-    whole = _combined(batches)
+    whole = _combine(batches)
     batches.clear()
     order = np.argsort(keys_in(whole), kind="stable")
     rows = max(1, int(len(order) * _BATCH_BYTES // max(1, whole.nbytes)))
     return [whole.take(pa.array(order[start : start + rows])) for start in range(0, len(order), rows)]
 
 
-def _ordered(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    whole = _combined(pieces)
+def _merge(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    whole = _combine(pieces)
     order = pa.array(np.argsort(keys_in(whole), kind="stable"))
     yield whole.remove_column(whole.num_columns - 1).take(order)
 
 
-def _combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _combine(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """The rows as one batch. A text column stays a dictionary if it is a small one in all batches."""
-    columns = [_joined([batch.column(place) for batch in batches]) for place in range(batches[0].num_columns)]
+    columns = [_concat([batch.column(place) for batch in batches]) for place in range(batches[0].num_columns)]
     fields = [field.with_type(column.type) for field, column in zip(batches[0].schema, columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _joined(arrays: list[pa.Array]) -> pa.Array:
+def _concat(arrays: list[pa.Array]) -> pa.Array:
     encoded = [pa.types.is_dictionary(array.type) for array in arrays]
     if not any(encoded):
         return pa.concat_arrays(arrays)
