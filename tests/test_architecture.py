@@ -76,7 +76,7 @@ NOT_IN_KERNEL |= {"pyarrow.parquet", "pyarrow.dataset", "pyarrow.fs"}
 
 # Rooms that have no tests of their own, by the tests that concern them most.
 TESTED_WITH_OTHERS: dict[str, set[str]] = {
-    "cli/tables": {"cli.display", "cli.progress", "cli.values", "cli.writing"},
+    "cli/tables": {"cli.display", "cli.progress", "cli.rendering", "cli.writing"},
     "cli/test_app.py": {"__main__", "cli.options"},
     "client/http": {"testing.http", "version"},
     "client/tables/test_commits.py": {"source"},

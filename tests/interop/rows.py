@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 import lakeport
-from lakeport.cli.values import plain_batch, plain_schema
+from lakeport.cli.rendering import plain_batch, plain_schema
 from lakeport.frame import Changes, Frame
 from lakeport.kernel.schema import ArrayType, DataType, MapType, StructField, StructType, is_variant, types_in
 from tests.interop.peers import Peer

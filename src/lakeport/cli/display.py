@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakeport.cli.values import ENCODER
+from lakeport.cli.rendering import ENCODER
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,7 @@ import pytest
 
 import lakeport as package
 from lakeport.cli.files import readers
-from lakeport.cli.files.typed_values import infer_from_texts
+from lakeport.cli.files.parsing import infer_from_texts
 from lakeport.kernel.schema import PrimitiveType
 from tests.cli.conftest import Run
 from tests.rows import rows_of

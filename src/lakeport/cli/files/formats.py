@@ -12,7 +12,7 @@ from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
-from lakeport.cli.values import ENCODER, json_rows, plain_batch, plain_schema, text_column
+from lakeport.cli.rendering import ENCODER, json_rows, plain_batch, plain_schema, text_column
 
 _ROW_GROUP_ROWS = 1 << 20
 _ROW_GROUP_BYTES = 64 << 20

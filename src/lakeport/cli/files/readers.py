@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from lakeport.cli.files.formats import Format
-from lakeport.cli.files.typed_values import infer_fields, infer_from_texts, json_column, text_column
+from lakeport.cli.files.parsing import infer_fields, infer_from_texts, json_column, text_column
 from lakeport.cli.progress import Expected
 from lakeport.errors import InvalidDataError
 from lakeport.kernel.data_files import make_batch

@@ -14,9 +14,9 @@ import typer
 from lakeport.cli.display import print_table, print_text
 from lakeport.cli.files.formats import Format, format_of, open_writer
 from lakeport.cli.options import Access, Cache, Json, StorageOption, parse_options
+from lakeport.cli.rendering import json_rows
 from lakeport.cli.tables.export import replacing
 from lakeport.cli.tables.rows import is_number
-from lakeport.cli.values import json_rows
 
 if TYPE_CHECKING:
     from lakeport.cli.sql.session import SqlSession

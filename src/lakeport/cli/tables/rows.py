@@ -22,7 +22,7 @@ from lakeport.cli.options import (
     narrowed,
     open_frame,
 )
-from lakeport.cli.values import json_rows
+from lakeport.cli.rendering import json_rows
 from lakeport.frame import Changes, Frame
 from lakeport.kernel.schema import is_variant_field
 

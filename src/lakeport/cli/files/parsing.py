@@ -1,4 +1,4 @@
-"""JSON and CSV values: their types, inferred for new tables, and conversion into Arrow columns (see also `values`).
+"""JSON and CSV values: their types, inferred for new tables, and conversion into Arrow columns (the reverse of `cli.rendering`).
 
 Conversion guesses nothing: `InvalidDataError` names the first value that does not have the type. Times without a zone
 are UTC.
