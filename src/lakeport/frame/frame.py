@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from lakeport.engine import default_engine
 from lakeport.engine.parquet import uses_polars
-from lakeport.frame.remembered import remembered
 from lakeport.frame.rows import Rows
+from lakeport.frame.table_cache import cached_table
 from lakeport.kernel.changes import ChangeFile, ChangeScan, ChangeScanBuilder, TableChanges
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.expressions import Expression, all_of, format_expression
@@ -64,7 +64,7 @@ def open_source(
             raise ValueError(f"access and cache apply only to shared tables, PROFILE#share.schema.table, not to {text}")
         storage_options = options.get("storage_options")
         if engine is None and is_url(text) and file_path(text) is None:
-            return remembered(text, storage_options or {})
+            return cached_table(text, storage_options or {})
         return PathTable(engine or default_engine(storage_options), text)
     if engine is not None:
         raise ValueError("engine applies only to tables at a path: shared tables are read with the client's own")

@@ -18,12 +18,12 @@ from lakeport.source import LATEST, At, PathTable
 
 _MOST_TABLES = 16
 _MOST_BYTES = 64 << 20
-"""About the most memory that the logs of remembered tables take."""
+"""About the most memory that the logs of cached tables take."""
 _UNPACKED = 8
 """How many times as large as its file a checkpoint is in memory."""
 
 
-class RememberedTable(PathTable):
+class CachedPathTable(PathTable):
     """A table that refreshes the last latest version instead of opening it again."""
 
     def __init__(self, open_engine: Callable[[], Engine], target: str) -> None:
@@ -78,10 +78,10 @@ class _Tables:
     """The tables opened last, by whatever distinguishes them. Thread-safe."""
 
     def __init__(self) -> None:
-        self._tables: OrderedDict[Hashable, RememberedTable] = OrderedDict()
+        self._tables: OrderedDict[Hashable, CachedPathTable] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, key: Hashable, open_table: Callable[[], RememberedTable]) -> RememberedTable:
+    def of(self, key: Hashable, open_table: Callable[[], CachedPathTable]) -> CachedPathTable:
         with self._lock:
             table = self._tables.get(key) or open_table()
             self._tables[key] = table
@@ -94,8 +94,8 @@ class _Tables:
 _TABLES = _Tables()
 
 
-def remembered(target: str, options: Mapping[str, Any]) -> PathTable:
-    """The table at a URL, remembered if it was opened with the same options, environment and process."""
+def cached_table(target: str, options: Mapping[str, Any]) -> PathTable:
+    """The table at a URL, cached if it was opened with the same options, environment and process."""
 
     def open_engine() -> Engine:
         return default_engine(options)
@@ -105,4 +105,4 @@ def remembered(target: str, options: Mapping[str, Any]) -> PathTable:
         hash(key)
     except TypeError:  # an option with no identity
         return PathTable(open_engine(), target)
-    return _TABLES.of(key, lambda: RememberedTable(open_engine, target))
+    return _TABLES.of(key, lambda: CachedPathTable(open_engine, target))

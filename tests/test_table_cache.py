@@ -11,7 +11,7 @@ from obstore.store import MemoryStore
 from lakeport import tables
 from lakeport.errors import LakeportError, TableNotFoundError
 from lakeport.frame.frame import Frame, open_source
-from lakeport.frame.remembered import RememberedTable
+from lakeport.frame.table_cache import CachedPathTable
 from lakeport.kernel.engine import Engine
 from lakeport.source import LATEST, PathTable
 from tests.engine.storage.stores import ROOT, RecordingStore, recording_engine
@@ -48,7 +48,7 @@ def bucket() -> Bucket:
 def scan(bucket: Bucket) -> Callable[[], tuple[list[int], list[str]]]:
     """The rows of a new frame, and the log files that were requested for them."""
     engine, store = bucket.reopened()
-    table = RememberedTable(lambda: engine, TABLE)
+    table = CachedPathTable(lambda: engine, TABLE)
 
     def scanned() -> tuple[list[int], list[str]]:
         store.asked.clear()
@@ -95,7 +95,7 @@ def test_a_table_that_is_gone_is_not_found(bucket: Bucket, scan: Any) -> None:
 
 
 def test_a_frame_keeps_its_version(bucket: Bucket) -> None:
-    table = RememberedTable(lambda: bucket.engine, TABLE)
+    table = CachedPathTable(lambda: bucket.engine, TABLE)
     first = Frame.of(table)
     assert first.version == 1
     bucket.append(2)
@@ -107,7 +107,7 @@ def test_a_frame_keeps_its_version(bucket: Bucket) -> None:
 def test_an_engine_that_fails_is_replaced(bucket: Bucket) -> None:
     engines = [bucket.reopened(), bucket.reopened()]
     following = iter(engines)
-    table = RememberedTable(lambda: next(following)[0], TABLE)
+    table = CachedPathTable(lambda: next(following)[0], TABLE)
     assert Frame.of(table).count() == 2
     store = engines[0][1]._store
 
@@ -127,7 +127,7 @@ def test_an_engine_that_fails_is_replaced(bucket: Bucket) -> None:
 
 
 def test_threads_may_share_a_table(bucket: Bucket) -> None:
-    table = RememberedTable(lambda: bucket.engine, TABLE)
+    table = CachedPathTable(lambda: bucket.engine, TABLE)
     with ThreadPoolExecutor(8) as pool:
         for version in range(2, 6):
             bucket.append(version)
@@ -135,7 +135,7 @@ def test_threads_may_share_a_table(bucket: Bucket) -> None:
 
 
 def test_a_large_log_is_not_kept(bucket: Bucket, scan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeport.frame.remembered._MOST_BYTES", 100)
+    monkeypatch.setattr("lakeport.frame.table_cache._MOST_BYTES", 100)
     scan()
     assert len(scan()[1]) > 1
 
