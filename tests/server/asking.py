@@ -11,9 +11,9 @@ from lakeport.engine import default_engine
 from lakeport.kernel.schema import StructType
 from lakeport.server.access.tokens import TokenSigner
 from lakeport.server.answers.answer_lines import Answer
-from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.opened_tables import TableCache
 from lakeport.server.answers.service import TableService
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.server.answers.versions import QueryRules, Versions
 from lakeport.server.catalog.model import Recipient, Table
 from lakeport.server.signing.signers import Signers
@@ -50,12 +50,12 @@ def service(clock: Clock | None = None, *, stale_is_fine: bool = False, **rules:
     )
 
 
-def caller(
+def table_request(
     location: str | Path, capabilities: str | None = DELTA, *, name: str = "orders", who: str = "ann", **settings: Any
-) -> Caller:
+) -> TableRequest:
     """A recipient that asks for a table whose history is shared."""
     settings = {"history_shared": True} | settings
-    return Caller(
+    return TableRequest(
         table=Table(id=f"id-of-{name}", share="sales", schema="eu", name=name, location=str(location), **settings),
         recipient=Recipient(id=who, name=who),
         capabilities=parse_capabilities(capabilities),
@@ -63,11 +63,11 @@ def caller(
     )
 
 
-def query(to: TableService, by: Caller, **request: Any) -> Answer:
+def query(to: TableService, by: TableRequest, **request: Any) -> Answer:
     return to.query(by, QueryRequest(**request))
 
 
-def changes(to: TableService, by: Caller, start: int, **request: Any) -> Answer:
+def changes(to: TableService, by: TableRequest, start: int, **request: Any) -> Answer:
     return to.changes(by, ChangesRequest(starting_version=start, **request))
 
 
@@ -92,7 +92,7 @@ def _told(line: Line) -> tuple[Any, ...]:
 
 
 def pages(
-    to: TableService, by: Caller, size: int, feed_from: int | None = None, **request: Any
+    to: TableService, by: TableRequest, size: int, feed_from: int | None = None, **request: Any
 ) -> Iterator[list[Line]]:
     """The lines of all pages of a query, or of a change data feed."""
     token: str | None = None

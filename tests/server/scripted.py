@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lakeport.server.answers.answer_lines import Answer, Chunk
-from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 
-Chunks = Callable[[Caller, QueryRequest], Iterator[bytes]]
+Chunks = Callable[[TableRequest, QueryRequest], Iterator[bytes]]
 
 
 class ScriptedTables:
@@ -18,21 +18,21 @@ class ScriptedTables:
     def __init__(self, chunks: Chunks, plan: Callable[[QueryRequest], Any] = lambda request: None) -> None:
         self.chunks, self.plan = chunks, plan
 
-    def version(self, caller: Caller, starting_timestamp: str | None = None) -> int:
+    def version(self, table_request: TableRequest, starting_timestamp: str | None = None) -> int:
         self.plan(QueryRequest())
         return 7
 
-    def metadata(self, caller: Caller, version: int | None = None, timestamp: str | None = None) -> Answer:
+    def metadata(self, table_request: TableRequest, version: int | None = None, timestamp: str | None = None) -> Answer:
         raise NotImplementedError
 
-    def query(self, caller: Caller, request: QueryRequest) -> Answer:
+    def query(self, table_request: TableRequest, request: QueryRequest) -> Answer:
         self.plan(request)
         return Answer(
             version=7,
             response_format="parquet",
-            end_stream_action=caller.capabilities.include_end_stream_action,
-            chunks=(Chunk(lines) for lines in self.chunks(caller, request)),
+            end_stream_action=table_request.capabilities.include_end_stream_action,
+            chunks=(Chunk(lines) for lines in self.chunks(table_request, request)),
         )
 
-    def changes(self, caller: Caller, request: ChangesRequest) -> Answer:
+    def changes(self, table_request: TableRequest, request: ChangesRequest) -> Answer:
         raise NotImplementedError

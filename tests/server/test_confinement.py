@@ -22,11 +22,23 @@ from lakeport.errors import (
     StorageError,
 )
 from lakeport.kernel.engine import FileStatus
-from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.server.files import open_file
 from lakeport.testing.builder import TableBuilder
 from lakeport.testing.http import reply, scripted
-from tests.server.asking import DELTA, FEED, PARQUET, built, caller, changes, ids, lines, pretended, query, service
+from tests.server.asking import (
+    DELTA,
+    FEED,
+    PARQUET,
+    built,
+    changes,
+    ids,
+    lines,
+    pretended,
+    query,
+    service,
+    table_request,
+)
 
 SECRET = "salary-of-ann"
 MANIFEST = "00000000000000000000.checkpoint.11111111-1111-4111-8111-111111111111.json"
@@ -58,7 +70,7 @@ def refused(asked: Callable[[], object]) -> LakeportError:
     return failed.value
 
 
-def listed(by: Caller) -> list[str]:
+def listed(by: TableRequest) -> list[str]:
     return ids(lines(query(service(), by)))
 
 
@@ -66,13 +78,13 @@ def listed(by: Caller) -> list[str]:
 @pytest.mark.parametrize("capabilities", [DELTA, PARQUET])
 def test_sidecars_of_another_table_are_not_read(tmp_path: Path, spelled: str, capabilities: str) -> None:
     shared = with_sidecar(tmp_path, spelled.format(other_table(tmp_path)))
-    assert "sidecar" in str(refused(lambda: listed(caller(shared, capabilities))))
+    assert "sidecar" in str(refused(lambda: listed(table_request(shared, capabilities))))
 
 
 def test_a_sidecar_at_a_url_is_not_sent_for(tmp_path: Path) -> None:
     with scripted(lambda _: reply(b"", 404)) as elsewhere:
         shared = with_sidecar(tmp_path, f"{elsewhere.url}/x.parquet")
-        refused(lambda: listed(caller(shared)))
+        refused(lambda: listed(table_request(shared)))
         assert elsewhere.asked == []
 
 
@@ -84,7 +96,7 @@ def test_a_sidecar_may_be_spelled_with_its_whole_path(tmp_path: Path) -> None:
     name.write_text(name.read_text().replace(sidecar.name, f"file://{sidecar}"))
     (tmp_path / "others" / "_delta_log" / "00000000000000000000.json").unlink()
     assert len(table.snapshot().segment.commits) == 0
-    assert len(listed(caller(tmp_path / "others"))) == 1
+    assert len(listed(table_request(tmp_path / "others"))) == 1
 
 
 def symlinked_log(folder: Path) -> Path:
@@ -113,19 +125,19 @@ def symlinked_checkpoint(folder: Path) -> Path:
 @pytest.mark.parametrize("made", [symlinked_log, symlinked_commit, symlinked_checkpoint])
 def test_links_out_of_the_table_are_not_followed(tmp_path: Path, made: Callable[[Path], Path]) -> None:
     shared = made(tmp_path)
-    assert "a link leads outside the table's location" in str(refused(lambda: listed(caller(shared))))
+    assert "a link leads outside the table's location" in str(refused(lambda: listed(table_request(shared))))
 
 
 @pytest.mark.parametrize("made", [symlinked_log, symlinked_commit, symlinked_checkpoint])
 def test_links_into_auxiliary_locations_are_followed(tmp_path: Path, made: Callable[[Path], Path]) -> None:
     shared = made(tmp_path)
-    assert len(listed(caller(shared, auxiliary_locations=(str(tmp_path / "others"),)))) == 1
+    assert len(listed(table_request(shared, auxiliary_locations=(str(tmp_path / "others"),)))) == 1
 
 
 def test_a_location_that_is_a_link_itself_is_the_table(tmp_path: Path) -> None:
     built(tmp_path / "table").create(pretended("x.parquet"))
     (tmp_path / "link").symlink_to("table")
-    assert len(listed(caller(tmp_path / "link"))) == 1
+    assert len(listed(table_request(tmp_path / "link"))) == 1
 
 
 def test_the_size_of_a_removed_file_elsewhere_is_not_looked_up(tmp_path: Path) -> None:
@@ -134,7 +146,7 @@ def test_the_size_of_a_removed_file_elsewhere_is_not_looked_up(tmp_path: Path) -
         for number, path in enumerate([f"file://{tmp_path}/secret", f"{elsewhere.url}/x", "../secret"]):
             table = built(tmp_path / f"table-{number}", properties=FEED).create(pretended("a.parquet"))
             table.commit({"remove": {"path": path, "dataChange": True, "deletionTimestamp": 1}})
-            by = caller(tmp_path / f"table-{number}", DELTA)
+            by = table_request(tmp_path / f"table-{number}", DELTA)
             refused(lambda by=by: lines(changes(service(), by, 0)))  # type: ignore[misc]
         assert elsewhere.asked == []
 
@@ -144,14 +156,14 @@ def test_the_size_of_a_removed_file_elsewhere_is_not_looked_up(tmp_path: Path) -
 )
 def test_files_elsewhere_are_not_listed(tmp_path: Path, path: str) -> None:
     built(tmp_path / "shared").create(pretended(path, stats=SECRET))
-    refused(lambda: listed(caller(tmp_path / "shared")))
+    refused(lambda: listed(table_request(tmp_path / "shared")))
 
 
 def test_tables_that_differ_in_their_auxiliary_locations_are_told_apart(tmp_path: Path) -> None:
     shared = symlinked_log(tmp_path)
     to = service()
-    assert len(ids(lines(query(to, caller(shared, auxiliary_locations=(str(tmp_path / "others"),)))))) == 1
-    refused(lambda: lines(query(to, caller(shared))))
+    assert len(ids(lines(query(to, table_request(shared, auxiliary_locations=(str(tmp_path / "others"),)))))) == 1
+    refused(lambda: lines(query(to, table_request(shared))))
 
 
 @pytest.fixture(params=["O_PATH", "none"])

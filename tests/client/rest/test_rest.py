@@ -15,7 +15,7 @@ from lakeport.client.http.retrying import RetryOptions, Timing
 from lakeport.client.rest.server import SharingServer
 from lakeport.errors import AuthenticationError, PermissionDeniedError, SharingError, UnavailableError
 from lakeport.kernel.definition import CATALOG_MANAGED, READER_FEATURES
-from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.sharing.lines import EndStreamAction
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.names import TableName
@@ -180,7 +180,7 @@ def test_a_wrong_token_is_told_apart_and_never_shown(server: Running) -> None:
 
 
 def test_an_error_in_the_middle_of_our_servers_answer_is_raised() -> None:
-    def chunks(caller: Caller, request: QueryRequest) -> Iterator[bytes]:
+    def chunks(table_request: TableRequest, request: QueryRequest) -> Iterator[bytes]:
         yield HEAD
         yield file(1) + b"\n"
         raise SharingError("the disk is gone", status=503, code="TEMPORARILY_UNAVAILABLE")
@@ -197,9 +197,9 @@ def test_an_error_in_the_middle_of_our_servers_answer_is_raised() -> None:
 def test_a_query_that_our_server_makes_in_the_background_is_waited_for() -> None:
     ready = threading.Event()
 
-    def chunks(caller: Caller, request: QueryRequest) -> Iterator[bytes]:
+    def chunks(table_request: TableRequest, request: QueryRequest) -> Iterator[bytes]:
         yield HEAD + file(1) + b"\n"
-        if caller.capabilities.include_end_stream_action:
+        if table_request.capabilities.include_end_stream_action:
             yield end() + b"\n"
 
     timing = Timing(clock=lambda: 0.0, sleep=lambda seconds: ready.set())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.sharing.models import QueryRequest
 from tests.server.running import Running, recipient, running, sharing
 from tests.server.scripted import ScriptedTables
@@ -20,9 +20,9 @@ PEOPLE = (recipient("ann", "token-of-ann"), recipient("bob", "token-of-bob"))
 CONTENT = sharing({"a.b.c": "/nowhere", "a.b.other": "/nowhere"}, *PEOPLE)
 
 
-def echo(caller: Caller, request: QueryRequest) -> Iterator[bytes]:
+def echo(table_request: TableRequest, request: QueryRequest) -> Iterator[bytes]:
     """One line that tells what was asked."""
-    asked = [request.limit_hint, request.max_files, request.page_token, caller.file_id_hash]
+    asked = [request.limit_hint, request.max_files, request.page_token, table_request.file_id_hash]
     yield json.dumps({"asked": asked}).encode() + b"\n"
 
 

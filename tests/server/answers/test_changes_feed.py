@@ -8,13 +8,25 @@ import pytest
 
 from lakeport.errors import ChangeFeedError, VersionNotFoundError
 from lakeport.testing.builder import TableBuilder, protocol, remove, struct
-from tests.server.asking import DELTA, FEED, PARQUET, VECTORS, built, caller, changes, lines, pretended, service, told
+from tests.server.asking import (
+    DELTA,
+    FEED,
+    PARQUET,
+    VECTORS,
+    built,
+    changes,
+    lines,
+    pretended,
+    service,
+    table_request,
+    told,
+)
 
 CDF = protocol(reader=1, writer=4)
 
 
 def kinds(path: Path, start: int, capabilities: str = DELTA, **request: object) -> list[tuple[str, int]]:
-    found = told(lines(changes(service(), caller(path, capabilities), start, **request))[2:])
+    found = told(lines(changes(service(), table_request(path, capabilities), start, **request))[2:])
     return [(entry[0], entry[2]) for entry in found]
 
 
@@ -28,7 +40,7 @@ def updated(path: Path) -> TableBuilder:
 
 def test_an_end_after_the_latest_version_is_the_latest(tmp_path: Path) -> None:
     table = updated(tmp_path / "t")
-    answer = changes(service(), caller(table.root), 1, ending_version=100)
+    answer = changes(service(), table_request(table.root), 1, ending_version=100)
     assert answer.details == {"startingVersion": 1, "endingVersion": 2}
 
 
@@ -87,5 +99,5 @@ def test_statistics_are_told_of_adds_only_in_parquet_format(tmp_path: Path) -> N
     add = table.add({"id": [1]})
     table.create(add)
     table.commit({"remove": remove(add)["remove"] | {"size": 5, "stats": add["add"]["stats"]}})
-    found = lines(changes(service(), caller(table.root, PARQUET), 0))[2:]
+    found = lines(changes(service(), table_request(table.root, PARQUET), 0))[2:]
     assert ["stats" in body for line in found for body in line.values()] == [True, False]

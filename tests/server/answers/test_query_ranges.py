@@ -20,7 +20,6 @@ from tests.server.asking import (
     Clock,
     Line,
     built,
-    caller,
     changes,
     ids,
     lines,
@@ -28,6 +27,7 @@ from tests.server.asking import (
     pretended,
     query,
     service,
+    table_request,
     told,
 )
 
@@ -87,7 +87,7 @@ TABLES = [metadata_between, vectors_replaced, several_batches, files_of_changes]
 @pytest.mark.parametrize("metadata", [False, True])
 def test_pages_of_any_size_make_up_the_whole(tmp_path: Path, build: Any, feed: bool, metadata: bool) -> None:
     table = build(tmp_path / "t")
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     request: dict[str, Any] = {"include_historical_metadata": metadata} if feed else {"starting_version": 0}
     whole = next(iter(pages(to, by, 10_000, 0 if feed else None, **request)))
     assert len(ids(whole)) > 3
@@ -101,7 +101,7 @@ def test_pages_of_any_size_make_up_the_whole(tmp_path: Path, build: Any, feed: b
 @pytest.mark.parametrize("start", range(9))
 def test_every_window_is_a_part_of_the_whole(tmp_path: Path, start: int) -> None:
     table = metadata_between(tmp_path / "t")
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     whole = told(lines(query(to, by, starting_version=0))[2:])
     for end in range(start, 9):
         found = lines(query(to, by, starting_version=start, ending_version=end))
@@ -118,7 +118,7 @@ def test_every_window_is_a_part_of_the_whole(tmp_path: Path, start: int) -> None
 def test_the_metadata_of_a_commit_come_before_its_files(tmp_path: Path) -> None:
     table = metadata_between(tmp_path / "t")
     found, parquet = (
-        told(lines(query(service(), caller(table.root, capabilities), starting_version=0))[2:])
+        told(lines(query(service(), table_request(table.root, capabilities), starting_version=0))[2:])
         for capabilities in (DELTA, PARQUET)
     )
     versions = [entry[1] if entry[0] == "metadata" else entry[2] for entry in found]
@@ -132,7 +132,7 @@ def test_a_commit_of_many_files_is_told_whole(tmp_path: Path) -> None:
     table = built(tmp_path / "t")
     table.create(*(pretended(f"{number:05d}") for number in range(4500)))
     table.commit(*(remove(pretended(f"{number:05d}")) for number in range(2500)))
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     whole = ids(lines(query(to, by, starting_version=0))[2:])
     assert (len(whole), len(set(whole))) == (7000, 4500)
     paged = [ids(page[2:]) for page in pages(to, by, 1999, starting_version=0)]
@@ -152,9 +152,9 @@ def test_a_remove_without_a_size_gets_that_of_the_file(tmp_path: Path) -> None:
     table.commit(remove(add), remove(pretended("gone")), {"remove": remove(pretended("told"))["remove"] | {"size": 5}})
     to = service()
     size = add["add"]["size"]
-    found = lines(query(to, caller(table.root), starting_version=1))
+    found = lines(query(to, table_request(table.root), starting_version=1))
     assert sorted(sizes(found)) == sorted([(size, size), (0, 0), (5, 5)])
-    plain = lines(query(to, caller(table.root, PARQUET), starting_version=1))
+    plain = lines(query(to, table_request(table.root, PARQUET), starting_version=1))
     assert sorted(line["remove"]["size"] for line in plain[2:]) == sorted([size, 0, 5])
 
 
@@ -162,7 +162,7 @@ def test_a_remove_without_partition_values_has_none_in_a_stream(tmp_path: Path) 
     table = built(tmp_path / "t", struct(id="long", day="string"), partition_by=["day"])
     table.create(pretended("x", {"day": "1"}))
     table.commit(remove(pretended("x")))
-    (line,) = lines(query(service(), caller(table.root, PARQUET), starting_version=1))[2:]
+    (line,) = lines(query(service(), table_request(table.root, PARQUET), starting_version=1))[2:]
     assert line["remove"]["partitionValues"] == {}
 
 
@@ -176,7 +176,7 @@ class TickingClock(Clock):
 
 def test_a_file_that_gets_another_vector_has_one_url_in_its_commit(tmp_path: Path) -> None:
     table = vectors_replaced(tmp_path / "t")
-    found = lines(query(service(TickingClock()), caller(table.root), starting_version=1))[2:]
+    found = lines(query(service(TickingClock()), table_request(table.root), starting_version=1))[2:]
     by_id: dict[tuple[str, int], set[str]] = {}
     for line in found:
         (action,) = line["file"]["deltaSingleAction"].values()
@@ -187,7 +187,7 @@ def test_a_file_that_gets_another_vector_has_one_url_in_its_commit(tmp_path: Pat
 
 def test_vectors_in_files_are_signed_and_inline_ones_stay(tmp_path: Path) -> None:
     table = vectors_replaced(tmp_path / "t")
-    found = lines(query(service(), caller(table.root), starting_version=2))[2:]
+    found = lines(query(service(), table_request(table.root), starting_version=2))[2:]
     kinds = {}
     for line in found:
         ((kind, action),) = line["file"]["deltaSingleAction"].items()
@@ -209,7 +209,7 @@ def test_columns_are_told_by_their_physical_names(tmp_path: Path) -> None:
     add = table.add({"col-1": [1]}, {"col-2": "1"})
     table.create(add)
     table.commit({"remove": remove(add)["remove"] | {"partitionValues": {"col-2": "1"}}})
-    found = lines(query(service(), caller(table.root), starting_version=0))[2:]
+    found = lines(query(service(), table_request(table.root), starting_version=0))[2:]
     for line in found:
         (action,) = line["file"]["deltaSingleAction"].values()
         assert action["partitionValues"] == {"col-2": "1"}
@@ -221,11 +221,11 @@ def test_a_feature_that_comes_within_the_range_has_to_be_declared(tmp_path: Path
     table.commit(protocol(features=["deletionVectors"]))
     table.commit(pretended("b"))
     to = service()
-    by = caller(table.root, "responseformat=delta")
+    by = table_request(table.root, "responseformat=delta")
     with pytest.raises(SharingError, match="deletionVectors"):
         query(to, by, starting_version=0)
     assert query(to, by, starting_version=0, ending_version=0).version == 0
-    assert len(told(lines(query(to, caller(table.root), starting_version=0))[2:])) == 2
+    assert len(told(lines(query(to, table_request(table.root), starting_version=0))[2:])) == 2
 
 
 @pytest.mark.parametrize("feed", [False, True], ids=["stream", "changes"])
@@ -235,7 +235,7 @@ def test_parquet_format_is_for_ranges_whose_files_have_no_vectors(tmp_path: Path
     table.create(first)
     table.commit(table.add({"id": [4]}))
     table.commit(*table.delete(first, [0]))
-    to, by = service(), caller(table.root, PARQUET)
+    to, by = service(), table_request(table.root, PARQUET)
 
     def asked(start: int, end: int, **request: Any) -> Answer:
         if feed:
@@ -256,7 +256,7 @@ def test_a_feature_that_the_server_does_not_know_is_refused_though_it_was_taken_
     table.commit(protocol(features=["someday"]))
     table.commit(protocol())
     with pytest.raises(UnsupportedFeatureError, match="someday"):
-        query(service(), caller(table.root), starting_version=0)
+        query(service(), table_request(table.root), starting_version=0)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_the_protocol_is_one_by_which_all_files_of_the_range_can_be_read(
     for number, later in enumerate(protocols[1:]):
         table.commit(later)
         table.commit(pretended(f"b-{number}"))
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     for historical in (False, True):
         asked = (
             to.changes(by, ChangesRequest(starting_version=0, include_historical_metadata=historical))

@@ -34,7 +34,6 @@ from tests.server.asking import (
     Clock,
     Line,
     built,
-    caller,
     changes,
     ids,
     lines,
@@ -42,6 +41,7 @@ from tests.server.asking import (
     pretended,
     query,
     service,
+    table_request,
     told,
 )
 from tests.tables.maintained import numbers
@@ -105,7 +105,7 @@ def test_pages_of_any_size_make_up_the_whole(
 ) -> None:
     monkeypatch.setattr(snapshot_query, "_SORTED_AT_ONCE", at_once)
     table = build(tmp_path / "t")
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     whole = lines(query(to, by))
     for size in range(1, len(whole)):
         found = list(pages(to, by, size))
@@ -118,13 +118,13 @@ def test_pages_of_any_size_make_up_the_whole(
 
 def test_no_page_is_larger_than_the_server_allows(tmp_path: Path) -> None:
     table = from_checkpoint(tmp_path / "t")
-    found = list(pages(service(page_size_limit=3), caller(table.root), 100))
+    found = list(pages(service(page_size_limit=3), table_request(table.root), 100))
     assert [len(ids(page[2:])) for page in found] == [3, 3, 3, 1]
 
 
 def test_without_pages_every_file_is_told(tmp_path: Path) -> None:
     table = from_checkpoint(tmp_path / "t")
-    assert len(ids(lines(query(service(page_size_limit=3), caller(table.root)))[2:])) == 10
+    assert len(ids(lines(query(service(page_size_limit=3), table_request(table.root)))[2:])) == 10
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_without_pages_every_file_is_told(tmp_path: Path) -> None:
 )
 def test_files_and_bytes_are_counted_as_they_are_told(tmp_path: Path, build: Any, capabilities: str) -> None:
     table = build(tmp_path / "t")
-    answer = query(service(), caller(table.root, capabilities))
+    answer = query(service(), table_request(table.root, capabilities))
     protocol, metadata, *rest = answer.chunks
     assert protocol[1:] == metadata[1:] == (0, 0)
     told = json.loads(metadata.lines)["metaData"]
@@ -181,7 +181,7 @@ def random_predicate(chance: random.Random) -> str:
 def test_no_limit_cuts_rows_off_that_a_predicate_keeps(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     database = random_table(tmp_path / "t", chance)
-    to, by = service(), caller(tmp_path / "t", PARQUET)
+    to, by = service(), table_request(tmp_path / "t", PARQUET)
     for _ in range(15):
         predicates = [random_predicate(chance) for _ in range(chance.randint(1, 2))]
         where = " AND ".join(f"({predicate})" for predicate in predicates)
@@ -205,14 +205,14 @@ def test_a_limit_counts_the_rows_that_are_left(tmp_path: Path) -> None:
     adds = [table.add({"id": [1, 2, 3]}) for _ in range(3)]
     table.create(*adds)
     table.commit(*(action for add in adds for action in table.delete(add, [0, 1])))
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     assert [len(ids(lines(query(to, by, limit_hint=limit))[2:])) for limit in (0, 1, 2, 3, 4)] == [0, 1, 2, 3, 3]
 
 
 def test_a_file_whose_rows_are_not_known_counts_as_none(tmp_path: Path) -> None:
     table = built(tmp_path / "t")
     table.create(*(table.add({"id": [1, 2, 3]}, stats=False) for _ in range(3)))
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     assert len(ids(lines(query(to, by, limit_hint=1))[2:])) == 3
 
 
@@ -226,7 +226,7 @@ ID_IS_1 = json.dumps(
 def test_hints_can_be_turned_off(tmp_path: Path) -> None:
     table = built(tmp_path / "t")
     table.create(table.add({"id": [1]}), table.add({"id": [5]}))
-    by = caller(table.root)
+    by = table_request(table.root)
 
     def count(to: TableService, **hints: Any) -> int:
         return len(ids(lines(query(to, by, limit_hint=1, **hints))[2:]))
@@ -247,20 +247,20 @@ def test_hints_keep_files_from_before_a_float_became_a_double(tmp_path: Path) ->
     column, literal = {"name": "id", "valueType": "double"}, {"value": "3.4", "valueType": "double"}
     as_json = {"op": "greaterThan", "children": [{"op": "column", **column}, {"op": "literal", **literal}]}
     for hints in ({"json_predicate_hints": json.dumps(as_json)}, {"predicate_hints": ["id > 3.4"]}):
-        assert len(lines(query(service(), caller(table.root), **hints))[2:]) == 1
+        assert len(lines(query(service(), table_request(table.root), **hints))[2:]) == 1
 
 
 def test_a_hint_that_is_ignored_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = from_checkpoint(tmp_path / "t")
     caplog.set_level("INFO", "lakeport.server.answers.snapshot")
-    lines(query(service(), caller(table.root), predicate_hints=["absent = 1"], json_predicate_hints="{"))
+    lines(query(service(), table_request(table.root), predicate_hints=["absent = 1"], json_predicate_hints="{"))
     assert len([record for record in caplog.records if "ignored" in record.getMessage()]) == 2
 
 
 def test_the_log_does_not_take_a_hint_of_any_length(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = from_checkpoint(tmp_path / "t")
     caplog.set_level("INFO", "lakeport.server.answers.snapshot")
-    lines(query(service(), caller(table.root), json_predicate_hints=ID_IS_1.replace("id", "x" * 100_000)))
+    lines(query(service(), table_request(table.root), json_predicate_hints=ID_IS_1.replace("id", "x" * 100_000)))
     (record,) = caplog.records
     assert "ignored" in record.getMessage()
     assert len(record.getMessage()) < 2_000
@@ -297,7 +297,7 @@ def json_terms(count: int) -> str:
 def test_hints_that_cost_more_than_they_save_are_ignored(tmp_path: Path, hints: Any, used: bool) -> None:
     table = built(tmp_path / "t")
     table.create(table.add({"id": [1]}))
-    assert len(ids(lines(query(service(), caller(table.root), **hints)))) == (0 if used else 1)
+    assert len(ids(lines(query(service(), table_request(table.root), **hints)))) == (0 if used else 1)
 
 
 def two_vectors(table: TableBuilder) -> None:
@@ -318,7 +318,7 @@ def twice_in_a_checkpoint(table: TableBuilder) -> None:
 def test_a_log_that_names_a_path_several_times_has_pages(tmp_path: Path, build: Any, size: int) -> None:
     table = built(tmp_path / "t", protocol=VECTORS)
     build(table)
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     whole = told(lines(query(to, by)))[1:]
     assert len(whole) == 5
     assert len({entry[1] for entry in whole}) == 3
@@ -332,7 +332,7 @@ def test_pages_of_an_odd_table_make_up_the_whole(tmp_path: Path, name: str) -> N
     partition_by = ["city"] if odd.partitioned else []
     table = built(tmp_path / "t", odd_tables.SCHEMA, partition_by=partition_by, protocol=odd.protocol or protocol())
     odd.build(table)
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     whole = sorted(told(lines(query(to, by)))[1:], key=repr)
     for size in (1, 2):
         found = list(pages(to, by, size))
@@ -341,7 +341,7 @@ def test_pages_of_an_odd_table_make_up_the_whole(tmp_path: Path, name: str) -> N
 
 
 def test_a_page_token_is_good_on_every_server_and_without_a_size(tmp_path: Path) -> None:
-    by = caller(from_checkpoint(tmp_path / "t").root)
+    by = table_request(from_checkpoint(tmp_path / "t").root)
     page = lines(query(service(), by, max_files=2))[-1]["endStreamAction"]["nextPageToken"]
     assert len(lines(query(service(), by, page_token=page))) == 2 + 8 + 1
 
@@ -349,7 +349,7 @@ def test_a_page_token_is_good_on_every_server_and_without_a_size(tmp_path: Path)
 def test_tokens_expire(tmp_path: Path) -> None:
     clock = Clock()
     table = from_checkpoint(tmp_path / "t")
-    to, by = service(clock, page_token_seconds=100, refresh_token_seconds=50), caller(table.root)
+    to, by = service(clock, page_token_seconds=100, refresh_token_seconds=50), table_request(table.root)
     end = lines(query(to, by, max_files=2, include_refresh_token=True))[-1]["endStreamAction"]
     clock.now += 49
     lines(query(to, by, refresh_token=end["refreshToken"]))
@@ -363,7 +363,7 @@ def test_tokens_expire(tmp_path: Path) -> None:
 def test_a_refresh_stays_at_its_version_while_others_write(tmp_path: Path) -> None:
     target = str(tmp_path / "t")
     tables.create(target, numbers(0, 3))
-    to, by = service(), caller(target, history_shared=False)
+    to, by = service(), table_request(target, history_shared=False)
     first = lines(query(to, by, include_refresh_token=True))
     token = first[-1]["endStreamAction"]["refreshToken"]
     for number in range(8):
@@ -380,7 +380,7 @@ def test_pages_stay_at_their_version_though_the_history_is_not_shared(tmp_path: 
     target = str(tmp_path / "t")
     tables.create(target, numbers(0, 3))
     tables.append(target, numbers(3, 3))
-    to, by = service(), caller(target, history_shared=False)
+    to, by = service(), table_request(target, history_shared=False)
     whole = ids(lines(query(to, by))[2:])
     first = lines(query(to, by, max_files=1))
     tables.overwrite(target, numbers(9, 3))
@@ -396,7 +396,7 @@ def test_what_is_before_the_first_version_that_is_shared_is_refused_everywhere(t
     table.create(table.add({"id": [0]}))
     for number in range(1, 4):
         table.commit(table.add({"id": [number]}))
-    to, by = service(), caller(table.root, start_version=2)
+    to, by = service(), table_request(table.root, start_version=2)
     stamps = {v: format_time(table.snapshot(v).timestamp) for v in range(4)}
     asked: list[Any] = [
         lambda: to.version(by, stamps[1]),
@@ -407,9 +407,9 @@ def test_what_is_before_the_first_version_that_is_shared_is_refused_everywhere(t
         lambda: query(to, by, starting_version=1),
         lambda: changes(to, by, 1),
         lambda: to.changes(by, parse_changes_request({"startingTimestamp": stamps[1]})),
-        lambda: to.version(caller(table.root, start_version=4)),
-        lambda: to.metadata(caller(table.root, start_version=4)),
-        lambda: query(to, caller(table.root, start_version=4)),
+        lambda: to.version(table_request(table.root, start_version=4)),
+        lambda: to.metadata(table_request(table.root, start_version=4)),
+        lambda: query(to, table_request(table.root, start_version=4)),
     ]
     for ask in asked:
         with pytest.raises(SharingError) as caught:
@@ -434,7 +434,7 @@ def test_in_commit_timestamps_are_the_times_of_versions(tmp_path: Path) -> None:
     table.commit(stamp(0), table.protocol, table.metadata, table.add({"id": [0]}))
     for version in range(1, 4):
         table.commit(stamp(version), table.add({"id": [version]}))
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     for version in range(4):
         text = format_time(1_700_000_000_000 + version * 1000)
         assert to.version(by, text) == version
@@ -462,7 +462,7 @@ def cleaned(path: Path) -> TableBuilder:
 
 
 def test_versions_that_are_cleaned_up_are_not_there(tmp_path: Path) -> None:
-    to, by = service(), caller(cleaned(tmp_path / "t").root)
+    to, by = service(), table_request(cleaned(tmp_path / "t").root)
     for version in (0, 4):
         with pytest.raises(VersionNotFoundError):
             query(to, by, version=version)
@@ -489,11 +489,11 @@ def test_files_elsewhere_are_shared_if_the_place_is(tmp_path: Path) -> None:
     to = service()
     for request in ({}, {"starting_version": 0}):
         with pytest.raises(SharingError) as caught:
-            lines(query(to, caller(clone.root), **request))
+            lines(query(to, table_request(clone.root), **request))
         assert (caught.value.status, caught.value.code) == (400, "UNSUPPORTED_OPERATION")
         assert "auxiliaryLocations" in str(caught.value)
         assert str(tmp_path) not in str(caught.value)
-    found = lines(query(to, caller(clone.root, auxiliary_locations=(source.root,))))
+    found = lines(query(to, table_request(clone.root, auxiliary_locations=(source.root,))))
     assert len(found) == 4
     urls = [line["file"]["deltaSingleAction"]["add"]["path"] for line in found[2:]]
     assert any("part%201.parquet?" in url for url in urls)
@@ -508,14 +508,14 @@ def test_an_absolute_path_below_the_table_has_the_id_of_the_relative_one(tmp_pat
     absolute = other.add({"id": [1]}, name="part.parquet")
     other.create({"add": absolute["add"] | {"path": f"{other.root}/part.parquet"}})
     to = service()
-    assert ids(lines(query(to, caller(table.root)))[2:]) == ids(lines(query(to, caller(other.root)))[2:])
+    assert ids(lines(query(to, table_request(table.root)))[2:]) == ids(lines(query(to, table_request(other.root)))[2:])
 
 
 # Between plan and answer
 
 
 def test_a_function_from_plan_to_plan_decides_what_is_signed_and_counted(tmp_path: Path) -> None:
-    to, by = service(), caller(from_checkpoint(tmp_path / "t").root)
+    to, by = service(), table_request(from_checkpoint(tmp_path / "t").root)
     shared, page = to.versions.of_query(by, QueryRequest())
     plan = SnapshotFiles(shared, QueryRequest(), None).plan(page, None)
     parts = (replace(part, rows=part.rows[:3]) if isinstance(part, Files) else part for part in plan.parts)
@@ -535,7 +535,7 @@ def test_a_failure_in_the_middle_comes_after_what_was_told_before_it(tmp_path: P
     table.commit(table.add({"id": [3]}))
     table.checkpoint()
     Path(table.log_file(f"{1:020d}.json")).write_text('{"add": {"path": 5}}\n')
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     for answer in (query(to, by, starting_version=0), changes(to, by, 0)):
         found = [next(answer.chunks), next(answer.chunks), next(answer.chunks)]
         assert [(chunk.lines.count(b"\n"), chunk.files) for chunk in found] == [(1, 0), (1, 0), (1, 1)]
@@ -550,7 +550,7 @@ def test_a_table_of_nested_columns_is_told_without_what_delta_notes_on_them(tmp_
         [pa.field("id", pa.int64(), metadata={"comment": "the key"}), pa.field("s", pa.struct([("x", pa.int32())]))]
     )
     tables.create(str(tmp_path / "t"), schema=schema)
-    found = lines(query(service(), caller(tmp_path / "t", PARQUET)))
+    found = lines(query(service(), table_request(tmp_path / "t", PARQUET)))
     fields = json.loads(found[1]["metaData"]["schemaString"])["fields"]
     assert [set(field["metadata"]) <= {"comment"} for field in fields] == [True, True]
 
@@ -564,7 +564,7 @@ def test_places_are_told_of_a_table_that_is_shared_by_them_but_never_paths_of_th
     elsewhere = ("s3://bucket/more", str(tmp_path / "more"))
 
     def told_of(*modes: str) -> Line:
-        by = caller(table.root, capabilities, access_modes=modes, auxiliary_locations=elsewhere)
+        by = table_request(table.root, capabilities, access_modes=modes, auxiliary_locations=elsewhere)
         metadata: Line = lines(service().metadata(by))[1]["metaData"]
         return {key: metadata[key] for key in ("location", "auxiliaryLocations", "accessModes") if key in metadata}
 

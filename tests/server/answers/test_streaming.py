@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from lakeport.errors import StorageError
-from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.server.config import Limits
 from lakeport.sharing.models import QueryRequest
 from tests.server.raw_requests import connected
@@ -33,7 +33,7 @@ def fail() -> None:
 
 
 def scripted(chunks: Callable[[], Iterator[bytes]]) -> ScriptedTables:
-    return ScriptedTables(lambda caller, request: chunks())
+    return ScriptedTables(lambda table_request, request: chunks())
 
 
 def test_a_long_answer_arrives_whole_in_chunks() -> None:
@@ -75,7 +75,7 @@ class Endless:
         self.given = 0
         self.closed = threading.Event()
 
-    def __call__(self, caller: Caller, request: QueryRequest) -> Iterator[bytes]:
+    def __call__(self, table_request: TableRequest, request: QueryRequest) -> Iterator[bytes]:
         try:
             while True:
                 self.given += 1
@@ -138,7 +138,7 @@ def test_the_event_loop_goes_on_while_an_answer_is_planned_and_written() -> None
 
 
 def test_an_answer_that_does_not_begin_in_time_is_refused_for_now() -> None:
-    tables = ScriptedTables(lambda caller, request: lines(1), plan=lambda request: time.sleep(3))
+    tables = ScriptedTables(lambda table_request, request: lines(1), plan=lambda request: time.sleep(3))
     with running(CONTENT, tables=tables, request_timeout_seconds=1) as server:
         for answer in (server.post(f"{TABLE}/query"), server.get(f"{TABLE}/version")):
             assert (answer.status_code, answer.json()["errorCode"]) == (503, "TEMPORARILY_UNAVAILABLE")

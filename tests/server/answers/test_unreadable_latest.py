@@ -17,7 +17,7 @@ from lakeport.server.answers.opened_tables import CachedTable
 from lakeport.sharing.models import ChangesRequest
 from lakeport.testing.builder import TableBuilder, protocol
 from lakeport.testing.counting import CountingStorage
-from tests.server.asking import FEED, built, caller, changes, ids, lines, pages, pretended, query, service
+from tests.server.asking import FEED, built, changes, ids, lines, pages, pretended, query, service, table_request
 from tests.server.running import running, sharing
 
 UNKNOWN = protocol(features=["notYetInvented"])
@@ -56,7 +56,7 @@ def dated(table: TableBuilder) -> None:
 @pytest.mark.parametrize(("spoil", "error"), UNREADABLE)
 def test_older_versions_are_served(table: TableBuilder, spoil: Any, error: type[LakeportError]) -> None:
     spoil(table)
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     assert len(ids(lines(query(to, by, version=1)))) == 3
     assert len(ids(lines(query(to, by, version=0)))) == 2
     assert to.metadata(by, 0).version == 0
@@ -85,7 +85,7 @@ def test_older_versions_are_served_by_the_time_at_which_they_were_the_latest(
     table.create(infos[0], pretended("0-0")).commit(infos[1], pretended("1-0"))
     spoil(table)
     dated(table)
-    to, by = service(), caller(table.root)
+    to, by = service(), table_request(table.root)
     first, second, third = (format_time((CREATED + number * MINUTE) * 1000) for number in range(3))
     assert query(to, by, timestamp=first).version == to.metadata(by, timestamp=first).version == 0
     assert query(to, by, timestamp=second).version == to.metadata(by, timestamp=second).version == 1

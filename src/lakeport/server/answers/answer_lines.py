@@ -13,9 +13,9 @@ import msgspec
 from lakeport.kernel.actions import Add, AddCdc, Metadata, Protocol, Remove
 from lakeport.kernel.definition import ENABLE_CHANGE_DATA_FEED
 from lakeport.kernel.deletion_vectors import DeletionVectorDescriptor
-from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.formats import PARQUET, choose_format, metadata_for, protocol_for
 from lakeport.server.answers.plan import ADD, CDC, FILE, REMOVE, FileRow, Files, Page, Plan, State
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.server.catalog.model import Table, shown_places
 from lakeport.server.signing.signers import TableSigner
 from lakeport.sharing import lines
@@ -225,10 +225,10 @@ class End:
     refresh_token: str | None = None
 
 
-def write_answer(plan: Plan, caller: Caller, signer: FileSigner, end: End | None) -> Answer:
+def write_answer(plan: Plan, table_request: TableRequest, signer: FileSigner, end: End | None) -> Answer:
     """Without `end`, there is no `EndStreamAction`. Raises `SharingError` (400) if the client cannot read the table."""
-    response_format = choose_format(plan.needs, caller.capabilities, caller.table_name)
-    writer = line_writer(response_format, caller.table, caller.capabilities, caller.file_id_hash)
+    response_format = choose_format(plan.needs, table_request.capabilities, table_request.table_name)
+    writer = line_writer(response_format, table_request.table, table_request.capabilities, table_request.file_id_hash)
     return Answer(
         version=plan.version,
         response_format=response_format,

@@ -11,11 +11,11 @@ import msgspec
 
 from lakeport.errors import CorruptTableError
 from lakeport.server.access.tokens import TokenSigner
-from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.opened_tables import CachedTable, SharedSnapshot, TableCache
 from lakeport.server.answers.plan import Page
 from lakeport.server.answers.range import Cursor, SharedRange
 from lakeport.server.answers.snapshot import Position
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.server.http.refusals import invalid
 from lakeport.sharing.models import ChangesRequest, QueryRequest
 from lakeport.sharing.timestamps import parse_timestamp
@@ -43,56 +43,58 @@ class _Refresh(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class Versions:
-    """Finds the versions of shared tables that a caller may read."""
+    """Finds the versions of shared tables that a recipient may read."""
 
     cache: TableCache
     tokens: TokenSigner
     rules: QueryRules = QueryRules()
 
-    def number(self, caller: Caller, starting_timestamp: str | None) -> int:
+    def number(self, table_request: TableRequest, starting_timestamp: str | None) -> int:
         """The latest version; with a timestamp, the first version at or after it."""
-        caller.check_history(starting_timestamp)
-        table = self.cache.table(caller.table)
+        table_request.check_history(starting_timestamp)
+        table = self.cache.table(table_request.table)
         if starting_timestamp is None:
             version = table.latest().version
         else:
             version = _first_since(table, parse_timestamp(starting_timestamp, "startingTimestamp"))
-        caller.check_start(version)
+        table_request.check_start(version)
         return version
 
     def snapshot(
-        self, caller: Caller, version: int | None, timestamp: str | None, pinned: int | None = None
+        self, table_request: TableRequest, version: int | None, timestamp: str | None, pinned: int | None = None
     ) -> SharedSnapshot:
         """The requested version; by default the pinned one, or else the latest."""
-        caller.check_history(version, timestamp)
-        table = self.cache.table(caller.table)
+        table_request.check_history(version, timestamp)
+        table = self.cache.table(table_request.table)
         if version is not None and timestamp is not None:
             raise invalid("pass only one of version and timestamp")
         if timestamp is not None:
             version = table.commit_times().version_at(parse_timestamp(timestamp, "timestamp"))
         wanted = version if version is not None else pinned
         shared = table.latest() if wanted is None else table.at_version(wanted)
-        caller.check_start(shared.version)
+        table_request.check_start(shared.version)
         return shared
 
-    def of_query(self, caller: Caller, request: QueryRequest) -> tuple[SharedSnapshot, Page[Position]]:
-        fingerprint = _fingerprint(caller, request)
+    def of_query(self, table_request: TableRequest, request: QueryRequest) -> tuple[SharedSnapshot, Page[Position]]:
+        fingerprint = _fingerprint(table_request, request)
         if page := self._page(request.page_token, fingerprint, Page[Position]):
-            caller.check_start(page.first)
-            return self.cache.table(caller.table).at_version(page.first), page
-        shared = self.snapshot(caller, request.version, request.timestamp, self._refreshed(caller, request))
+            table_request.check_start(page.first)
+            return self.cache.table(table_request.table).at_version(page.first), page
+        shared = self.snapshot(
+            table_request, request.version, request.timestamp, self._refreshed(table_request, request)
+        )
         return shared, Page(fingerprint, shared.version, shared.version)
 
-    def of_stream(self, caller: Caller, request: QueryRequest) -> tuple[SharedRange, Page[Cursor]]:
-        return self._range(caller, request, _stream_range)
+    def of_stream(self, table_request: TableRequest, request: QueryRequest) -> tuple[SharedRange, Page[Cursor]]:
+        return self._range(table_request, request, _stream_range)
 
-    def of_changes(self, caller: Caller, request: ChangesRequest) -> tuple[SharedRange, Page[Cursor]]:
-        if not caller.table.history_shared:
+    def of_changes(self, table_request: TableRequest, request: ChangesRequest) -> tuple[SharedRange, Page[Cursor]]:
+        if not table_request.table.history_shared:
             raise invalid(
-                f"the changes of the table {caller.table_name} are not shared, because its history is not; ask its "
+                f"the changes of the table {table_request.table_name} are not shared, because its history is not; ask its "
                 "provider for historyShared"
             )
-        commits, page = self._range(caller, request, _change_range)
+        commits, page = self._range(table_request, request, _change_range)
         commits.check_feed()
         return commits, page
 
@@ -105,18 +107,18 @@ class Versions:
     def page_token(self, page: Page[Any]) -> str:
         return self.tokens.sign("page", page, self.rules.page_token_seconds)
 
-    def refresh_token(self, caller: Caller, version: int) -> str:
-        content = _Refresh(caller.table.id, caller.recipient.id, version)
+    def refresh_token(self, table_request: TableRequest, version: int) -> str:
+        content = _Refresh(table_request.table.id, table_request.recipient.id, version)
         return self.tokens.sign("refresh", content, self.rules.refresh_token_seconds)
 
     def _range(
-        self, caller: Caller, request: R, find: Callable[[CachedTable, R], tuple[int, int]]
+        self, table_request: TableRequest, request: R, find: Callable[[CachedTable, R], tuple[int, int]]
     ) -> tuple[SharedRange, Page[Cursor]]:
-        fingerprint = _fingerprint(caller, request)
+        fingerprint = _fingerprint(table_request, request)
         page = self._page(request.page_token, fingerprint, Page[Cursor])
-        table = self.cache.table(caller.table)
+        table = self.cache.table(table_request.table)
         first, last = (page.first, page.last) if page else find(table, request)
-        caller.check_start(first)
+        table_request.check_start(first)
         end = table.at_version(last)  # caches the range for later pages
         commits = end.kept(first, lambda: SharedRange(table.at_version(first).delta, end.delta))
         return commits, page or Page(fingerprint, first, last)
@@ -127,24 +129,24 @@ class Versions:
             raise invalid("the page token belongs to another query; continue with the same parameters, or start again")
         return page
 
-    def _refreshed(self, caller: Caller, request: QueryRequest) -> int | None:
+    def _refreshed(self, table_request: TableRequest, request: QueryRequest) -> int | None:
         """The version that the refresh token pins."""
         if request.refresh_token is None:
             return None
         refresh = self.tokens.read("refresh", request.refresh_token, _Refresh)
-        if (refresh.table, refresh.recipient) != (caller.table.id, caller.recipient.id):
+        if (refresh.table, refresh.recipient) != (table_request.table.id, table_request.recipient.id):
             raise invalid("the refresh token belongs to another table or recipient; query the table again without it")
         return refresh.version
 
 
-def _fingerprint(caller: Caller, request: QueryRequest | ChangesRequest) -> str:
+def _fingerprint(table_request: TableRequest, request: QueryRequest | ChangesRequest) -> str:
     """The same for all pages of a query."""
     if isinstance(request, ChangesRequest):
-        return caller.fingerprint("changes", msgspec.structs.replace(request, page_token=None, max_files=None))
+        return table_request.fingerprint("changes", msgspec.structs.replace(request, page_token=None, max_files=None))
     same_on_every_page = msgspec.structs.replace(
         request, page_token=None, max_files=None, include_refresh_token=None, refresh_token=None, idempotency_key=None
     )
-    return caller.fingerprint(same_on_every_page)
+    return table_request.fingerprint(same_on_every_page)
 
 
 def _first_since(table: CachedTable, timestamp: int) -> int:

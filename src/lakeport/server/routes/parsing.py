@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from litestar import Request
 from litestar.exceptions import InternalServerException
 
-from lakeport.server.answers.caller import Caller
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.server.http.asgi import Scope, header, record_of
 from lakeport.server.http.refusals import Refusal, invalid, unavailable
 from lakeport.server.services import services_of
@@ -54,7 +54,7 @@ async def read_body(request: HttpRequest) -> bytes:
         raise Refusal(message, status=400, code="MALFORMED_REQUEST") from None
 
 
-def open_caller(scope: Scope, operation: str) -> Caller:
+def open_table_request(scope: Scope, operation: str) -> TableRequest:
     """Authenticate a request and find its table. Raises `SharingError`: 401, 403, 404, 429; 400 for bad headers."""
     services, record = services_of(scope), record_of(scope)
     record.operation = operation
@@ -63,7 +63,7 @@ def open_caller(scope: Scope, operation: str) -> Caller:
     found = services.view(scope).table(*names)
     record.table = found
     assert record.recipient is not None
-    return Caller(
+    return TableRequest(
         table=found,
         recipient=record.recipient,
         capabilities=parse_capabilities(header(scope, CAPABILITIES)),

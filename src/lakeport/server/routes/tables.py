@@ -15,15 +15,15 @@ from litestar.status_codes import HTTP_200_OK
 
 from lakeport.server.answers.answer_lines import Answer
 from lakeport.server.answers.async_queries import AsyncQuery, Job, StartedAnswer
-from lakeport.server.answers.caller import Caller
 from lakeport.server.answers.streaming import LinesReply, begin
+from lakeport.server.answers.table_request import TableRequest
 from lakeport.server.http.asgi import NDJSON, Header, Reply, Replying, Scope, header, json_reply, record_of
 from lakeport.server.http.lanes import BlockingPool, Lane
 from lakeport.server.routes.parsing import (
     CAPABILITIES,
     FILE_ID_HASH,
     HttpRequest,
-    open_caller,
+    open_table_request,
     parse_version,
     query_parameters,
     read_body,
@@ -60,32 +60,32 @@ async def head_version(request: HttpRequest) -> Reply:
 
 @get(f"{_TABLE}/metadata")
 async def get_metadata(request: HttpRequest) -> Replying:
-    scope, services, caller = _open(request, "getTableMetadata")
+    scope, services, table_request = _open(request, "getTableMetadata")
     parameters = query_parameters(scope)
     version, timestamp = parse_version(parameters.get("version")), parameters.get("timestamp")
-    answer = partial(services.tables.metadata, caller, version, timestamp)
-    return await _answered(scope, caller, _job(services.lookups, caller, answer))
+    answer = partial(services.tables.metadata, table_request, version, timestamp)
+    return await _answered(scope, table_request, _job(services.lookups, table_request, answer))
 
 
 @post(f"{_TABLE}/query", status_code=HTTP_200_OK)
 async def query_table(request: HttpRequest) -> Replying:
-    scope, services, caller = _open(request, "queryTable")
+    scope, services, table_request = _open(request, "queryTable")
     query = decode_query(await read_body(request))
-    job = _job(services.answers, caller, partial(services.tables.query, caller, query))
+    job = _job(services.answers, table_request, partial(services.tables.query, table_request, query))
     query_id = None
-    if caller.capabilities.async_query:
+    if table_request.capabilities.async_query:
         content = AsyncQuery(
-            recipient=caller.recipient.id,
-            table=caller.table.id,
+            recipient=table_request.recipient.id,
+            table=table_request.table.id,
             capabilities=header(scope, CAPABILITIES),
-            file_id_hash=caller.file_id_hash,
+            file_id_hash=table_request.file_id_hash,
             request=query,
         )
         query_id = services.queries.new_id(content)
     if query_id is None:
-        return await _answered(scope, caller, job)
+        return await _answered(scope, table_request, job)
     started = await services.queries.started(query_id, query, job)
-    return _started_or_pending(scope, caller, query_id, started, job)
+    return _started_or_pending(scope, table_request, query_id, started, job)
 
 
 @post(f"{_TABLE}/queries/{{query_id:str}}", status_code=HTTP_200_OK)
@@ -93,65 +93,69 @@ async def get_query(request: HttpRequest) -> Replying:
     """The answer to a pending query."""
     record = record_of(scope_of(request))
     record.path = f"{record.path.rpartition('/')[0]}/…"  # tokens are not logged
-    scope, services, caller = _open(request, "getQuery")
+    scope, services, table_request = _open(request, "getQuery")
     status = decode_query_status(await read_body(request))
     query_id: str = scope["path_params"]["query_id"]
-    query = services.queries.read_id(query_id, caller.recipient.id, caller.table.id)
-    caller = replace(caller, capabilities=parse_capabilities(query.capabilities), file_id_hash=query.file_id_hash)
+    query = services.queries.read_id(query_id, table_request.recipient.id, table_request.table.id)
+    table_request = replace(
+        table_request, capabilities=parse_capabilities(query.capabilities), file_id_hash=query.file_id_hash
+    )
     wanted = msgspec.structs.replace(
         query.request,
         max_files=status.max_files or query.request.max_files,
         page_token=status.page_token or query.request.page_token,
     )
-    job = _job(services.answers, caller, partial(services.tables.query, caller, wanted))
+    job = _job(services.answers, table_request, partial(services.tables.query, table_request, wanted))
     started = await services.queries.started(query_id, wanted, job, polled=True)
-    return _started_or_pending(scope, caller, query_id, started, job)
+    return _started_or_pending(scope, table_request, query_id, started, job)
 
 
 @get(f"{_TABLE}/changes")
 async def get_changes(request: HttpRequest) -> Replying:
-    scope, services, caller = _open(request, "getTableChanges")
+    scope, services, table_request = _open(request, "getTableChanges")
     changes = parse_changes_request(query_parameters(scope))
     return await _answered(
-        scope, caller, _job(services.answers, caller, partial(services.tables.changes, caller, changes))
+        scope,
+        table_request,
+        _job(services.answers, table_request, partial(services.tables.changes, table_request, changes)),
     )
 
 
 @post(f"{_TABLE}/temporary-table-credentials", status_code=HTTP_200_OK)
 async def generate_credentials(request: HttpRequest) -> Reply:
-    scope, services, caller = _open(request, "generateTemporaryTableCredential")
+    scope, services, table_request = _open(request, "generateTemporaryTableCredential")
     wanted = decode_credentials_request(await read_body(request))
-    record_of(scope).details = {"location": wanted.location or caller.table.location}
-    lane = services.lookups.lane(caller.table.id, caller.recipient.id)
-    call = lane.run(services.vendor.credentials, caller.table, wanted.location)
+    record_of(scope).details = {"location": wanted.location or table_request.table.location}
+    lane = services.lookups.lane(table_request.table.id, table_request.recipient.id)
+    call = lane.run(services.vendor.credentials, table_request.table, wanted.location)
     return json_reply(CredentialsAnswer(credentials=await _in_time(services, call)))
 
 
 TABLE_ROUTES = (get_version, head_version, get_metadata, query_table, get_query, get_changes, generate_credentials)
 
 
-def _open(request: HttpRequest, operation: str) -> tuple[Scope, Services, Caller]:
+def _open(request: HttpRequest, operation: str) -> tuple[Scope, Services, TableRequest]:
     scope = scope_of(request)
-    return scope, services_of(scope), open_caller(scope, operation)
+    return scope, services_of(scope), open_table_request(scope, operation)
 
 
 async def _version(request: HttpRequest) -> Reply:
-    scope, services, caller = _open(request, "getTableVersion")
+    scope, services, table_request = _open(request, "getTableVersion")
     since = query_parameters(scope).get("startingTimestamp")
-    lane = services.lookups.lane(caller.table.id, caller.recipient.id)
-    version = await _in_time(services, lane.run(services.tables.version, caller, since))
+    lane = services.lookups.lane(table_request.table.id, table_request.recipient.id)
+    version = await _in_time(services, lane.run(services.tables.version, table_request, since))
     record_of(scope).details = {"version": version}
     return Reply(200, [(_VERSION, str(version).encode())])
 
 
-def _job(workers: BlockingPool, caller: Caller, answer: Callable[[], Answer]) -> Job:
-    return Job(answer, workers.lane(caller.table.id, caller.recipient.id), caller.recipient.id)
+def _job(workers: BlockingPool, table_request: TableRequest, answer: Callable[[], Answer]) -> Job:
+    return Job(answer, workers.lane(table_request.table.id, table_request.recipient.id), table_request.recipient.id)
 
 
-async def _answered(scope: Scope, caller: Caller, job: Job) -> Replying:
+async def _answered(scope: Scope, table_request: TableRequest, job: Job) -> Replying:
     """Plan an answer and send it. Raises `SharingError` (503) if it does not begin in time."""
     services = services_of(scope)
-    return _reply(scope, caller, await _in_time(services, job.lane.run(begin, job.answer)), job.lane)
+    return _reply(scope, table_request, await _in_time(services, job.lane.run(begin, job.answer)), job.lane)
 
 
 async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
@@ -166,33 +170,33 @@ async def _in_time(services: Services, call: Coroutine[Any, Any, T]) -> T:
 
 
 def _started_or_pending(
-    scope: Scope, caller: Caller, query_id: str, started: StartedAnswer | None, job: Job
+    scope: Scope, table_request: TableRequest, query_id: str, started: StartedAnswer | None, job: Job
 ) -> Replying:
     if started is not None:
-        return _reply(scope, caller, started, job.lane)
+        return _reply(scope, table_request, started, job.lane)
     record_of(scope).details = {"pending": True}
     line = msgspec.json.encode({"queryStatus": QueryStatus(query_id=query_id, status=PENDING)}) + b"\n"
     # Spark's client needs a version in every answer, and uses the last one's.
-    headers = _headers(caller, 0, "asyncquery=true")
+    headers = _headers(table_request, 0, "asyncquery=true")
     return Reply(200, [(b"content-type", NDJSON), *headers], line)
 
 
-def _reply(scope: Scope, caller: Caller, started: StartedAnswer, lane: Lane) -> Replying:
+def _reply(scope: Scope, table_request: TableRequest, started: StartedAnswer, lane: Lane) -> Replying:
     lines, first = started
     services, record = services_of(scope), record_of(scope)
     record.details = {"responseFormat": lines.answer.response_format, **lines.answer.details}
     return LinesReply(
         lines,
         first,
-        _headers(caller, lines.answer.version, lines.answer.capabilities),
+        _headers(table_request, lines.answer.version, lines.answer.capabilities),
         lane=lane,
         stall_seconds=services.config.limits.stall_seconds,
         refuse=services.refusal,
     )
 
 
-def _headers(caller: Caller, version: int, capabilities: str) -> list[Header]:
+def _headers(table_request: TableRequest, version: int, capabilities: str) -> list[Header]:
     headers = [(_VERSION, str(version).encode()), (CAPABILITIES, capabilities.encode())]
-    if caller.file_id_hash is not None:
-        headers.append((FILE_ID_HASH, caller.file_id_hash.encode()))
+    if table_request.file_id_hash is not None:
+        headers.append((FILE_ID_HASH, table_request.file_id_hash.encode()))
     return headers

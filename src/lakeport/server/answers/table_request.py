@@ -13,7 +13,7 @@ from lakeport.sharing.capabilities import Capabilities
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caller:
+class TableRequest:
     """The recipient, the table, and the client's capabilities."""
 
     table: Table
