@@ -206,15 +206,15 @@ class FilesApp:
     ) -> None:
         self._catalog, self._now = catalog, now
         self._urls = FileUrls(key, endpoint)
-        self._workers, self._stall = BlockingPool("files", threads), stall_seconds
+        self._pool, self._stall = BlockingPool("files", threads), stall_seconds
 
     def close(self) -> None:
-        self._workers.close()
+        self._pool.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             root, url = self._granted(scope)
-            lane = self._workers.lane(root, url.recipient_id)
+            lane = self._pool.lane(root, url.recipient_id)
             file = await lane.run(_opened, root, url.path)
         except SharingError as error:
             await _refuse(error, scope, receive, send)

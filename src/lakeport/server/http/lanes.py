@@ -54,8 +54,8 @@ class Lane:
     A call needs a slot of each kind, the narrowest first: a recipient with many calls waits for its own slots before it
     competes with others."""
 
-    def __init__(self, workers: BlockingPool, slots: Sequence[asyncio.Semaphore]) -> None:
-        self._workers, self._slots = workers, slots
+    def __init__(self, pool: BlockingPool, slots: Sequence[asyncio.Semaphore]) -> None:
+        self._pool, self._slots = pool, slots
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call. When cancelled, it continues and holds its thread until it finishes."""
@@ -63,7 +63,7 @@ class Lane:
             for slots in self._slots:
                 await slots.acquire()
                 taken.callback(slots.release)
-            call = self._workers.start(function, *args, **kwargs)
+            call = self._pool.start(function, *args, **kwargs)
             call.add_done_callback(partial(_ended, taken.pop_all()))
         return await asyncio.shield(call)
 

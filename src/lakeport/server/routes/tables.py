@@ -148,8 +148,8 @@ async def _version(request: HttpRequest) -> Reply:
     return Reply(200, [(_VERSION, str(version).encode())])
 
 
-def _job(workers: BlockingPool, table_request: TableRequest, answer: Callable[[], Answer]) -> Job:
-    return Job(answer, workers.lane(table_request.table.id, table_request.recipient.id), table_request.recipient.id)
+def _job(pool: BlockingPool, table_request: TableRequest, answer: Callable[[], Answer]) -> Job:
+    return Job(answer, pool.lane(table_request.table.id, table_request.recipient.id), table_request.recipient.id)
 
 
 async def _answered(scope: Scope, table_request: TableRequest, job: Job) -> Replying:
