@@ -1,7 +1,7 @@
-"""JSON and CSV values: their types, inferred for new tables, and conversion into Arrow columns (the reverse of `cli.rendering`).
+"""Parse JSON and CSV values: infer the types of new tables, and convert values into Arrow columns.
 
-Conversion guesses nothing: `InvalidDataError` names the first value that does not have the type. Times without a zone
-are UTC.
+`cli.rendering` does the reverse. `InvalidDataError` names the first value that does not have the type. Times without a
+zone are UTC.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ class Versions:
     def of_changes(self, table_request: TableRequest, request: ChangesRequest) -> tuple[SharedRange, Page[Cursor]]:
         if not table_request.table.history_shared:
             raise invalid(
-                f"the changes of the table {table_request.table_name} are not shared, because its history is not; ask its "
-                "provider for historyShared"
+                f"the changes of the table {table_request.table_name} are not shared, because its history is not; ask "
+                "its provider for historyShared"
             )
         commits, page = self._range(table_request, request, _change_range)
         commits.check_feed()
