@@ -219,6 +219,18 @@ def test_the_columns_of_a_file_are_fetched_once(columns: list[str], group: int |
         assert sum(end - start for start, end in ranges) < len(content) / 4 / (1 if group is None else 3)
 
 
+def test_a_row_group_too_large_to_load_is_fetched_once() -> None:
+    random = np.random.default_rng(7)
+    table = pa.table({name: random.integers(0, 1 << 62, 4_000_000) for name in "abc"})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=len(table))
+    content = sink.getvalue().to_pybytes()
+    storage, split = Remote(content), FileSplit(FileStatus(FILE.path, len(content)))
+    assert pa.Table.from_batches(ParquetFiles(storage).read_parquet_files([split], table.schema)).equals(table)
+    assert len(storage.asked) <= 30
+    assert sum(end - start for start, end in storage.asked) < 1.01 * len(content)
+
+
 def test_several_files_are_fetched_at_once() -> None:
     together = Barrier(4)
     sink = pa.BufferOutputStream()
