@@ -24,6 +24,8 @@ _MERGED_BYTES = 32 << 20
 _MARKS = 4096
 _MOST_ENTRIES = 4096
 """Comparing larger dictionaries does not pay off."""
+_LEEWAY = 1 / 6
+"""By what share of a part a cut may be moved."""
 END = 1 << 64
 
 
@@ -105,8 +107,9 @@ class RowSorter:
         marks = np.concatenate([run.marks for run in self._runs])
         order = np.argsort(marks, kind="stable")
         rows = np.cumsum(np.concatenate([np.full(len(run.marks), run.distance) for run in self._runs])[order])
-        places = np.searchsorted(rows, rows[-1] * np.arange(1, parts) // parts)
-        return sorted({0, *map(int, marks[order][places]), END})
+        shares = np.arange(1, parts) + np.array([[-_LEEWAY], [_LEEWAY]])
+        lows, highs = marks[order][np.searchsorted(rows, rows[-1] * shares / parts)].tolist()
+        return sorted({0, *map(_roundest, lows, highs), END})
 
     def between(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
         """The rows with keys from `first` on and before `end`, in their order. Several threads may read at once."""
@@ -155,6 +158,12 @@ class _Cursor:
         if self._last is None or self._last[0] != number:
             self._last = (number, opened.read(number))
         return self._last[1]
+
+
+def _roundest(low: int, high: int) -> int:
+    """The key from `low` to `high` that ends in most zeros, in binary."""
+    zeros = max(0, (max(0, low - 1) ^ high).bit_length() - 1)
+    return high >> zeros << zeros
 
 
 def keys_in(batch: pa.RecordBatch) -> Keys:
