@@ -181,7 +181,7 @@ def clean(
     json: Json = False,
     option: StorageOption = None,
 ) -> None:
-    """List a mirror's expired snapshots and the metadata files that only they use; --delete removes both. A snapshot
+    """List a mirror's expired snapshots and the generated files that only they use; --delete removes both. A snapshot
     expires when it is too old or its data files were vacuumed. Data files are never touched."""
     from lakeport.iceberg import clean as clean_mirror
 

@@ -31,7 +31,7 @@ Version = Annotated[int | None, typer.Option(min=0, metavar="N", help="Use this 
 Timestamp = Annotated[
     str | None, typer.Option(metavar="TIME", help="Use the table as of this time: ISO 8601, UTC unless it has a zone.")
 ]
-Limit = Annotated[int | None, typer.Option(min=0, metavar="N", help="Print at most N rows.")]
+Limit = Annotated[int | None, typer.Option(min=0, metavar="N", help="At most N rows.")]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
 StorageOption = Annotated[
     list[str] | None,
@@ -44,9 +44,7 @@ Access = Annotated[
         "provider offers."
     ),
 ]
-Cache = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Cache what is read from a shared table in this directory.")
-]
+Cache = Annotated[str | None, typer.Option(metavar="DIR", help="A directory that caches data files of shared tables.")]
 
 
 def open_frame(

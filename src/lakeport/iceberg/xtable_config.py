@@ -25,7 +25,7 @@ class Dataset:
 
     @property
     def identifier(self) -> str:
-        """For a catalog."""
+        """The name in a catalog."""
         return f"{self.namespace or 'default'}.{self.name}"
 
 
@@ -35,7 +35,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     namespace: str | None = None
     table_data_path: str | None = None
     partition_spec: str | None = None
-    """Both are for other sources: Delta's log has them."""
+    """This and `table_data_path` are for other formats: Delta's log has both."""
 
 
 class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -37,7 +37,7 @@ class RowReader:
     physical_filter: Expression | None = None
     """The same filter for the Parquet handler, in physical names."""
     share: float = 1.0
-    """About how much of a file is read: the share of its columns."""
+    """About the fraction of a file that is read, by its columns."""
 
     @classmethod
     def for_scan(cls, scan: Scan | ChangeScan, output: pa.Schema | None = None) -> RowReader:
@@ -70,7 +70,7 @@ class RowReader:
     def rows_of(
         self, engine: Engine, file: ScanFile | ChangeFile, read: Callable[[pa.Schema], Iterable[pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, of which `read` gives the columns of a schema."""
+        """The rows of a file; `read` reads the columns of a schema from it."""
         select = None
         if self.filter is not None:
             select = engine.expressions.predicate_evaluator(self.state.arrow_schema, self.filter)
@@ -127,8 +127,8 @@ def read_rows(
 
 
 def read_whole(engine: Engine, reader: RowReader, files: Sequence[ScanFile | ChangeFile]) -> Iterator[pa.RecordBatch]:
-    """The rows of the files, in file order, for a consumer that keeps them all: in large batches, and without a limit
-    on those that wait for it."""
+    """The rows of the files, in file order, for a consumer that keeps them all. Batches are large, and any number of
+    them may wait for the consumer."""
 
     def read_file(file: ScanFile | ChangeFile) -> Iterator[pa.RecordBatch]:
         return reader.read(engine, file, batch_size=_WHOLE)

@@ -39,7 +39,9 @@ _LOCAL = "http://localhost:8080/delta-sharing"
 Name = Annotated[str, typer.Argument(metavar="RECIPIENT", help="The name of the recipient.", show_default=False)]
 Addresses = Annotated[
     list[str] | None,
-    typer.Option("--ip", metavar="ADDRESS", help="An address or network it may connect from; may be repeated."),
+    typer.Option(
+        "--ip", metavar="ADDRESS", help="An address or network that the recipient may connect from; may be repeated."
+    ),
 ]
 Expires = Annotated[
     str | None, typer.Option(metavar="TIME", help="When its token expires: 90d, 2027-01-01T00:00:00Z, or never.")

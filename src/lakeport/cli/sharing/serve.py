@@ -42,14 +42,14 @@ def serve(
     drain_seconds: Annotated[
         float,
         typer.Option(
-            min=0, metavar="N", help="On shutdown, how long /ready returns 503 before the server stops listening."
+            min=0, metavar="N", help="On shutdown, how many seconds to keep listening while /ready returns 503."
         ),
     ] = 0,
     grace_seconds: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How long responses in progress may take during shutdown.")
+        int, typer.Option(min=0, metavar="N", help="Seconds that responses in progress may take during shutdown.")
     ] = 30,
 ) -> None:
-    """Share tables with Delta Sharing. Without CONFIG, serve the shares in ./lakeport.db, made by `share add`."""
+    """Share tables with Delta Sharing. Without CONFIG, serve the shares in ./lakeport.db, created by `share add`."""
     try:
         from lakeport.server.serve import serve as run
     except ModuleNotFoundError as error:

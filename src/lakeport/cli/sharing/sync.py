@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Shared = Annotated[
     str, typer.Argument(metavar="TARGET", help="A shared table: profile#share.schema.table", show_default=False)
 ]
-Dest = Annotated[str, typer.Argument(metavar="DEST", help="Where the copy is or will be: a path, or a URL like s3://…")]
+Dest = Annotated[str, typer.Argument(metavar="DEST", help="The copy, new or existing: a path, or a URL like s3://…")]
 
 
 def sync(

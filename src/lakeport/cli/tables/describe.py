@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
+import typer
 
 from lakeport.cli.display import print_json, print_json_lines, print_table, print_text, printable
-from lakeport.cli.options import Access, Json, Limit, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
+from lakeport.cli.options import Access, Json, ReadTarget, StorageOption, Timestamp, Version, Where, open_frame
 from lakeport.frame import Frame
 from lakeport.kernel.log import CommitInfo, format_time
 from lakeport.kernel.scan import ScanFile
@@ -45,7 +46,7 @@ def schema(
 def files(
     target: ReadTarget,
     where: Where = None,
-    limit: Limit = None,
+    limit: Annotated[int | None, typer.Option(min=0, metavar="N", help="List at most N files.")] = None,
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,
@@ -68,7 +69,7 @@ def files(
 
 def history(
     target: ReadTarget,
-    limit: Limit = None,
+    limit: Annotated[int | None, typer.Option(min=0, metavar="N", help="List at most N commits.")] = None,
     version: Version = None,
     timestamp: Timestamp = None,
     json: Json = False,

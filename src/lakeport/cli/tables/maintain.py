@@ -78,7 +78,8 @@ def vacuum(
         bool, typer.Option("--delete", help="Delete the files; by default they are only listed.")
     ] = False,
     retention_check: Annotated[
-        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse a retention below the table's.")
+        bool,
+        typer.Option("--retention-check/--no-retention-check", help="Refuse a retention shorter than the table's."),
     ] = True,
     json: Json = False,
     option: StorageOption = None,
@@ -108,7 +109,7 @@ def restore(
         typer.Option(metavar="TIME", help="Restore the version at this time: ISO 8601, UTC unless it has a zone."),
     ] = None,
     ignore_missing_files: Annotated[
-        bool, typer.Option("--ignore-missing-files", help="Restore what is left if files are missing.")
+        bool, typer.Option("--ignore-missing-files", help="Restore the remaining files if some are missing.")
     ] = False,
     json: Json = False,
     option: StorageOption = None,

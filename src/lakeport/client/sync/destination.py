@@ -1,4 +1,4 @@
-"""The copy: whether it can be updated, and how a version of the shared table becomes one of its own.
+"""The copy: check that it can be updated, and commit versions of the shared table to it.
 
 Its definition is the shared table's protocol, schema and properties, plus the sync's own properties.
 """

@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _COPY = re.compile(rf"({_PLAIN.pattern})\.[0-9a-f]{{12}}\.parquet")
 _VECTORS = uuid.UUID("5f0c1d5e-3d5c-4b86-9d54-0a6c9b2f7e11")
 _AFTER_THE_VERSION = 1
-"""Where a vector starts that is alone in its file."""
+"""The offset of a vector that is alone in its file."""
 
 
 def new_run() -> str:
@@ -107,7 +107,7 @@ class Wanted:
 class VersionPlan:
     added: list[Wanted]
     restated: list[Wanted]
-    """Files in the copy about which the share now has more: row ids, tags or clustering."""
+    """Files of the copy for which the share has new details: row ids, tags or clustering."""
     removed: list[ScanFile]
     present: dict[str, str] = field(default_factory=dict)
     """The paths of data files in the copy, by name."""
