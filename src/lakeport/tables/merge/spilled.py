@@ -41,7 +41,7 @@ from lakeport.workers.spilling import PartNumbers, SpilledRows
 
 _PARTS = 64
 _PART_BITS = np.uint64(6)
-_MOST_HELD = 256 << 20
+_MAX_BLOCK_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Shares:
     @property
     def block(self) -> int:
         """Rows of the source that are looked up at once, or wait to be written."""
-        return min(self.limit // 32, _MOST_HELD)
+        return min(self.limit // 32, _MAX_BLOCK_BYTES)
 
     @property
     def keys(self) -> int:
