@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import lakeport
 from lakeport import tables
-from tests.engine.editing.edits import edit, read_by_all, same, with_new_values
-from tests.engine.editing.writers import WRITERS, rows
+from tests.engine.column_editing.edits import edit, read_by_all, same, with_new_values
+from tests.engine.column_editing.writers import WRITERS, rows
 from tests.tables.kept import kept_columns
 
 NAMES = ["n", "text", "price", "day", "items"]

@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import lakeport
 from lakeport import col, lit, tables
-from lakeport.tables.rows import editing
-from tests.engine.editing.writers import WRITERS
+from lakeport.tables.rows import column_editing
+from tests.engine.column_editing.writers import WRITERS
 from tests.examples import histories
 from tests.properties import VECTORS
 from tests.rows import Row, counted
@@ -221,6 +221,6 @@ def comparable(value: Any) -> Any:
 
 def test_whatever_libraries_write_is_changed_as_a_plain_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are edited, too, as large ones are."""
-    monkeypatch.setattr(editing, "_SMALL_FILE", 0)
-    monkeypatch.setattr(editing, "_SMALL_CHUNK", 0)
+    monkeypatch.setattr(column_editing, "_SMALL_FILE", 0)
+    monkeypatch.setattr(column_editing, "_SMALL_CHUNK", 0)
     run_state_machine_as_test(ForeignFiles, settings=histories(25, stateful_step_count=12))

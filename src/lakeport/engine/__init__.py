@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeport.engine.clock import system_clock
-from lakeport.engine.editing import EditableParquetFiles
+from lakeport.engine.column_editing import EditableParquetFiles
 from lakeport.engine.expressions import ArrowExpressions
 from lakeport.engine.json import JsonFiles
 from lakeport.engine.storage import Storage

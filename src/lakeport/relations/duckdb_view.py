@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from lakeport.engine.editing import EditableParquetFiles
+from lakeport.engine.column_editing import EditableParquetFiles
 from lakeport.engine.storage import Storage
 from lakeport.errors import MissingFileError
 from lakeport.kernel.data_files import parse_partition_values, physical_field

@@ -10,9 +10,9 @@ import pytest
 import lakeport
 from lakeport import tables
 from lakeport.kernel.scan import ScanFile
-from lakeport.tables.rows import editing
-from tests.engine.editing.edits import read_by_all, same
-from tests.engine.editing.writers import WRITERS, rows
+from lakeport.tables.rows import column_editing
+from tests.engine.column_editing.edits import read_by_all, same
+from tests.engine.column_editing.writers import WRITERS, rows
 
 ASSIGNMENTS = [
     {"n": "n + 1"},
@@ -50,8 +50,8 @@ def table_of(writer: str, path: Path) -> str:
 
 
 def update(path: str, change: tuple[dict[str, Any], str | None], least: int, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(editing, "_SMALL_FILE", least)
-    patch.setattr(editing, "_SMALL_CHUNK", 0)
+    patch.setattr(column_editing, "_SMALL_FILE", least)
+    patch.setattr(column_editing, "_SMALL_CHUNK", 0)
     tables.update(path, *change)
 
 

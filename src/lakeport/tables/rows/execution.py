@@ -25,7 +25,7 @@ from lakeport.kernel.write import WriteContext
 from lakeport.tables.compaction import finish_write
 from lakeport.tables.operation import Result, discard, snapshot_of
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
-from lakeport.tables.rows.editing import CannotEditError, Editing
+from lakeport.tables.rows.column_editing import CannotEditError, ColumnEditing
 from lakeport.tables.rows.output import Copied, Deleted, Kept, Positions, RowChange, RowOutput, WrittenRows, split_rows
 from lakeport.tables.rows.search import count_rows
 from lakeport.workers import ThreadWorkers, Workers, Workplace
@@ -114,7 +114,7 @@ class _Execution:
         imaged = (feed and moves_rows) or bool(changes.written.images)
         snapshot = snapshot_of(self.transaction)
         updates = [change.update for change in files if change.update is not None]
-        editing = Editing.plan(snapshot, strict, updates[0]) if updates and not imaged else None
+        editing = ColumnEditing.plan(snapshot, strict, updates[0]) if updates and not imaged else None
         return _Rewrite(row_reader(snapshot), strict, vectors, imaged, editing)
 
     def _write(self, changes: RowChanges, files: list[FileChange], rewrite: _Rewrite) -> WrittenRows:
@@ -165,7 +165,7 @@ class _Rewrite:
     vectors: bool
     imaged: bool
     """Whether to write change files."""
-    editing: Editing | None = None
+    editing: ColumnEditing | None = None
     """For files of which some columns are set."""
 
     def __call__(self, place: Workplace, files: Sequence[FileChange]) -> WrittenRows:
@@ -207,7 +207,7 @@ class _Rewrite:
 
     def _changed(self, engine: Engine, output: RowOutput, change: FileChange) -> Iterator[RowChange]:
         try:
-            if self.editing is None or not self._rewrites(change) or not self.editing.takes(change):
+            if self.editing is None or not self._rewrites(change) or not self.editing.is_candidate(change):
                 raise CannotEditError
             yield from self.editing.run(engine, change, output)
         except CannotEditError:

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.engine import default_engine
-from lakeport.engine.editing.footer import PAGE_OFFSET, PAGES, InChunk, InColumn, InFile, InGroup, format_footer
-from lakeport.engine.editing.original import Chunk, Original
-from lakeport.engine.editing.thrift import BINARY, I64, Struct, read_struct
+from lakeport.engine.column_editing.footer import PAGE_OFFSET, PAGES, InChunk, InColumn, InFile, InGroup, format_footer
+from lakeport.engine.column_editing.original import Chunk, Original
+from lakeport.engine.column_editing.thrift import BINARY, I64, Struct, read_struct
 from lakeport.errors import CorruptTableError, InvalidDataError
-from tests.engine.editing.edits import edit, read_by_all, same, status_of, with_new_values
-from tests.engine.editing.writers import GROUP, ROWS, SCHEMA, WRITERS, rows
+from tests.engine.column_editing.edits import edit, read_by_all, same, status_of, with_new_values
+from tests.engine.column_editing.writers import GROUP, ROWS, SCHEMA, WRITERS, rows
 
 each_writer = pytest.mark.parametrize("writer", WRITERS)
 

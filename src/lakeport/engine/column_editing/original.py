@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lakeport.engine.editing.footer import (
+from lakeport.engine.column_editing.footer import (
     MAGIC,
     PAGE_OFFSET,
     PAGES,
@@ -24,7 +24,7 @@ from lakeport.engine.editing.footer import (
     parse_footer,
     tops_of,
 )
-from lakeport.engine.editing.thrift import I64, STRUCT, Struct, read_struct, write_struct
+from lakeport.engine.column_editing.thrift import I64, STRUCT, Struct, read_struct, write_struct
 from lakeport.engine.storage.ranges import Range
 
 _MOST_FOOTER = 64 << 20

@@ -21,7 +21,7 @@ from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
 from lakeport.kernel.write import StatsCollector
 from lakeport.tables.operation import begin_unless_done, open_snapshot
-from lakeport.tables.rows import editing
+from lakeport.tables.rows import column_editing
 from lakeport.testing.counting import CountingStorage
 from tests.engine.duckdb_engine import duckdb_engine
 from tests.properties import FEED, MAPPED, TRACKING, VECTORS
@@ -32,8 +32,8 @@ from tests.tables.modelled import BY_ID, KINDS, ModelledTable, as_table, logged,
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Edit small files too."""
-    monkeypatch.setattr(editing, "_SMALL_FILE", 0)
-    monkeypatch.setattr(editing, "_SMALL_CHUNK", 0)
+    monkeypatch.setattr(column_editing, "_SMALL_FILE", 0)
+    monkeypatch.setattr(column_editing, "_SMALL_CHUNK", 0)
 
 
 def check_statistics(path: str) -> None:
@@ -270,6 +270,6 @@ def test_plans_travel_to_tasks(tmp_path: Path) -> None:
         sets = frozenset({"n"})
         reads = frozenset({"id"})
 
-    plan = editing.Editing.plan(snapshot, transaction.write_context(), Update())  # type: ignore[arg-type]
+    plan = column_editing.ColumnEditing.plan(snapshot, transaction.write_context(), Update())  # type: ignore[arg-type]
     assert plan is not None
     assert pickle.loads(pickle.dumps(plan)) == plan

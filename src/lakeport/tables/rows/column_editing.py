@@ -37,7 +37,7 @@ class CannotEditError(Exception):
 
 
 @dataclass(frozen=True)
-class Editing:
+class ColumnEditing:
     """Edits files in which an update sets some columns. Picklable."""
 
     context: WriteContext
@@ -51,7 +51,7 @@ class Editing:
     """The columns that change."""
 
     @classmethod
-    def plan(cls, snapshot: Snapshot, context: WriteContext, update: RowUpdate) -> Editing | None:
+    def plan(cls, snapshot: Snapshot, context: WriteContext, update: RowUpdate) -> ColumnEditing | None:
         """None if the table or the updated columns do not allow editing."""
         changing = update.sets | {field.name for field in context.schema if GENERATION_EXPRESSION in field.metadata}
         fields = [field for field in context.stored_fields if field.name in changing]
@@ -64,7 +64,7 @@ class Editing:
         columns = tuple(EditedColumn.of(field, context) for field in fields)
         return cls(context, read | changing, narrow, RowReader.for_scan(scan), columns)
 
-    def takes(self, change: FileChange) -> bool:
+    def is_candidate(self, change: FileChange) -> bool:
         """Whether editing this file is likely to be possible and worthwhile."""
         is_large = change.file.size >= max(_SMALL_FILE, self._least_size)
         return is_large and change.file.deletion_vector is None and not change.deletes_rows

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.engine.editing.thrift import (
+from lakeport.engine.column_editing.thrift import (
     BINARY,
     BYTE,
     DOUBLE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from lakeport.engine.editing.footer import (
+from lakeport.engine.column_editing.footer import (
     KEY,
     MAGIC,
     InChunk,
@@ -16,8 +16,8 @@ from lakeport.engine.editing.footer import (
     Top,
     format_footer,
 )
-from lakeport.engine.editing.original import Chunk, Original
-from lakeport.engine.editing.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct
+from lakeport.engine.column_editing.original import Chunk, Original
+from lakeport.engine.column_editing.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct
 
 _PIECE = 8 << 20
 _MOST_ORDINAL = 1 << 15

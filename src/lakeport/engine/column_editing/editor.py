@@ -9,11 +9,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lakeport.engine.editing.assembly import Assembly, TakenOver
-from lakeport.engine.editing.encoding import encode
-from lakeport.engine.editing.footer import InGroup, NotEditableError, Top
-from lakeport.engine.editing.original import Original
-from lakeport.engine.editing.thrift import Struct
+from lakeport.engine.column_editing.assembly import Assembly, TakenOver
+from lakeport.engine.column_editing.encoding import encode
+from lakeport.engine.column_editing.footer import InGroup, NotEditableError, Top
+from lakeport.engine.column_editing.original import Original
+from lakeport.engine.column_editing.thrift import Struct
 from lakeport.engine.parquet.writing import writing_errors
 from lakeport.engine.storage.ranges import RangeInput
 from lakeport.kernel.data_files import FieldIndex

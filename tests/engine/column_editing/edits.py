@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from lakeport.engine import default_engine
 from lakeport.kernel.engine import FileSplit, FileStatus, ParquetEditingHandler
-from tests.engine.editing.writers import SCHEMA, rows
+from tests.engine.column_editing.writers import SCHEMA, rows
 
 
 def status_of(path: Path) -> FileStatus:

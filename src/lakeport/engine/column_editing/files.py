@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
-from lakeport.engine.editing.editor import ParquetEditor
-from lakeport.engine.editing.footer import NotEditableError
-from lakeport.engine.editing.original import Original
+from lakeport.engine.column_editing.editor import ParquetEditor
+from lakeport.engine.column_editing.footer import NotEditableError
+from lakeport.engine.column_editing.original import Original
 from lakeport.engine.parquet import ParquetFiles
 from lakeport.engine.parquet.batch_size import BatchSize
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from lakeport.engine.editing.thrift import Struct, read_struct, write_struct
+from lakeport.engine.column_editing.thrift import Struct, read_struct, write_struct
 
 MAGIC = b"PAR1"
 TAIL = 8

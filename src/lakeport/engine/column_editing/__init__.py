@@ -3,6 +3,6 @@
 May import `parquet`, `storage` and the kernel.
 """
 
-from lakeport.engine.editing.files import EditableParquetFiles
+from lakeport.engine.column_editing.files import EditableParquetFiles
 
 __all__ = ["EditableParquetFiles"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakeport.engine.editing.original import Original
+from lakeport.engine.column_editing.original import Original
 from lakeport.engine.parquet.writing import open_encoder
 
 
