@@ -276,12 +276,12 @@ try:
 except OutOfSpaceError as error:
     sys.exit(str(error))
 assert metrics["numTargetRowsUpdated"] == metrics["numTargetRowsInserted"] == rows // 2
-print((peak() - before) / limit)
+print(peak() - before)
 """
 
 
 def limited(folder: Path, rows: int, limit: int, file_size: int = 0) -> subprocess.CompletedProcess[str]:
-    """Merges so many rows of 64 bytes, of which a half is in the table, in a process of its own: the share of the limit
+    """Merges so many rows of 64 bytes, of which a half is in the table, in a process of its own: the bytes of memory
     that it took. No file is larger than `file_size`, if any is given."""
     path, temporary = folder / "t", folder / "temporary"
     temporary.mkdir()
@@ -292,6 +292,14 @@ def limited(folder: Path, rows: int, limit: int, file_size: int = 0) -> subproce
     done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, env=environment)
     assert not list(temporary.iterdir())
     return done
+
+
+@pytest.mark.exhaustive(instead="the tests of what is spilled")
+def test_a_source_of_four_times_the_limit_takes_little_more_memory_than_the_limit(tmp_path: Path) -> None:
+    rows, limit, files = 16_000_000, 256 << 20, 450 << 20
+    done = limited(tmp_path, rows, limit)
+    assert not done.returncode, done.stderr
+    assert int(done.stdout) < limit + files < rows * 64 * 3 // 4
 
 
 def test_a_full_disk_is_told_with_the_directory_and_loses_nothing(tmp_path: Path) -> None:
