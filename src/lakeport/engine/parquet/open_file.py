@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _INDEX_BYTES = 2
 """Text takes more bytes per value than this if its dictionary is large or the writer abandoned it."""
+_FEW_ROWS = 1 << 13
+"""Up to this many, decoding text takes less time than setting up dictionaries."""
 _DICTIONARY_BYTES = 1 << 20
 """Few writers make larger ones."""
 _BUFFERED_FROM = 64 << 20
@@ -36,7 +38,7 @@ class OpenFile:
     """Reads row groups and columns, given by dotted paths, with pyarrow.
 
     It replaces `pyarrow.parquet.ParquetFile`: importing that module loads storage clients, which takes 10 ms and 8 MB.
-    Repetitive text is read as a dictionary and then decoded, which takes half as long."""
+    Repetitive text of many rows is read as a dictionary and then decoded, which takes half as long."""
 
     def __init__(self, source: pa.NativeFile, pool: pa.MemoryPool | None = None) -> None:
         """Rows come from `pool`."""
@@ -61,7 +63,8 @@ class OpenFile:
 
     def read(self, groups: Sequence[int], columns: Sequence[str], *, use_threads: bool) -> pa.Table:
         """All rows of row groups."""
-        reader = self._reader(self._repeating(columns), self._pool, self.metadata)
+        is_short = sum(self.metadata.row_group(group).num_rows for group in groups) <= _FEW_ROWS
+        reader = self._plain if is_short else self._reader(self._repeating(columns), self._pool, self.metadata)
         rows = reader.read_row_groups(groups, self._leaves(columns), use_threads=use_threads)
         return self._decoded(rows, self._pool)
 
