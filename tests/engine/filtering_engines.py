@@ -10,17 +10,23 @@ from lakeport.engine import ComposedEngine, default_engine
 from lakeport.engine.parquet import ParquetFiles
 from lakeport.engine.parquet.polars_rows import PolarsRows
 from lakeport.engine.parquet.row_filter import ColumnsFirst, RowFilter
-from lakeport.kernel.engine import FileStatus
+from lakeport.kernel.engine import FileStatus, StorageClient
 from lakeport.kernel.expressions import Expression
 
+Way = type[ColumnsFirst] | type[PolarsRows]
 
-def filtering_engine(way: type[ColumnsFirst] | type[PolarsRows]) -> ComposedEngine:
+
+def filtering_files(way: Way, storage: StorageClient) -> ParquetFiles:
     def row_filters(file: FileStatus, predicate: Expression, schema: pa.Schema) -> list[RowFilter]:
         found = way.of(predicate, schema)
         return [] if found is None else [found]
 
+    return ParquetFiles(storage, row_filters=row_filters)
+
+
+def filtering_engine(way: Way) -> ComposedEngine:
     engine = default_engine()
-    return replace(engine, parquet=ParquetFiles(engine.storage, row_filters=row_filters))
+    return replace(engine, parquet=filtering_files(way, engine.storage))
 
 
 FILTERING = {way.__name__: filtering_engine(way) for way in (ColumnsFirst, PolarsRows)}

@@ -21,10 +21,13 @@ from hypothesis import strategies as st
 
 from lakeport import tables
 from lakeport.engine.expressions import ArrowExpressions
+from lakeport.engine.parquet.polars_rows import PolarsRows
+from lakeport.engine.storage.memory import MemoryStorage
+from lakeport.engine.storage.ranges import open_ranges
 from lakeport.kernel.engine import ROW_INDEX, FileSplit, FileStatus
 from lakeport.kernel.expressions import Expression, bind, col, normalize
 from lakeport.kernel.schema import schema_from_arrow
-from tests.engine.filtering_engines import FILTERING
+from tests.engine.filtering_engines import FILTERING, filtering_files
 
 MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -126,7 +129,7 @@ LARGE, SMALL = FileStatus("/t/large", 200 << 20), FileStatus("/t/small", 1000)
         ("pass", [FileStatus("/t/a", 2 << 20)] * 20, False),
         ("import polars", [FileStatus("/t/a", 2 << 20)], True),
         ("import polars", [SMALL] * 3, False),
-        ("import polars", [FileStatus("s3://t/large", LARGE.size)], False),
+        ("import polars", [FileStatus("s3://t/large", LARGE.size)], True),
         ("import sys; sys.modules['polars'] = None", [LARGE], False),
     ],
 )
@@ -136,6 +139,39 @@ def test_polars_is_used_where_it_is_loaded_or_worth_loading(
     code = f"{first}\nfrom lakeport.kernel.engine import FileStatus\nfrom lakeport.engine.parquet import uses_polars\n"
     run = subprocess.run([sys.executable, "-c", f"{code}print(uses_polars({files}))"], capture_output=True, text=True)
     assert run.stdout == f"{expected}\n", run.stderr
+
+
+class Remote(MemoryStorage):
+    """A storage whose larger files are read by ranges. Counts the bytes."""
+
+    taken = 0
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        data = super().read(path, start, length)
+        self.taken += len(data)
+        return data
+
+    def open_input(self, file: FileStatus) -> pa.NativeFile:
+        return open_ranges(self, file)
+
+
+@pytest.mark.parametrize("rows", [1000, 400_000])
+def test_polars_filters_what_was_fetched_of_a_remote_file(rows: int) -> None:
+    random = np.random.default_rng(1)
+    table = pa.table({name: random.permutation(rows) for name in ("a", "b", "c", "d")})
+    storage = Remote()
+    pq.write_table(table, content := pa.BufferOutputStream(), row_group_size=rows // 4, compression="none")
+    storage.write("test://f", content.getvalue().to_pybytes())
+    size = content.getvalue().size
+    asked = pa.schema([("c", pa.int64()), ROW_INDEX, ("a", pa.int64())])
+    condition = (col("a") < 10) & (col("c") >= 5)
+    files = filtering_files(PolarsRows, storage)
+    batches = list(files.read_parquet_files([FileSplit(FileStatus("test://f", size))], asked, condition, rows // 2))
+    places = np.flatnonzero((table["a"].to_numpy() < 10) & (table["c"].to_numpy() >= 5))
+    found = pa.Table.from_batches(batches, asked)
+    assert found[ROW_INDEX.name].to_pylist() == places.tolist()
+    assert found.select(["c", "a"]).equals(table.select(["c", "a"]).take(pa.array(places)))
+    assert storage.taken <= (size if rows == 1000 else size * 0.6)
 
 
 FORKED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,6 +27,9 @@ _DICTIONARY_BYTES = 1 << 20
 _BUFFERED_FROM = 64 << 20
 """Encoded bytes of a row group's columns: pyarrow loads all of them before it decodes any, unless it has a buffer."""
 _BUFFER = 1 << 20
+_LARGEST_IMAGE = 64 << 20
+_TAIL = 8
+"""The length of the footer, and Parquet's last word."""
 
 
 def read_footer(path: str) -> pq.FileMetaData:
@@ -52,6 +56,23 @@ class OpenFile:
         """Fetch these columns of these row groups ahead, together, if the file is remote."""
         if isinstance(self._source, RangeInput):
             self._source.fetch_ahead(self._chunks(groups, columns))
+
+    def image(self, groups: Sequence[int], columns: Sequence[str]) -> bytes | None:
+        """A remote file as bytes, for a library that cannot read it by ranges: the footer, and these columns of these
+        row groups, which `fetch` has fetched. The rest is zeros. None for local files, and for large ones."""
+        if (size := self._source.size()) > _LARGEST_IMAGE:
+            return None
+        if isinstance(self._source, pa.BufferReader):
+            return bytes(self._source.read_at(size, 0))
+        if not isinstance(self._source, RangeInput):
+            return None
+        image = io.BytesIO()
+        length = int.from_bytes(self._source.read_at(_TAIL, size - _TAIL)[:4], "little")
+        footer = size - _TAIL - length, size
+        for start, end in (footer, *self._chunks(groups, columns)):
+            image.seek(start)
+            image.write(self._source.read_at(end - start, start))
+        return image.getvalue()
 
     def _chunks(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[Range]:
         leaves = sorted(set(self._leaves(columns)))

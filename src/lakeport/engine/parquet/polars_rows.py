@@ -61,9 +61,9 @@ _MOST_VALUES = 100
 
 
 def uses_polars(files: Iterable[FileStatus]) -> bool:
-    """Whether to leave filtered files to Polars: local ones, not small, if the program has loaded Polars or if they are
-    worth importing it."""
-    sizes = [file.size for file in files if file.size > SMALL and os.path.isabs(file.path)]
+    """Whether to leave filtered files to Polars: not small ones, if the program has loaded Polars or if they are worth
+    importing it."""
+    sizes = [file.size for file in files if file.size > SMALL]
     if "polars" in sys.modules:
         return bool(sizes and sys.modules["polars"]) and os.getpid() == _PROCESS
     return sum(sizes) >= _WORTH_IMPORTING and find_spec("polars") is not None
@@ -94,20 +94,23 @@ class PolarsRows:
             return None
         if size.bytes is not None and groups.about_bytes(schema) > 2 * size.bytes:
             return None
-        if not groups.is_local or groups.calendar is not None or not _is_stored(groups, schema):
+        if groups.calendar is not None or not _is_stored(groups, schema):
+            return None
+        source = groups.path if groups.is_local else groups.file.image(groups.numbers, schema.names)
+        if source is None:
             return None
         from polars.exceptions import PanicException
 
         try:
-            return self._read(groups, schema)
+            return self._read(source, groups, schema)
         except (Exception, PanicException):  # pyarrow reads it or explains what is wrong
             return None
 
-    def _read(self, groups: RowGroups, schema: pa.Schema) -> FoundRows:
+    def _read(self, source: str | bytes, groups: RowGroups, schema: pa.Schema) -> FoundRows:
         import polars as pl
 
         scan = pl.scan_parquet(
-            groups.path, row_index_name=ROW_INDEX.name, use_statistics=False, hive_partitioning=False, glob=False,
+            source, row_index_name=ROW_INDEX.name, use_statistics=False, hive_partitioning=False, glob=False,
             cache=False,
         )  # fmt: skip
         if len(groups.numbers) < groups.file.metadata.num_row_groups:
