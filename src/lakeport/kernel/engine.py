@@ -212,22 +212,33 @@ class ParquetHandler(Protocol):
 
 
 class FileEditor(Protocol):
-    """A new Parquet file with the rows of another one, and new values in some columns. Used by one thread."""
+    """A new Parquet file with the rows of another one, and new values in some columns. If it gets new values for all
+    columns, a row group may have other rows. Used by one thread."""
 
     @property
     def row_groups(self) -> Sequence[int]:
         """The number of rows of each row group. `replace` must be called once for each of them, in order."""
 
     @property
-    def renewed(self) -> Collection[str]:
+    def renewed(self) -> frozenset[str]:
         """The columns to replace in every row group: the file lacks them, or stores them in another way."""
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether the columns that may be replaced are all of the file's."""
 
     def read(self, group: int, schema: pa.Schema, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of a row group, as `read_parquet_files` reads them."""
 
+    def read_encoded(self, group: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group, as `ParquetHandler.read_encoded` reads them."""
+
     def replace(self, group: int, columns: Iterable[pa.Table]) -> None:
-        """Write a row group. Each table has new values for all rows of some columns; the others keep theirs. Raises the
-        errors of `DataFileWriter`. After an error, call only `abort`."""
+        """Write a row group. Each table has new values for all rows of some columns; the others keep theirs. Text may
+        be a dictionary of text. Raises the errors of `DataFileWriter`. After an error, call only `abort`."""
+
+    def bounds(self, path: tuple[str, ...]) -> tuple[Any, Any] | None:
+        """The bounds of the new values of a `bounded` column so far, as `DataFileWriter.bounds`."""
 
     def close(self) -> FileStatus:
         """Finish the file and return its path, exact size and time."""
@@ -241,11 +252,18 @@ class ParquetEditingHandler(Protocol):
     """What a `ParquetHandler` may have besides."""
 
     def open_editor(
-        self, file: FileStatus, path: str, columns: pa.Schema, written: pa.Schema, compression: str = "snappy"
+        self,
+        file: FileStatus,
+        path: str,
+        columns: pa.Schema,
+        written: pa.Schema,
+        compression: str = "snappy",
+        bounded: Collection[tuple[str, ...]] = (),
     ) -> FileEditor | None:
         """Begin a new file at `path` that differs from `file` in the values of some columns. They are found by the
         fields of `columns`, and new values are written as those of `written`, as by the other methods; both have the
-        same names. None if the file must be written as a whole; there is no file at `path` then."""
+        same names. `bounded` is as for `open_writer`. None if the file must be written as a whole; there is no file at
+        `path` then."""
 
 
 class ExpressionHandler(Protocol):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from queue import Queue, SimpleQueue
-from threading import Event, Thread, local
+from threading import Event, Semaphore, Thread, local
 from time import monotonic
 from typing import Generic, TypeVar
 
@@ -226,9 +226,11 @@ class _Crew(Generic[_R]):
         self._most = most
         self._waiting: SimpleQueue[_Producer[_R] | None] = SimpleQueue()
         self._threads: list[Thread] = []
+        self._idle = Semaphore(0)
 
     def run(self, producer: _Producer[_R]) -> None:
-        if len(self._threads) < self._most:
+        """By an idle thread, if there is one: allocators keep memory for each thread."""
+        if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
             thread = Thread(target=self._work, name="lakeport-reader", daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -237,6 +239,7 @@ class _Crew(Generic[_R]):
     def _work(self) -> None:
         while (producer := self._waiting.get()) is not None:
             producer.run()
+            self._idle.release()
 
     def leave(self, until: float) -> None:
         """Let the threads end, and wait for them until then: one may wait for a storage that hangs."""

@@ -31,12 +31,22 @@ def test_text_that_repeats_is_not_decoded(tmp_path: Path, rows: int) -> None:
 
 
 def test_a_file_with_other_columns_is_read_as_usual(tmp_path: Path) -> None:
-    pq.write_table(TABLE.append_column("dropped", pa.array(range(ROWS))), tmp_path / "f")
+    pq.write_table(TABLE.append_column("a.b", pa.array(range(ROWS))), tmp_path / "f")
     assert encoded_columns(tmp_path / "f") == set()
     pq.write_table(TABLE, tmp_path / "f")
+    assert encoded_columns(tmp_path / "f", pa.schema(reversed(list(TABLE.schema)))) == set()
     schema = TABLE.schema.set(0, pa.field("n", pa.decimal128(25, 0)))
     assert encoded_columns(tmp_path / "f", schema) == set()
     assert encoded_columns(tmp_path / "f", TABLE.schema.set(1, pa.field("FEW", pa.string()))) == set()
+
+
+def test_columns_that_are_not_asked_for_are_left_out(tmp_path: Path) -> None:
+    pq.write_table(TABLE.add_column(0, "dropped", pa.array(["x"] * ROWS)), tmp_path / "f")
+    assert encoded_columns(tmp_path / "f") == {"few"}
+    split, schema = FileSplit(FileStatus(str(tmp_path / "f"), 0)), pa.schema([TABLE.schema.field("few")])
+    (batch,) = default_engine().parquet.read_encoded(split, schema)
+    assert batch.schema.names == ["few"]
+    assert batch.column(0).dictionary_decode().equals(TABLE["few"].combine_chunks())
 
 
 def test_a_column_that_is_a_dictionary_remains_one(tmp_path: Path) -> None:

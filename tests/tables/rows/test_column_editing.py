@@ -1,6 +1,5 @@
 """Files that are edited column by column: rows, statistics and errors as in the ordinary way, and other bytes kept."""
 
-import json
 import pickle
 from collections.abc import Mapping
 from decimal import Decimal
@@ -14,17 +13,17 @@ from deltalake import WriterProperties, write_deltalake
 
 import lakeport
 from lakeport import lit, tables
-from lakeport.engine import default_engine, engine_over
+from lakeport.engine import engine_over
 from lakeport.engine.storage.storage import Storage
 from lakeport.errors import ConstraintError, InvalidDataError, OutOfSpaceError
 from lakeport.kernel.engine import OutputFile
 from lakeport.kernel.schema import PrimitiveType, StructField, StructType
-from lakeport.kernel.write import StatsCollector
 from lakeport.tables.operation import begin_unless_done, open_snapshot
 from lakeport.tables.rows import column_editing
 from lakeport.testing.counting import CountingStorage
 from tests.engine.duckdb_engine import duckdb_engine
 from tests.properties import FEED, MAPPED, TRACKING, VECTORS
+from tests.tables.exact_statistics import check_statistics
 from tests.tables.kept import kept_columns
 from tests.tables.modelled import BY_ID, KINDS, ModelledTable, as_table, logged, some_rows
 
@@ -34,20 +33,6 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Edit small files too."""
     monkeypatch.setattr(column_editing, "_SMALL_FILE", 0)
     monkeypatch.setattr(column_editing, "_SMALL_CHUNK", 0)
-
-
-def check_statistics(path: str) -> None:
-    """The statistics in the log are those of the files' rows."""
-    engine = default_engine()
-    transaction = begin_unless_done(open_snapshot(path, engine, None), "TEST")
-    assert transaction is not None
-    for file in lakeport.scan(path).files():
-        collector = StatsCollector(transaction.write_context().stats_columns)
-        for batch in pq.ParquetFile(file.path).iter_batches():
-            collector.add(batch)
-        found, wanted = json.loads(file.stats or "{}"), json.loads(collector.to_json(None))
-        found.pop("tightBounds", None)
-        assert found == wanted
 
 
 @pytest.mark.parametrize("properties", [{}, MAPPED, BY_ID], ids=["plain", "by name", "by id"])

@@ -1,4 +1,4 @@
-"""Random updates of files of many writers: the rows and statistics of the ordinary way, for every reader."""
+"""Random updates and deletes in files of many writers: rows and statistics of the ordinary way, for every reader."""
 
 import json
 from pathlib import Path
@@ -28,6 +28,14 @@ ASSIGNMENTS = [
     {"s": "NULL", "id": "id"},
 ]
 CONDITIONS = ["id % 100 = 7", "id < 50", "id BETWEEN 1000 AND 1100", "n IS NULL", "text LIKE '%7%'", "id = 2999", None]
+DELETES = [
+    *(f"id % {number} = 7" for number in (3, 100)),
+    *(f"id < {number}" for number in (50, 1100)),
+    "id BETWEEN 1000 AND 1100",
+    "id = 2999",
+    "text LIKE '%7%'",
+    "x IS NULL OR x > 1",
+]
 ALWAYS, NEVER = 0, 1 << 40
 """The least size of a file to edit."""
 
@@ -49,10 +57,27 @@ def table_of(writer: str, path: Path) -> str:
     return str(path)
 
 
-def update(path: str, change: tuple[dict[str, Any], str | None], least: int, patch: pytest.MonkeyPatch) -> None:
+def edit_from(least: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(column_editing, "_SMALL_FILE", least)
     patch.setattr(column_editing, "_SMALL_CHUNK", 0)
+
+
+def update(path: str, change: tuple[dict[str, Any], str | None], least: int, patch: pytest.MonkeyPatch) -> None:
+    edit_from(least, patch)
     tables.update(path, *change)
+
+
+def delete(path: str, condition: str, least: int, patch: pytest.MonkeyPatch) -> None:
+    edit_from(least, patch)
+    tables.delete(path, condition)
+
+
+def check_same(edited: str, rewritten: str, change: object) -> None:
+    """Both tables have the same rows for every reader, and the same statistics."""
+    wanted = lakeport.scan(rewritten).to_arrow().sort_by("id")
+    for reader, found in read_by_all(Path(file_of(edited).path)):
+        assert same(found.sort_by("id"), wanted), (reader, change)
+    assert json.loads(file_of(edited).stats or "") == json.loads(file_of(rewritten).stats or ""), change
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -66,7 +91,13 @@ def test_random_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer:
         change = random.choice(ASSIGNMENTS), random.choice(CONDITIONS)
         update(edited, change, ALWAYS, monkeypatch)
         update(rewritten, change, NEVER, monkeypatch)
-        wanted = lakeport.scan(rewritten).to_arrow().sort_by("id")
-        for reader, found in read_by_all(Path(file_of(edited).path)):
-            assert same(found.sort_by("id"), wanted), (reader, change)
-        assert json.loads(file_of(edited).stats or "") == json.loads(file_of(rewritten).stats or ""), change
+        check_same(edited, rewritten, change)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_random_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str) -> None:
+    edited, rewritten = (table_of(writer, tmp_path / name) for name in ("edited", "plain"))
+    for condition in Random(writer).sample(DELETES, 4):
+        delete(edited, condition, ALWAYS, monkeypatch)
+        delete(rewritten, condition, NEVER, monkeypatch)
+        check_same(edited, rewritten, condition)

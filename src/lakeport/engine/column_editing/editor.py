@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from lakeport.engine.column_editing.assembly import Assembly, TakenOver
-from lakeport.engine.column_editing.encoding import encode
+from lakeport.engine.column_editing.encoding import encode, encode_bounded
 from lakeport.engine.column_editing.footer import InGroup, NotEditableError, Top
 from lakeport.engine.column_editing.original import Original
 from lakeport.engine.column_editing.thrift import Struct
+from lakeport.engine.parquet.bounds import Bounds, widened
+from lakeport.engine.parquet.leaves import Path
 from lakeport.engine.parquet.writing import writing_errors
 from lakeport.engine.storage.ranges import RangeInput
 from lakeport.kernel.data_files import FieldIndex
@@ -27,6 +29,12 @@ class _Read(Protocol):
     """Reads columns of a row group."""
 
     def __call__(self, group: int, schema: pa.Schema, batch_size: int | None = None) -> Iterator[pa.RecordBatch]: ...
+
+
+class _ReadEncoded(Protocol):
+    """Reads columns of a row group; text may be a dictionary."""
+
+    def __call__(self, group: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]: ...
 
 
 _Chunks = dict[int, list[TakenOver]]
@@ -48,6 +56,10 @@ class Columns:
         by_place = {place: name for name, place in self._places.items()}
         self.tops = [self._top(place, by_place.get(place)) for place in range(max(by_place, default=-1) + 1)]
         self.tops += original.tops[len(self.tops) :]
+
+    @property
+    def are_all(self) -> bool:
+        return len(self._places) == len(self.tops)
 
     def place(self, name: str) -> int:
         return self._places[name]
@@ -95,14 +107,26 @@ def _places(original: Original, changing: pa.Schema) -> dict[str, int]:
 class ParquetEditor:
     """The `FileEditor` of the default engine."""
 
-    def __init__(self, original: Original, columns: pa.Schema, written: pa.Schema, compression: str) -> None:
+    def __init__(
+        self, original: Original, columns: pa.Schema, written: pa.Schema, compression: str, bounded: Collection[Path]
+    ) -> None:
         """Raises `NotEditableError`."""
-        self._original, self._compression = original, compression
+        self._original, self._compression, self._bounded = original, compression, bounded
         self._columns = Columns(original, columns, written, compression)
+        self._bounds: dict[Path, Bounds] = {}
 
-    def begin(self, output: OutputFile, path: str, clock: Callable[[], int], read: _Read, resources: ExitStack) -> None:
-        """Begin the new file. `read` reads a row group; `resources` are closed in the end."""
-        self._output, self._path, self._clock, self.read, self._resources = output, path, clock, read, resources
+    def begin(
+        self,
+        output: OutputFile,
+        path: str,
+        clock: Callable[[], int],
+        read: _Read,
+        read_encoded: _ReadEncoded,
+        resources: ExitStack,
+    ) -> None:
+        """Begin the new file. The functions read a row group; `resources` are closed in the end."""
+        self._output, self._path, self._clock, self._resources = output, path, clock, resources
+        self.read, self.read_encoded = read, read_encoded
         self._assembly = Assembly(output.write)
 
     @property
@@ -113,14 +137,21 @@ class ParquetEditor:
     def renewed(self) -> frozenset[str]:
         return self._columns.renewed
 
+    @property
+    def replaces_all(self) -> bool:
+        return self._columns.are_all
+
     def replace(self, group: int, columns: Iterable[pa.Table]) -> None:
         chunks: _Chunks = {}
+        rows = self._original.rows[group]
         for table in columns:
-            with writing_errors(self._path):
-                made = encode(table, self._compression, page_index=self._original.has_page_index)
+            rows, made = table.num_rows, self._encoded(table)
             for name, top in zip(table.schema.names, made.tops, strict=True):
                 chunks[self._columns.place(name)] = [TakenOver(made, 0, leaf) for leaf in top.all_leaves]
-        self._write(group, chunks)
+        self._write(group, rows, chunks)
+
+    def bounds(self, path: Path) -> tuple[Any, Any] | None:
+        return self._bounds.get(path)
 
     def close(self) -> FileStatus:
         self._assembly.finish(self._original, self._columns.tops, self._columns.orders)
@@ -132,10 +163,20 @@ class ParquetEditor:
         self._output.abort()
         self._resources.close()
 
-    def _write(self, group: int, new: _Chunks) -> None:
-        rows, original = self._original.rows[group], self._original
+    def _encoded(self, table: pa.Table) -> Original:
+        bounded = [path for path in self._bounded if path[0] in table.schema.names]
+        with writing_errors(self._path):
+            made, bounds = encode_bounded(table, self._compression, bounded, page_index=self._original.has_page_index)
+        for path in bounded:
+            if (found := bounds.of(path)) is not None:
+                self._bounds[path] = widened(self._bounds.get(path), found)
+        return made
+
+    def _write(self, group: int, rows: int, new: _Chunks) -> None:
         if not rows:
             return
+        original = self._original
+        assert rows == original.rows[group] or len(new) == len(self._columns.tops), "columns would differ in length"
         kept = {p: [TakenOver(original, group, leaf) for leaf in self._leaves(p)] for p in self._kept(new)}
         self._fetch(part for parts in kept.values() for part in parts)
         parts = [(part, top) for place, top in enumerate(self._columns.tops) for part in (new | kept)[place]]

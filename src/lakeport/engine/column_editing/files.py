@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 
 import pyarrow as pa
@@ -21,7 +21,13 @@ class EditableParquetFiles(ParquetFiles):
     """A `ParquetEditingHandler`."""
 
     def open_editor(
-        self, file: FileStatus, path: str, columns: pa.Schema, written: pa.Schema, compression: str = "snappy"
+        self,
+        file: FileStatus,
+        path: str,
+        columns: pa.Schema,
+        written: pa.Schema,
+        compression: str = "snappy",
+        bounded: Collection[tuple[str, ...]] = (),
     ) -> ParquetEditor | None:
         with ExitStack() as resources:
             opened, source = resources.enter_context(self._open(file))
@@ -33,9 +39,13 @@ class EditableParquetFiles(ParquetFiles):
                 with parquet_errors(file.path):
                     yield from self._read_split(opened, source, split, schema, None, BatchSize.of(batch_size))
 
+            def read_encoded(group: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+                with parquet_errors(file.path):
+                    yield from self._read_encoded(opened, source, FileSplit(file, group, group + 1), schema)
+
             try:
-                editor = ParquetEditor(Original(source), columns, written, compression)
+                editor = ParquetEditor(Original(source), columns, written, compression, bounded)
             except NotEditableError:
                 return None
-            editor.begin(self._storage.open_output(path), path, self._clock, read, resources.pop_all())
+            editor.begin(self._storage.open_output(path), path, self._clock, read, read_encoded, resources.pop_all())
             return editor

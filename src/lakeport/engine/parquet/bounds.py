@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LONGEST = 1 << 12
 """The encoder drops longer bounds of text, in bytes."""
 
-_Bounds = tuple[Any, Any]
+Bounds = tuple[Any, Any]
 
 
 class EncodedBounds:
@@ -27,7 +27,7 @@ class EncodedBounds:
         leaves = [leaf for field in schema for leaf in leaves_of(field)] if columns else []
         self._places = {path: place for place, (path, _) in enumerate(leaves)}
         self._texts = [path for path, data_type in leaves if path in columns and types.is_string(data_type)]
-        self._long: dict[Path, _Bounds] = {}
+        self._long: dict[Path, Bounds] = {}
         self._metadata: pq.FileMetaData | None = None
 
     def add(self, rows: pa.Table) -> None:
@@ -37,20 +37,20 @@ class EncodedBounds:
             texts = pc.struct_field(top, path[1:]) if path[1:] else top
             if _longest(texts) > _LONGEST:
                 found = pc.min_max(texts.cast(pa.string()))
-                self._long[path] = _united(self._long.get(path), (found["min"].as_py(), found["max"].as_py()))
+                self._long[path] = widened(self._long.get(path), (found["min"].as_py(), found["max"].as_py()))
 
     def finish(self, metadata: pq.FileMetaData) -> None:
         """Take the footer."""
         self._metadata = metadata
 
-    def of(self, path: Path) -> _Bounds | None:
+    def of(self, path: Path) -> Bounds | None:
         """The least and greatest value of a column in the finished file; None if it has no values."""
         assert self._metadata is not None, "the file is not finished"
         bounds = self._long.get(path)
         for group in range(self._metadata.num_row_groups):
             statistics = self._metadata.row_group(group).column(self._places[path]).statistics
             if statistics.has_min_max:
-                bounds = _united(bounds, (statistics.min, statistics.max))
+                bounds = widened(bounds, (statistics.min, statistics.max))
         return bounds
 
 
@@ -60,5 +60,5 @@ def _longest(texts: pa.ChunkedArray) -> int:
     return pc.max(pc.binary_length(texts)).as_py() or 0
 
 
-def _united(first: _Bounds | None, second: _Bounds) -> _Bounds:
+def widened(first: Bounds | None, second: Bounds) -> Bounds:
     return second if first is None else (min(first[0], second[0]), max(first[1], second[1]))

@@ -9,6 +9,7 @@ from pyarrow import types
 
 from lakeport.engine.parquet.legacy_calendar import LegacyCalendar
 from lakeport.engine.parquet.open_file import OpenFile
+from lakeport.kernel.data_files import FieldIndex
 from lakeport.kernel.engine import FIELD_ID
 from lakeport.kernel.values import child_fields
 
@@ -17,13 +18,18 @@ _INDEX_BYTES = 4
 
 
 def texts_to_keep_encoded(file: OpenFile, schema: pa.Schema) -> list[str]:
-    """The text columns whose values repeat, if the file has exactly the columns of `schema`; otherwise none."""
+    """The text columns whose values repeat, if the file has the columns of `schema` in that order and form; otherwise
+    none."""
     if LegacyCalendar.of_file(file, "") is not None:  # its values must be converted
         return []
-    given = file.schema_arrow
-    if len(given) != len(schema) or not all(map(_is_same, given, schema)):
+    fields = FieldIndex(file.schema_arrow)
+    places = [place for place in map(fields.find, schema) if place is not None]
+    given = [fields.fields[place] for place in places]
+    if places != sorted(places) or len(given) != len(schema) or not all(map(_is_same, given, schema)):
         return []
-    texts = [field.name for field in given if types.is_string(field.type) and "." not in field.name]
+    if any("." in name for name in file.schema_arrow.names):  # paths would be ambiguous
+        return []
+    texts = [field.name for field in given if types.is_string(field.type)]
     return [name for name in texts if file.takes_at_most(name, _INDEX_BYTES)] if file.metadata.num_row_groups else []
 
 

@@ -105,10 +105,12 @@ class OpenFile:
         """Columns in `kept` stay dictionaries."""
         return ChunkSizes.of(self.metadata, groups, self._leaves(columns), {self._places[text][0] for text in kept})
 
-    def encoded_batches(self, size: int, groups: Sequence[int], texts: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows of row groups and all columns. Columns named in `texts` stay dictionaries."""
+    def encoded_batches(
+        self, size: int, groups: Sequence[int], columns: Sequence[str], texts: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows of row groups. Columns named in `texts` stay dictionaries."""
         reader = self._reader(texts, self._pool, self.metadata)
-        return iter(reader.iter_batches(size, groups, use_threads=False))
+        return iter(reader.iter_batches(size, groups, self._leaves(columns), use_threads=False))
 
     def _reader(
         self, texts: Sequence[str], pool: pa.MemoryPool | None, metadata: pq.FileMetaData | None, buffer: int = 0

@@ -98,18 +98,28 @@ class ParquetFiles:
     def read_encoded(
         self, split: FileSplit, schema: pa.Schema, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        size = BatchSize.of(batch_size)
         with self._open(split.file) as (file, source):
-            texts = texts_to_keep_encoded(file, schema)
-            if not texts:
-                yield from self._read_split(file, source, split, schema, None, size)
-                return
-            end = file.metadata.num_row_groups if split.end_row_group is None else split.end_row_group
-            groups = list(range(split.first_row_group, end))
-            file.fetch(groups, file.schema_arrow.names)
-            await_turn()
-            for batch in file.encoded_batches(size.rows, groups, texts):
-                yield _checked(batch, schema)
+            yield from self._read_encoded(file, source, split, schema, batch_size)
+
+    def _read_encoded(
+        self,
+        file: OpenFile,
+        source: pa.NativeFile,
+        split: FileSplit,
+        schema: pa.Schema,
+        batch_size: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        size, texts = BatchSize.of(batch_size), texts_to_keep_encoded(file, schema)
+        if not texts:
+            yield from self._read_split(file, source, split, schema, None, size)
+            return
+        end = file.metadata.num_row_groups if split.end_row_group is None else split.end_row_group
+        groups = list(range(split.first_row_group, end))
+        columns = columns_to_read(list(file.schema_arrow), schema)
+        file.fetch(groups, columns)
+        await_turn()
+        for batch in file.encoded_batches(size.rows, groups, columns, texts):
+            yield _checked(batch, schema)
 
     def split(self, file: FileStatus, parts: int) -> list[FileSplit]:
         with self._open(file) as (opened, _):

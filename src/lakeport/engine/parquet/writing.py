@@ -15,6 +15,7 @@ from lakeport.engine.parquet.dictionaries import columns_with_dictionary
 from lakeport.engine.parquet.encoded import common_schema, decoded, united
 from lakeport.errors import InvalidDataError, LakeportError
 from lakeport.kernel.engine import FileStatus, OutputFile
+from lakeport.workers.memory import arrow_pool_for
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -179,6 +180,7 @@ def open_encoder(sink: Any, first: pa.Table, compression: str, **options: Any) -
         coerce_timestamps="us",
         store_decimal_as_integer=True,
         store_schema=False,
+        memory_pool=arrow_pool_for(first.nbytes),
         **options,
     )
 

@@ -75,13 +75,14 @@ class StatsCollector:
         self.num_records = 0
         """The number of rows added."""
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows with physical names and the table's column types."""
+    def add(self, batch: pa.RecordBatch, *, look_at_all: bool = False) -> None:
+        """Add rows with physical names and the table's column types. With `look_at_all`, finds the bounds of `bounded`
+        columns, too."""
         self.num_records += batch.num_rows
         for path, summary in self._columns.items():
             top = batch.column(path[0])
             column = pc.struct_field(top, path[1:]) if path[1:] else top  # unlike field(), keeps parents' nulls
-            summary.add(column, look=path not in self._bounded)
+            summary.add(column, look=look_at_all or path not in self._bounded)
 
     def add_bounds(self, path: _Path, bounds: tuple[Any, Any] | None) -> None:
         """Add the least and greatest of a `bounded` column's values in the batches; None if there are none."""

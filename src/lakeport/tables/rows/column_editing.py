@@ -6,9 +6,10 @@ the file is rewritten row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -19,7 +20,7 @@ from lakeport.kernel.expressions import columns_in, parse_expression
 from lakeport.kernel.scan import ScanFile
 from lakeport.kernel.schema import GENERATION_EXPRESSION, StructType, format_schema, is_variant, types_in
 from lakeport.kernel.snapshot import Snapshot
-from lakeport.kernel.write import RowTransformer, WriteContext, replace_stats
+from lakeport.kernel.write import RowTransformer, WriteContext
 from lakeport.tables.rows.changes import FileChange, RowUpdate
 from lakeport.tables.rows.edited_file import EditedColumn, EditedFile
 from lakeport.tables.rows.output import Edited, RowOutput
@@ -66,51 +67,18 @@ class ColumnEditing:
 
     def is_candidate(self, change: FileChange) -> bool:
         """Whether editing this file is likely to be possible and worthwhile."""
-        is_large = change.file.size >= max(_SMALL_FILE, self._least_size)
-        return is_large and change.file.deletion_vector is None and not change.deletes_rows
+        return is_large(change.file, self.context) and not change.deletes_rows
 
     def run(self, engine: Engine, change: FileChange, output: RowOutput) -> Iterator[Edited]:
         """Write the file anew, with a result after each row group. Raises `CannotEditError`."""
-        values = RowCopier(self.context).partition_values(change.file)
-        with reporting_vacuumed_files():
-            editor = self._open(engine, change.file, output.new_file(values))
-            try:
-                file = self._file(engine, change, editor)
-                for group in range(len(editor.row_groups)):
-                    file.write(group)
-                    yield Edited()
-                rows = sum(editor.row_groups)
-                stats = replace_stats(change.file.stats, rows, file.statistics())
-                add = self.context.add(editor.close(), values, stats)
-                yield Edited(add, file.updated_rows, rows - file.updated_rows)
-            except (InvalidDataError, pa.ArrowException) as error:
-                raise CannotEditError from error
-            finally:
-                editor.abort()
-
-    def _open(self, engine: Engine, file: ScanFile, path: str) -> FileEditor:
-        if not isinstance(engine.parquet, ParquetEditingHandler):
-            raise CannotEditError
-        found = pa.schema([column.found for column in self.columns])
-        written = pa.schema([column.written for column in self.columns])
-        editor = engine.parquet.open_editor(file.status, path, found, written, self.context.compression)
-        if editor is None:
-            raise CannotEditError
-        if file.size < self._least_size * len(editor.row_groups):
-            editor.abort()
-            raise CannotEditError
-        return editor
+        begin = partial(self._file, engine, change)
+        return edit(engine, self.context, self.columns, change.file, output, begin)
 
     def _file(self, engine: Engine, change: FileChange, editor: FileEditor) -> EditedFile:
         assert change.update is not None, "updated rows have new values"
         update = change.update.open(engine, self.read)
         transformer = RowTransformer(engine, self._narrow)
         return EditedFile(engine, self.reader, change, self.columns, update, transformer, editor)
-
-    @property
-    def _least_size(self) -> int:
-        """Row groups of fewer bytes are rewritten faster than edited."""
-        return _SMALL_CHUNK * len(self.context.stored_fields)
 
     @cached_property
     def _narrow(self) -> WriteContext:
@@ -121,6 +89,78 @@ class ColumnEditing:
             schema_json=format_schema(StructType(tuple(f for f in context.schema if f.name in self.needed))),
             partition_columns=tuple(name for name in context.partition_columns if name in self.needed),
         )
+
+
+class NewFile(Protocol):
+    """The row groups of a file that is edited."""
+
+    @property
+    def updated_rows(self) -> int: ...
+    @property
+    def copied_rows(self) -> int: ...
+
+    def write(self, group: int) -> None:
+        """Write a row group. Raises `InvalidDataError`."""
+
+    def statistics(self) -> str:
+        """In the end: the statistics of the file."""
+
+
+def edit(
+    engine: Engine,
+    context: WriteContext,
+    columns: Sequence[EditedColumn],
+    file: ScanFile,
+    output: RowOutput,
+    begin: Callable[[FileEditor], NewFile],
+    bounded: Collection[tuple[str, ...]] = (),
+) -> Iterator[Edited]:
+    """Write a file anew, with a result after each row group; the editor finds the bounds of `bounded` columns. Raises
+    `CannotEditError`."""
+    values = RowCopier(context).partition_values(file)
+    with reporting_vacuumed_files():
+        editor = _open_editor(engine, context, columns, bounded, file, output.new_file(values))
+        try:
+            new = begin(editor)
+            for group in range(len(editor.row_groups)):
+                new.write(group)
+                yield Edited()
+            stats = new.statistics()
+            yield Edited(context.add(editor.close(), values, stats), new.updated_rows, new.copied_rows)
+        except (InvalidDataError, pa.ArrowException) as error:
+            raise CannotEditError from error
+        finally:
+            editor.abort()
+
+
+def _open_editor(
+    engine: Engine,
+    context: WriteContext,
+    columns: Sequence[EditedColumn],
+    bounded: Collection[tuple[str, ...]],
+    file: ScanFile,
+    path: str,
+) -> FileEditor:
+    if not isinstance(engine.parquet, ParquetEditingHandler):
+        raise CannotEditError
+    found, written = pa.schema([c.found for c in columns]), pa.schema([c.written for c in columns])
+    editor = engine.parquet.open_editor(file.status, path, found, written, context.compression, bounded)
+    if editor is None:
+        raise CannotEditError
+    if file.size < _least_size(context) * len(editor.row_groups):
+        editor.abort()
+        raise CannotEditError
+    return editor
+
+
+def is_large(file: ScanFile, context: WriteContext) -> bool:
+    """Whether editing a file is likely to be possible and worthwhile."""
+    return file.size >= max(_SMALL_FILE, _least_size(context)) and file.deletion_vector is None
+
+
+def _least_size(context: WriteContext) -> int:
+    """Row groups of fewer bytes are rewritten faster than edited."""
+    return _SMALL_CHUNK * len(context.stored_fields)
 
 
 def _used_in_expressions(context: WriteContext) -> set[str]:

@@ -17,7 +17,7 @@ from lakeport.kernel.data_files import make_batch, physical_field
 from lakeport.kernel.engine import Engine, FileEditor
 from lakeport.kernel.schema import ROW_POSITION, StructField, arrow_field
 from lakeport.kernel.values import from_numpy, to_integers
-from lakeport.kernel.write import RowTransformer, StatsCollector, WriteContext, to_stored
+from lakeport.kernel.write import RowTransformer, StatsCollector, WriteContext, replace_stats, to_stored
 from lakeport.tables.rows.changes import FileChange
 from lakeport.tables.rows.output import Updated, as_updated, by_values, split_rows
 from lakeport.workers.reading import RowReader
@@ -82,8 +82,16 @@ class EditedFile:
         """The row groups in which columns keep their values."""
         self.updated_rows = 0
 
-    def statistics(self) -> dict[str, StatsCollector]:
-        """Of the columns whose values have changed anywhere, in all rows; by name. To be called once, in the end."""
+    @property
+    def copied_rows(self) -> int:
+        return self._starts[-1] - self.updated_rows
+
+    def statistics(self) -> str:
+        """What is known of the file. To be called once, in the end."""
+        return replace_stats(self._change.file.stats, self._starts[-1], self._found())
+
+    def _found(self) -> dict[str, StatsCollector]:
+        """Statistics of the columns whose values have changed anywhere, in all rows; by name."""
         changed = [column for column in self._columns if len(self._kept[column]) < len(self._editor.row_groups)]
         for column in changed:
             for group in self._kept[column] if column.stats else ():

@@ -28,6 +28,7 @@ from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
 from lakeport.tables.rows.column_editing import CannotEditError, ColumnEditing
 from lakeport.tables.rows.output import Copied, Deleted, Kept, Positions, RowChange, RowOutput, WrittenRows, split_rows
 from lakeport.tables.rows.search import count_rows
+from lakeport.tables.rows.shrinking import Shrinking
 from lakeport.workers import ThreadWorkers, Workers, Workplace
 from lakeport.workers.copying import RowCopier, can_copy
 from lakeport.workers.ordered import in_order
@@ -186,16 +187,20 @@ class _Rewrite:
                 output.write(change)
 
     def _readers(self, place: Workplace, files: Sequence[FileChange]) -> int:
-        """The number of files to read at once: each of them holds batches, so not more than keep the cores busy. Copies
-        are read faster than they are written."""
+        """The number of files to read at once: each of them holds batches, so not more than keep the cores busy. Rows
+        to copy are read faster than they are written."""
         if any(is_remote(change.file) for change in files):
             return place.threads
-        return max(1, place.threads // 2 if all(map(self._only_copies, files)) else place.threads - 1)
+        return max(1, place.threads // 2 if all(map(self._streams, files)) else place.threads - 1)
 
     def reads(self, change: FileChange) -> bool:
         """Whether rows of the file are needed."""
         copies = _way(change, self.vectors) is _Way.COPY
         return copies or change.updates_rows or (self.imaged and change.deletes_rows)
+
+    def _streams(self, change: FileChange) -> bool:
+        """Whether rows are only read here, as they are stored."""
+        return self._only_copies(change) and not self._shrinks(change)
 
     def _only_copies(self, change: FileChange) -> bool:
         """Whether the file's other rows are all that is needed of it, as they are stored."""
@@ -207,11 +212,24 @@ class _Rewrite:
 
     def _changed(self, engine: Engine, output: RowOutput, change: FileChange) -> Iterator[RowChange]:
         try:
-            if self.editing is None or not self._rewrites(change) or not self.editing.is_candidate(change):
-                raise CannotEditError
-            yield from self.editing.run(engine, change, output)
+            yield from self._way_to_edit(change).run(engine, change, output)
         except CannotEditError:
             yield from self._rows(engine, change)
+
+    def _way_to_edit(self, change: FileChange) -> ColumnEditing | Shrinking:
+        """Raises `CannotEditError`."""
+        if self._shrinks(change):
+            return self._shrinking
+        if self.editing is None or not self._rewrites(change) or not self.editing.is_candidate(change):
+            raise CannotEditError
+        return self.editing
+
+    @cached_property
+    def _shrinking(self) -> Shrinking:
+        return Shrinking(self.context)
+
+    def _shrinks(self, change: FileChange) -> bool:
+        return self._only_copies(change) and self._shrinking.is_candidate(change)
 
     def _rewrites(self, change: FileChange) -> bool:
         """Whether a file is replaced by one with all of its rows."""
