@@ -49,6 +49,7 @@ soak: setup ## many writers, readers and streams, under load, faults and kills; 
 	$(PY) -m tests.soak.killed_streams
 	$(PY) -m tests.soak.native_faults
 	$(PY) -m tests.soak.killed_conversions
+	LAKEPORT_MERGE_LIMIT_MIB=512 $(PY) -m pytest tests/tables/merge/test_spilled.py -k four_times_the_limit
 	LAKEPORT_SCHEMATHESIS_EXAMPLES=1000 $(PY) -m pytest tests/interop/test_openapi.py
 	LAKEPORT_STATEFUL_EXAMPLES=500 $(PY) -m pytest tests/whole/test_stateful.py tests/whole/test_foreign_files.py tests/iceberg/test_histories.py
 	LAKEPORT_STATEFUL_EXAMPLES=50 $(PY) -m pytest tests/interop/test_iceberg_spark.py -k histories

@@ -25,6 +25,15 @@ def test_without_a_session_threads_work_in_this_process() -> None:
     assert place.engine is ENGINE
 
 
+@pytest.mark.parametrize(("memory", "threads"), [(None, 4), (8 << 30, 4), (1 << 30, 2), (1, 1)])
+def test_there_are_no_more_threads_than_the_memory_allows(memory: int | None, threads: int) -> None:
+    workers = ThreadWorkers(ENGINE, 4, memory)
+    assert (workers.here.threads, workers.here.memory) == (threads, memory)
+    of_each = None if memory is None else memory // threads
+    places = list(workers.map(lambda place, _: (place.threads, place.memory), range(5)))
+    assert places == [(1, of_each)] * 5
+
+
 def test_results_come_in_the_order_of_the_items() -> None:
     assert list(ThreadWorkers(ENGINE, 3).map(squared, iter(range(200)))) == [n * n for n in range(200)]
     assert list(ThreadWorkers(ENGINE).map(squared, [])) == []

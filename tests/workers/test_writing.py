@@ -94,6 +94,15 @@ def test_two_thousand_partitions_get_one_file_each(tmp_path: Path) -> None:
     assert {json.loads(add.stats or "")["numRecords"] for add in adds} == {200}
 
 
+def test_limited_memory_is_kept_by_writing_one_file_at_a_time(tmp_path: Path) -> None:
+    """Unlimited, a file gets another one beside it once it has 64 MB."""
+    with DataWriter(default_engine(), context_at(tmp_path), memory=1) as writer:
+        for batch in list(batches(1, 500_000)) * 30:
+            writer.write(batch)
+        adds = writer.finish()
+    assert [json.loads(add.stats or "")["numRecords"] for add in adds] == [15_000_000]
+
+
 def test_a_partition_that_grows_large_is_written_while_others_wait(tmp_path: Path) -> None:
     def skewed() -> Iterator[pa.RecordBatch]:
         for number in range(10):

@@ -25,6 +25,8 @@ class Workplace:
     threads: int = 1
     """The number of files a task may read at once."""
     stop: Event = field(default_factory=Event)
+    memory: int | None = None
+    """The bytes of memory that a task may take, if limited."""
 
     def check(self) -> None:
         """Raises `StoppedError` if the task's result is no longer needed. Long tasks call it regularly."""

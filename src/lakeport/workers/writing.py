@@ -26,15 +26,17 @@ from lakeport.kernel.write import PhysicalBatch, RowTransformer, StatsCollector,
 _SMALL_ROWS = 1 << 14
 """Batches with fewer rows are combined; others are not worth a copy."""
 _GATHERED_ROWS = 1 << 18
-_GATHERED_BYTES = 32 << 20
-"""Small batches are combined up to this size, and large ones split, before partitioning; a partition buffers this much
-before it gets a file."""
+_GATHERED_DIVISOR = 8
+"""Small batches are combined up to this share of what may be buffered, and large ones split, before partitioning; a
+partition buffers this much before it gets a file."""
 _FIRST_FILE_BYTES = 64 << 20
 """A file receives this much, in memory, before another one is opened beside it."""
 _MOST_OF_A_FILE = 2 * _FIRST_FILE_BYTES
 """A row group: the most that an open file buffers in memory."""
 _HELD_BYTES = 256 << 20
 """The most that all partitions may buffer in memory, in open files or before them."""
+_LEAST_HELD_BYTES = 32 << 20
+"""They may buffer this much even if memory is limited to less: files would become too small otherwise."""
 _MOST_LANES = 8
 """Maximum number of files of a partition written at once, whatever the cores: each holds a row group in memory."""
 _OPEN_FILES = 64
@@ -95,9 +97,14 @@ class _Waiting:
 class DataWriter:
     """Takes logical rows; `finish` returns the files. Leaving it by an exception deletes them."""
 
-    def __init__(self, engine: Engine, context: WriteContext, lanes: int | None = None) -> None:
+    def __init__(
+        self, engine: Engine, context: WriteContext, lanes: int | None = None, memory: int | None = None
+    ) -> None:
+        """`memory` is a number of bytes that the writer may take; by default, it takes what keeps the cores busy."""
         self._engine, self._context = engine, context
-        self._lanes = lanes or (1 if context.gathers_rows else min(pa.cpu_count(), _MOST_LANES))
+        self._lanes = lanes or (1 if context.gathers_rows else _most_lanes(memory))
+        self._most_held = _HELD_BYTES if memory is None else min(_HELD_BYTES, max(memory, _LEAST_HELD_BYTES))
+        self._most_gathered = self._most_held // _GATHERED_DIVISOR
         self._transformer = RowTransformer(engine, context)
         self._gathered = _Waiting()
         self._waiting: dict[_Key, _Waiting] = {}
@@ -118,7 +125,7 @@ class DataWriter:
         """Raises `InvalidDataError` and `ConstraintError`, and `StorageError` from earlier writes."""
         for start in range(0, max(batch.num_rows, 1), _GATHERED_ROWS):
             self._gathered.add(batch.slice(start, _GATHERED_ROWS))
-            if self._gathered.rows >= _GATHERED_ROWS or self._gathered.size >= _GATHERED_BYTES:
+            if self._gathered.rows >= _GATHERED_ROWS or self._gathered.size >= self._most_gathered:
                 self._flush()
 
     def write_physical(self, rows: PhysicalBatch) -> None:
@@ -147,7 +154,7 @@ class DataWriter:
         waiting = self._waiting.setdefault(key, _Waiting(part.partition_values))
         waiting.add(part.data)
         has_file = not key or key in self._open
-        if (has_file and waiting.rows >= _SMALL_ROWS) or waiting.size >= _GATHERED_BYTES:
+        if (has_file and waiting.rows >= _SMALL_ROWS) or waiting.size >= self._most_gathered:
             self._hand_over(key)
 
     def _hand_over(self, key: _Key) -> None:
@@ -186,7 +193,7 @@ class DataWriter:
         for key, lanes in self._open.items():
             held[key] = held.get(key, 0) + sum(lane.held for lane in lanes)
         total, smaller = sum(held.values()), sorted(held, key=lambda key: held[key])
-        while len(self._open) > _OPEN_FILES or (total > _HELD_BYTES and len(smaller) > 1):
+        while len(self._open) > _OPEN_FILES or (total > self._most_held and len(smaller) > 1):
             largest = smaller.pop()
             total -= held[largest]
             self._write_out(largest)
@@ -201,6 +208,11 @@ class DataWriter:
             file.abandon()
         with suppress(StorageError):  # report the original error; vacuum deletes leftovers
             self._engine.storage.delete([f"{self._context.table_root}/{file.path}" for file in self._files])
+
+
+def _most_lanes(memory: int | None) -> int:
+    most: int = min(pa.cpu_count(), _MOST_LANES)
+    return most if memory is None else max(1, min(most, memory // _MOST_OF_A_FILE))
 
 
 class _OpenFile:

@@ -109,6 +109,23 @@ def test_columns_with_equal_new_values_keep_their_bytes(tmp_path: Path) -> None:
     check_statistics(table.path)
 
 
+@pytest.mark.parametrize(("limit", "kept"), [(240_000, 4), (60_000, 0)])
+def test_row_groups_whose_new_values_exceed_a_share_of_the_memory_are_rewritten(
+    tmp_path: Path, limit: int, kept: int
+) -> None:
+    """The source exceeds an eighth of both limits. The first row group has too few new values for either."""
+    path = str(tmp_path / "table")
+    data = pa.table({"id": range(3000), "n": range(3000), "kept": [i / 7 for i in range(3000)]})
+    write_deltalake(path, data, writer_properties=WriterProperties(max_row_group_size=1500))
+    source = pa.table({"id": range(1400, 4000), "n": range(2600)})
+    merge = tables.merge(path, source, "target.id = source.id", memory_limit=limit)
+    merge.when_matched_update({"n": "source.n"}).execute()
+    rows = lakeport.scan(path).to_arrow().sort_by("id")
+    assert rows.to_pydict() == {**data.to_pydict(), "n": [*range(1400), *range(1600)]}
+    assert kept_columns(path) == [kept]
+    check_statistics(path)
+
+
 def test_row_groups_without_an_updated_row_keep_their_bytes(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     data = pa.table({"id": range(3000), "v": [i / 7 for i in range(3000)]})

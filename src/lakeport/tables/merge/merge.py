@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 _IN_MEMORY_DIVISOR = 8
 """A source larger than the memory limit divided by this is spilled: lookups and their results take memory too."""
-_OF_A_THREAD = 512 << 20
-"""The memory that one thread may take."""
 _MAX_SOURCE_BYTES = (1 << 31) - 1
 """The largest source in memory: no column is then too long for Arrow."""
 
@@ -65,7 +63,7 @@ class MergeRun:
         if are_all:
             source = join_source(taken, merge.source.schema)
             return self._execute(in_memory_changes(transaction, merge.over(source), self._workers), self._workers)
-        workers = _few_threads(transaction.engine, self._memory_limit)
+        workers = ThreadWorkers(transaction.engine, memory=self._memory_limit)
         rest = chain(drained(taken), batches)
         return self._execute(spilled_changes(transaction, merge, workers.here, rest, self._memory_limit), workers)
 
@@ -155,11 +153,6 @@ def _parse_limit(given: Any) -> int:
         if isinstance(given, int | str) and not isinstance(given, bool):
             return parse_size(str(given))
     raise ValueError(f"memory_limit takes a number of bytes or a size such as '2 GB', not {given!r}")
-
-
-def _few_threads(engine: Engine, memory_limit: int) -> ThreadWorkers:
-    """As many threads as the memory limit allows: each may hold a whole file."""
-    return ThreadWorkers(engine, max(1, min(pa.cpu_count() + 1, memory_limit // _OF_A_THREAD)))
 
 
 @dataclass(frozen=True, eq=False)

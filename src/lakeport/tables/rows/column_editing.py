@@ -22,19 +22,19 @@ from lakeport.kernel.schema import GENERATION_EXPRESSION, StructType, format_sch
 from lakeport.kernel.snapshot import Snapshot
 from lakeport.kernel.write import RowTransformer, WriteContext
 from lakeport.tables.rows.changes import FileChange, RowUpdate
-from lakeport.tables.rows.edited_file import EditedColumn, EditedFile
+from lakeport.tables.rows.edited_file import CannotEditError, EditedColumn, EditedFile
 from lakeport.tables.rows.output import Edited, RowOutput
+from lakeport.workers import Workplace
 from lakeport.workers.copying import RowCopier
+from lakeport.workers.memory import release_memory
 from lakeport.workers.reading import RowReader, reporting_vacuumed_files
 
 _SMALL_FILE = 1 << 20
 """Smaller files are rewritten, several into one."""
 _SMALL_CHUNK = 1 << 10
 """Columns of row groups with fewer bytes than this, on average, are rewritten faster."""
-
-
-class CannotEditError(Exception):
-    """The file must be rewritten row by row, which also names the rows that the table rejects."""
+_EDITING_DIVISOR = 6
+"""The share of limited memory for the new values of a row group, which are also held encoded."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,17 @@ class ColumnEditing:
         """Whether editing this file is likely to be possible and worthwhile."""
         return is_large(change.file, self.context) and not change.deletes_rows
 
-    def run(self, engine: Engine, change: FileChange, output: RowOutput) -> Iterator[Edited]:
+    def run(self, place: Workplace, change: FileChange, output: RowOutput) -> Iterator[Edited]:
         """Write the file anew, with a result after each row group. Raises `CannotEditError`."""
-        begin = partial(self._file, engine, change)
-        return edit(engine, self.context, self.columns, change.file, output, begin)
+        most = place.memory and place.memory // place.threads // _EDITING_DIVISOR
+        begin = partial(self._file, place.engine, change, most)
+        return edit(place, self.context, self.columns, change.file, output, begin)
 
-    def _file(self, engine: Engine, change: FileChange, editor: FileEditor) -> EditedFile:
+    def _file(self, engine: Engine, change: FileChange, most: int | None, editor: FileEditor) -> EditedFile:
         assert change.update is not None, "updated rows have new values"
         update = change.update.open(engine, self.read)
         transformer = RowTransformer(engine, self._narrow)
-        return EditedFile(engine, self.reader, change, self.columns, update, transformer, editor)
+        return EditedFile(engine, self.reader, change, self.columns, update, transformer, editor, most)
 
     @cached_property
     def _narrow(self) -> WriteContext:
@@ -100,14 +101,14 @@ class NewFile(Protocol):
     def copied_rows(self) -> int: ...
 
     def write(self, group: int) -> None:
-        """Write a row group. Raises `InvalidDataError`."""
+        """Write a row group. Raises `InvalidDataError` and `CannotEditError`."""
 
     def statistics(self) -> str:
         """In the end: the statistics of the file."""
 
 
 def edit(
-    engine: Engine,
+    place: Workplace,
     context: WriteContext,
     columns: Sequence[EditedColumn],
     file: ScanFile,
@@ -119,11 +120,13 @@ def edit(
     `CannotEditError`."""
     values = RowCopier(context).partition_values(file)
     with reporting_vacuumed_files():
-        editor = _open_editor(engine, context, columns, bounded, file, output.new_file(values))
+        editor = _open_editor(place.engine, context, columns, bounded, file, output.new_file(values))
         try:
             new = begin(editor)
             for group in range(len(editor.row_groups)):
                 new.write(group)
+                if place.memory is not None:
+                    release_memory()
                 yield Edited()
             stats = new.statistics()
             yield Edited(context.add(editor.close(), values, stats), new.updated_rows, new.copied_rows)

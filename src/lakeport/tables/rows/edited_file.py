@@ -20,12 +20,17 @@ from lakeport.kernel.values import from_numpy, to_integers
 from lakeport.kernel.write import RowTransformer, StatsCollector, WriteContext, replace_stats, to_stored
 from lakeport.tables.rows.changes import FileChange
 from lakeport.tables.rows.output import Updated, as_updated, by_values, split_rows
+from lakeport.workers.memory import release_memory
 from lakeport.workers.reading import RowReader
 
 _BATCH_ROWS = 1 << 16
 
 _Places = npt.NDArray[np.int64]
 """Ascending positions in a row group."""
+
+
+class CannotEditError(Exception):
+    """The file must be rewritten row by row, which also names the rows that the table rejects."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,19 @@ class _NewValues:
     """Of updated rows."""
 
     places: _Places
-    rows: pa.RecordBatch
+    columns: dict[str, pa.ChunkedArray]
+    """Those that are still needed."""
+
+    @classmethod
+    def of(cls, places: npt.NDArray[np.int64], rows: pa.Table) -> _NewValues:
+        if (places[1:] < places[:-1]).any():
+            order = np.argsort(places, kind="stable")
+            places, rows = places[order], rows.combine_chunks().take(from_numpy(order))
+        return cls(places, dict(zip(rows.schema.names, rows.columns, strict=True)))
+
+    def take(self, column: str) -> pa.Array:
+        """The values of a column, which are then no longer held here."""
+        return pa.concat_arrays(self.columns.pop(column).chunks)
 
 
 class EditedFile:
@@ -73,9 +90,12 @@ class EditedFile:
         update: Callable[[pa.RecordBatch], Iterator[Updated]],
         transformer: RowTransformer,
         editor: FileEditor,
+        most: int | None,
     ) -> None:
+        """`most` is the most bytes of new values to hold at once, if they are limited."""
         self._engine, self._reader, self._change = engine, reader, change
         self._columns, self._update, self._transformer, self._editor = columns, update, transformer, editor
+        self._most = most
         self._starts = [0, *accumulate(editor.row_groups)]
         self._collectors = {column: StatsCollector(column.stats) for column in columns}
         self._kept: dict[EditedColumn, list[int]] = {column: [] for column in columns}
@@ -99,9 +119,11 @@ class EditedFile:
         return {column.name: self._collectors[column] for column in changed}
 
     def write(self, group: int) -> None:
-        """Write a row group. Raises `InvalidDataError`."""
+        """Write a row group. Raises `InvalidDataError` and `CannotEditError`."""
         new = self._new_values(group) if self._has_updates(group) else None
         self.updated_rows += 0 if new is None else len(new.places)
+        if self._most is not None:
+            release_memory()
         self._editor.replace(group, self._replaced(group, new))
 
     def _has_updates(self, group: int) -> bool:
@@ -111,12 +133,15 @@ class EditedFile:
         return bool(first < last)
 
     def _new_values(self, group: int) -> _NewValues:
-        """Raises `InvalidDataError`."""
-        updates = [found for rows in self._rows_to_update(group) for found in self._update(rows)]
-        rows = pa.concat_batches([self._checked(found) for found in updates])
-        positions = np.concatenate([to_integers(found.before.column(ROW_POSITION.name)) for found in updates])
-        order = np.argsort(positions, kind="stable")
-        return _NewValues(positions[order] - self._starts[group], rows.take(from_numpy(order)))
+        """Raises `InvalidDataError` and `CannotEditError`."""
+        rows, positions, size = [], [], 0
+        for found in (found for batch in self._rows_to_update(group) for found in self._update(batch)):
+            rows.append(self._checked(found))
+            positions.append(to_integers(found.before.column(ROW_POSITION.name)))
+            size += rows[-1].nbytes
+            if self._most is not None and size > self._most:
+                raise CannotEditError
+        return _NewValues.of(np.concatenate(positions) - self._starts[group], pa.Table.from_batches(rows))
 
     def _rows_to_update(self, group: int) -> Iterator[pa.RecordBatch]:
         read = partial(self._editor.read, group, batch_size=_BATCH_ROWS)
@@ -156,7 +181,7 @@ class EditedFile:
         self._collectors[column].add(make_batch([values], pa.schema([column.written]), len(values)))
 
     def _values(self, column: EditedColumn, new: _NewValues) -> pa.Array:
-        return to_stored(new.rows.column(column.logical.name), column.logical, column.written)
+        return to_stored(new.take(column.logical.name), column.logical, column.written)
 
     def _stored(self, group: int, column: EditedColumn) -> pa.Array:
         batches = [batch.column(0) for batch in self._editor.read(group, pa.schema([column.found]))]

@@ -25,7 +25,8 @@ from lakeport.kernel.write import WriteContext
 from lakeport.tables.compaction import finish_write
 from lakeport.tables.operation import Result, discard, snapshot_of
 from lakeport.tables.rows.changes import ChangeCounts, FileChange, RowChanges
-from lakeport.tables.rows.column_editing import CannotEditError, ColumnEditing
+from lakeport.tables.rows.column_editing import ColumnEditing
+from lakeport.tables.rows.edited_file import CannotEditError
 from lakeport.tables.rows.output import Copied, Deleted, Kept, Positions, RowChange, RowOutput, WrittenRows, split_rows
 from lakeport.tables.rows.search import count_rows
 from lakeport.tables.rows.shrinking import Shrinking
@@ -35,6 +36,8 @@ from lakeport.workers.ordered import in_order
 from lakeport.workers.reading import RowReader, is_remote
 
 _BATCH_ROWS = 1 << 15
+_OUTPUT_DIVISOR = 4
+"""The share of limited memory in which rows wait to be written."""
 _OPEN_COST = 1 << 20
 """The cost of opening a file, in bytes that could be read in the same time."""
 
@@ -120,11 +123,12 @@ class _Execution:
 
     def _write(self, changes: RowChanges, files: list[FileChange], rewrite: _Rewrite) -> WrittenRows:
         to_read = [change for change in files if rewrite.reads(change)]
-        with rewrite.output(self.transaction.engine) as output:
+        here = self.workers.here
+        with rewrite.output(here or Workplace(self.transaction.engine)) as output:
             for rows in changes.inserts:
                 output.write(rows)
-            if self.workers.here is not None:
-                rewrite.write(self.workers.here, to_read, output)
+            if here is not None:
+                rewrite.write(here, to_read, output)
                 by_tasks = WrittenRows()
             else:
                 by_tasks = self._distribute(rewrite, to_read)
@@ -170,16 +174,17 @@ class _Rewrite:
     """For files of which some columns are set."""
 
     def __call__(self, place: Workplace, files: Sequence[FileChange]) -> WrittenRows:
-        with self.output(place.engine) as output:
+        with self.output(place) as output:
             self.write(place, files, output)
             return output.finish()
 
-    def output(self, engine: Engine) -> RowOutput:
-        return RowOutput(engine, self.context, imaged=self.imaged)
+    def output(self, place: Workplace) -> RowOutput:
+        memory = place.memory and place.memory // _OUTPUT_DIVISOR
+        return RowOutput(place.engine, self.context, imaged=self.imaged, memory=memory)
 
     def write(self, place: Workplace, files: Iterable[FileChange], output: RowOutput) -> None:
         changes = list(files)
-        rows_of, threads = partial(self._changed, place.engine, output), self._readers(place, changes)
+        rows_of, threads = partial(self._changed, place, output), self._readers(place, changes)
         rows = in_order(changes, rows_of, threads, lambda change: self.reader.weight(change.file))
         with closing(rows):  # on an error, threads that write files must stop before these are deleted
             for change in rows:
@@ -210,11 +215,11 @@ class _Rewrite:
     def _can_copy(self) -> bool:
         return can_copy(self.context)
 
-    def _changed(self, engine: Engine, output: RowOutput, change: FileChange) -> Iterator[RowChange]:
+    def _changed(self, place: Workplace, output: RowOutput, change: FileChange) -> Iterator[RowChange]:
         try:
-            yield from self._way_to_edit(change).run(engine, change, output)
+            yield from self._way_to_edit(change).run(place, change, output)
         except CannotEditError:
-            yield from self._rows(engine, change)
+            yield from self._rows(place.engine, change)
 
     def _way_to_edit(self, change: FileChange) -> ColumnEditing | Shrinking:
         """Raises `CannotEditError`."""

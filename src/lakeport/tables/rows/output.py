@@ -106,13 +106,14 @@ class WrittenRows:
 class RowOutput:
     """Write rows. Not thread-safe. Exiting with an exception removes the written files."""
 
-    def __init__(self, engine: Engine, context: WriteContext, *, imaged: bool) -> None:
-        """`context` has the constraints on new rows; `imaged` says whether to write change files."""
+    def __init__(self, engine: Engine, context: WriteContext, *, imaged: bool, memory: int | None = None) -> None:
+        """`context` has the constraints on new rows; `imaged` says whether to write change files; `memory` is a number
+        of bytes that it may take."""
         self._engine, self._context, self._imaged = engine, context, imaged
         moved = context.for_moved_rows()
         self._stack = ExitStack()
-        self._rows = self._stack.enter_context(DataWriter(engine, moved))
-        self._images = self._stack.enter_context(DataWriter(engine, moved.for_changes()))
+        self._rows = self._stack.enter_context(DataWriter(engine, moved, memory=memory))
+        self._images = self._stack.enter_context(DataWriter(engine, moved.for_changes(), memory=memory))
         self._inserted_rows = self._updated_rows = self._copied_rows = 0
         self._edited: list[Add] = []
         self._new_paths: list[str] = []

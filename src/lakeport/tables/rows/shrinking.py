@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakeport.kernel.engine import Engine, FileEditor
+from lakeport.kernel.engine import FileEditor
 from lakeport.kernel.values import from_numpy
 from lakeport.kernel.write import StatsCollector, WriteContext, replace_stats
 from lakeport.tables.rows.changes import FileChange
-from lakeport.tables.rows.column_editing import CannotEditError, edit, is_large
-from lakeport.tables.rows.edited_file import EditedColumn
+from lakeport.tables.rows.column_editing import edit, is_large
+from lakeport.tables.rows.edited_file import CannotEditError, EditedColumn
 from lakeport.tables.rows.output import Edited, RowOutput
+from lakeport.workers import Workplace
 from lakeport.workers.reading import is_remote
 
 _READ_BYTES = 1 << 20
@@ -42,10 +43,10 @@ class Shrinking:
         keeps_most = 2 * len(change.gone) <= (change.file.num_records or 0)
         return keeps_most and is_large(change.file, self.context) and not is_remote(change.file)
 
-    def run(self, engine: Engine, change: FileChange, output: RowOutput) -> Iterator[Edited]:
+    def run(self, place: Workplace, change: FileChange, output: RowOutput) -> Iterator[Edited]:
         """Write the file anew, with a result after each row group. Raises `CannotEditError`."""
         begin = partial(_ShrunkFile, self.context, self._columns, change)
-        return edit(engine, self.context, self._columns, change.file, output, begin, self.context.bounded_columns)
+        return edit(place, self.context, self._columns, change.file, output, begin, self.context.bounded_columns)
 
     @cached_property
     def _columns(self) -> tuple[EditedColumn, ...]:
