@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property, partial
+from typing import TypeVar
 
 import msgspec
 
@@ -32,10 +33,13 @@ from lakeport.tables.rows.search import count_rows
 from lakeport.tables.rows.shrinking import Shrinking
 from lakeport.workers import ThreadWorkers, Workers, Workplace
 from lakeport.workers.copying import RowCopier, can_copy
+from lakeport.workers.memory import release_memory
 from lakeport.workers.ordered import in_order
 from lakeport.workers.reading import RowReader, is_remote
 
+_T = TypeVar("_T")
 _BATCH_ROWS = 1 << 15
+_BATCHES_TO_RELEASE = 16
 _OUTPUT_DIVISOR = 4
 """The share of limited memory in which rows wait to be written."""
 _OPEN_COST = 1 << 20
@@ -125,7 +129,7 @@ class _Execution:
         to_read = [change for change in files if rewrite.reads(change)]
         here = self.workers.here
         with rewrite.output(here or Workplace(self.transaction.engine)) as output:
-            for rows in changes.inserts:
+            for rows in _released(here, changes.inserts):
                 output.write(rows)
             if here is not None:
                 rewrite.write(here, to_read, output)
@@ -187,7 +191,7 @@ class _Rewrite:
         rows_of, threads = partial(self._changed, place, output), self._readers(place, changes)
         rows = in_order(changes, rows_of, threads, lambda change: self.reader.weight(change.file))
         with closing(rows):  # on an error, threads that write files must stop before these are deleted
-            for change in rows:
+            for change in _released(place, rows):
                 place.check()
                 output.write(change)
 
@@ -256,6 +260,14 @@ class _Rewrite:
                 yield from update(updated)
             if copies:
                 yield Copied(remaining)
+
+
+def _released(place: Workplace | None, rows: Iterable[_T]) -> Iterator[_T]:
+    """The same rows. If memory is limited, free memory is given back to the system from time to time."""
+    for number, each in enumerate(rows):
+        yield each
+        if place is not None and place.memory is not None and number % _BATCHES_TO_RELEASE == _BATCHES_TO_RELEASE - 1:
+            release_memory()
 
 
 def row_reader(snapshot: Snapshot) -> RowReader:
