@@ -75,6 +75,8 @@ def _decode_short(raw: bytes) -> bytes:
     return word.to_bytes(4 - lacking, "big")
 
 
+_Bytes = bytes | memoryview
+
 _PORTABLE_MAGIC = 1681511377
 _NATIVE_MAGIC = 1681511376  # predates the protocol's text; Delta's own readers still accept it
 FILE_VERSION = 1
@@ -183,8 +185,22 @@ def read_deletion_vector(
 def read_bitmap(descriptor: DeletionVectorDescriptor, location: str | None, storage: StorageClient) -> BitMap64:
     """The positions of a deletion vector as a compressed bitmap. `location` is its file, None if it is inline. Raises
     the errors of `read_deletion_vector`."""
-    payload = _inline_payload(descriptor) if location is None else _file_payload(descriptor, location, storage)
-    path = location or _INLINE
+    return _bitmap_in(_read_payload(descriptor, location, storage), descriptor, location or _INLINE)
+
+
+def read_portable(descriptor: DeletionVectorDescriptor, location: str | None, storage: StorageClient) -> _Bytes:
+    """A deletion vector in the portable format, without file framing, unused bytes and empty buckets. Otherwise like
+    `read_bitmap`."""
+    payload = _read_payload(descriptor, location, storage)
+    bitmap = _bitmap_in(payload, descriptor, location or _INLINE)
+    return payload if bitmap and _is_one_exact_bucket(payload) else encode_bitmap(bitmap)
+
+
+def _read_payload(descriptor: DeletionVectorDescriptor, location: str | None, storage: StorageClient) -> _Bytes:
+    return _inline_payload(descriptor) if location is None else _file_payload(descriptor, location, storage)
+
+
+def _bitmap_in(payload: _Bytes, descriptor: DeletionVectorDescriptor, path: str) -> BitMap64:
     try:
         bitmap = BitMap64.deserialize(_portable_bitmap(payload))
     except (ValueError, IndexError, struct.error) as error:
@@ -195,6 +211,17 @@ def read_bitmap(descriptor: DeletionVectorDescriptor, location: str | None, stor
     if bitmap and bitmap.max() >= _POSITION_LIMIT:
         raise _damaged("it deletes a row at or above 2**63", path)
     return bitmap
+
+
+def _is_one_exact_bucket(payload: _Bytes) -> bool:
+    """Whether the payload is portable, has one bucket, as for up to 2**32 rows, and cannot do without its last byte."""
+    if bytes(payload[:12]) != struct.pack("<IQ", _PORTABLE_MAGIC, 1):
+        return False
+    try:
+        BitMap64.deserialize(bytes(payload[4:-1]))
+    except ValueError:
+        return True
+    return False
 
 
 def positions_in(bitmap: BitMap64) -> Iterator[npt.NDArray[np.uint64]]:
@@ -217,16 +244,16 @@ def _inline_payload(descriptor: DeletionVectorDescriptor) -> bytes:
     return data[: descriptor.size_in_bytes]
 
 
-def _file_payload(descriptor: DeletionVectorDescriptor, path: str, storage: StorageClient) -> bytes:
+def _file_payload(descriptor: DeletionVectorDescriptor, path: str, storage: StorageClient) -> memoryview:
     # Byte 0 is the version; without an offset, the only vector follows it.
     offset, size = descriptor.offset or 1, descriptor.size_in_bytes
     if not 0 < offset < _POSITION_LIMIT or not 0 <= size < _SIZE_LIMIT:
         raise _damaged(f"its descriptor says offset {offset} and size {size}", path)
     if offset <= _NEAR:
         data = storage.read(path, 0, offset + size + 8)
-        version, frame = data[:1], data[offset:]
+        version, frame = data[:1], memoryview(data)[offset:]
     else:
-        version, frame = storage.read(path, 0, 1), storage.read(path, offset, size + 8)
+        version, frame = storage.read(path, 0, 1), memoryview(storage.read(path, offset, size + 8))
     if version != bytes([FILE_VERSION]):
         raise _damaged(f"its file starts with the version {version.hex() or 'nothing'}, not {FILE_VERSION:02x}", path)
     if len(frame) >= 4 and (stored := int.from_bytes(frame[:4], "big")) != size:
@@ -239,11 +266,11 @@ def _file_payload(descriptor: DeletionVectorDescriptor, path: str, storage: Stor
     return payload
 
 
-def _portable_bitmap(payload: bytes) -> bytes:
+def _portable_bitmap(payload: _Bytes) -> bytes:
     """The bytes of a 64-bit bitmap in the portable format. Raises `ValueError` and `struct.error`."""
     magic = int.from_bytes(payload[:4], "little")
     if magic == _PORTABLE_MAGIC:
-        return payload[4:]
+        return bytes(payload[4:])
     if magic == _NATIVE_MAGIC:
         return _from_native(payload, "<I")
     # The protocol's example of an inline vector is in the native format, with big-endian numbers around the bitmaps.
@@ -252,7 +279,7 @@ def _portable_bitmap(payload: bytes) -> bytes:
     raise ValueError(f"it starts with the magic number {magic}, not {_PORTABLE_MAGIC}")
 
 
-def _from_native(payload: bytes, number: str) -> bytes:
+def _from_native(payload: _Bytes, number: str) -> bytes:
     """The number of bitmaps, then the size and bytes of each: values from 0, from 2**32, from 2 * 2**32 …
 
     The portable format has the same bitmaps, each preceded by the high half of its values."""
@@ -260,7 +287,7 @@ def _from_native(payload: bytes, number: str) -> bytes:
     portable, position = [struct.pack("<Q", buckets)], 8
     for bucket in range(buckets):
         (size,) = struct.unpack_from(number, payload, position)
-        portable += [struct.pack("<I", bucket), payload[position + 4 : position + 4 + size]]
+        portable += [struct.pack("<I", bucket), bytes(payload[position + 4 : position + 4 + size])]
         position += 4 + size
     return b"".join(portable)
 
@@ -297,9 +324,9 @@ def encode_bitmap(bitmap: BitMap64) -> bytes:
     return struct.pack("<I", _PORTABLE_MAGIC) + bitmap.serialize()
 
 
-def frame_payload(payload: bytes) -> bytes:
+def frame_payload(payload: _Bytes) -> bytes:
     """Frame a deletion vector with its size and checksum, as in Delta's files and Iceberg's blobs."""
-    return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+    return b"".join((struct.pack(">I", len(payload)), payload, struct.pack(">I", zlib.crc32(payload))))
 
 
 def encode_inline(payload: bytes) -> str:

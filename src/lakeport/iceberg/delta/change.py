@@ -13,10 +13,10 @@ import numpy.typing as npt
 from lakeport.errors import CorruptTableError
 from lakeport.kernel.deletion_vectors import (
     DeletionVectorDescriptor,
-    encode_bitmap,
     frame_payload,
     positions_in,
     read_bitmap,
+    read_portable,
 )
 from lakeport.kernel.engine import Engine
 from lakeport.kernel.log import CommitActions, FileColumns, file_keys, keys_of, to_file_batch
@@ -72,7 +72,7 @@ class InternalDeletionVector:
     def blob(self, engine: Engine) -> bytes:
         """The bytes of an Iceberg `deletion-vector-v1` blob: size, payload, checksum. They equal those of Delta's file,
         unless that uses the pre-portable format or contains unused bytes. Raises like `ordinals`."""
-        return frame_payload(encode_bitmap(read_bitmap(self.descriptor, self.source_path, engine.storage)))
+        return frame_payload(read_portable(self.descriptor, self.source_path, engine.storage))
 
 
 @dataclass(frozen=True, slots=True)
